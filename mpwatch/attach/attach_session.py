@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 
 from mpwatch.attach.inject import detach, inject
@@ -22,6 +23,7 @@ from mpwatch.attach.inject_tree import (
 from mpwatch.attach.injection_log import InjectionLog
 from mpwatch.attach.outcomes import CALLED_OFF, Attached, Detached, Refused
 from mpwatch.attach.plan import plan_injection
+from mpwatch.attach.target import has_ended
 from mpwatch.collect.hook.discovery import has_files
 from mpwatch.collect.job.reader import ReadRequest, TreeCollector
 from mpwatch.model.events import HookStatus
@@ -31,6 +33,8 @@ from mpwatch.model.samples import ProcSample
 
 FINISH_S = 10.0
 """How long injections that have begun are waited for before they are called off."""
+REMEMBERED = 1024
+"""Processes with the hook of a session that are remembered at least, exited ones among them."""
 _INJECTED = ("ready", "pending", "silent")
 
 
@@ -64,8 +68,13 @@ class AttachSession:
         self._changed = threading.Condition()
         self._under_way = 0
         self._is_closed = False
+        self._calls_off = 0
+        """How often injections were called off; one that began before goes on no further."""
         self._had_hook: frozenset[ProcessId] | None = None
-        self._injected: dict[ProcessId, ProcSample | None] = {}
+        self.injected: set[ProcessId] = set()
+        """Where this session has injected the hook; exited processes are forgotten from
+        `REMEMBERED` on."""
+        self._limit = REMEMBERED
 
     def plan(self, samples: Iterable[ProcSample]) -> InjectionPlan:
         """The plan of `inject` for these processes."""
@@ -83,13 +92,29 @@ class AttachSession:
             if self._is_closed:
                 return
             self._under_way += 1
+            calls_off = self._calls_off
         try:
             self._remember_hooks()
-            self._inject(samples, report, again)
+            self._inject(samples, report, again, calls_off)
         finally:
             with self._changed:
                 self._under_way -= 1
                 self._changed.notify_all()
+
+    @contextmanager
+    def called_off(self) -> Iterator[None]:
+        """Let injections that were begun before the end of this context go on no further.
+
+        Those that change a process just now are waited for, at most `FINISH_S`.
+        """
+        with self._changed:
+            self._calls_off += 1
+            self._wait_for_those_under_way()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._calls_off += 1
 
     def end(self) -> str:
         """Detach what this session injected, and what was started with its hook.
@@ -99,39 +124,50 @@ class AttachSession:
         """
         with self._changed:
             self._is_closed = True
-            deadline_s = time.monotonic() + FINISH_S
-            while self._under_way and (left_s := deadline_s - time.monotonic()) > 0:
-                self._changed.wait(left_s)
-            injected = dict(self._injected)
-            self._injected.clear()
+            self._wait_for_those_under_way()
+            injected, self.injected = self.injected, set()
         if not injected:
             return ""
         if self._keeps:
+            count = sum(not has_ended(each) for each in injected)
             return (
-                f"The hook stays in {_processes(len(injected))} (--keep); to detach it: "
+                f"The hook stays in {_processes(count)} (--keep); to detach it: "
                 f"mpwatch detach {self._root.process.pid}"
             )
         return self._said(self._detach_all(injected))
 
+    def _wait_for_those_under_way(self) -> None:
+        """Wait for the injections under way, with the lock held."""
+        deadline_s = time.monotonic() + FINISH_S
+        while self._under_way and (left_s := deadline_s - time.monotonic()) > 0:
+            self._changed.wait(left_s)
+
     def _inject(
-        self, samples: Sequence[ProcSample], report: Callable[[HookStatus], None], again: bool
+        self,
+        samples: Sequence[ProcSample],
+        report: Callable[[HookStatus], None],
+        again: bool,
+        calls_off: int,
     ) -> None:
         known = {sample.process: sample for sample in samples}
 
+        def is_wanted() -> bool:
+            return not self._is_closed and self._calls_off == calls_off
+
         def begun(process: ProcessId, method: str, hook: str) -> None:
             with self._changed:
-                if self._is_closed:
+                if not is_wanted():
                     raise Refused(NOT_WANTED)
-                self._injected[process] = known.get(process)
+                self._remember(process)
             self.log.injecting(process, method, hook)
 
         def report_one(attached: Attached) -> None:
             sample = known.get(attached.process)
             with self._changed:
                 if attached.state in _INJECTED and attached.method not in ("", "already there"):
-                    self._injected[attached.process] = sample
+                    self._remember(attached.process)
                 elif attached.state == "absent" and not again:
-                    self._injected.pop(attached.process, None)
+                    self.injected.discard(attached.process)
             self.log.injected(attached, sample.cmdline if sample else None)
             reason = f"{attached.reason} {attached.fix}".strip()
             report(
@@ -151,17 +187,26 @@ class AttachSession:
                 again=again,
                 begun=begun,
                 root=self._root,
-                is_wanted=lambda: not self._is_closed,
+                is_wanted=is_wanted,
             )
             return
         # Not by `inject_tree`, which also injects children.
         chosen = [s for s in samples if s.process.pid in self._only and why_not(s) is None]
         confined = self._root.confined(chosen)
         for process in (sample.process for sample in chosen):
-            if process in confined:
+            if not is_wanted():
+                report_one(Attached(process, "absent", reason=NOT_WANTED))
+            elif process in confined:
                 report_one(Attached(process, "absent", reason=confined[process]))
             else:
                 report_one(inject(process, again=again, begun=begun))
+
+    def _remember(self, process: ProcessId) -> None:
+        """Remember where the hook was injected, with the lock held."""
+        if len(self.injected) >= self._limit:
+            self.injected = {each for each in self.injected if not has_ended(each)}
+            self._limit = max(REMEMBERED, 2 * len(self.injected))
+        self.injected.add(process)
 
     def _remember_hooks(self) -> None:
         """Remember once, before the first injection, which processes have a hook already."""
@@ -173,12 +218,12 @@ class AttachSession:
         tree = TreeCollector(self._root.process).collect(ReadRequest.processes_only())
         return () if tree is None else tree.processes
 
-    def _detach_all(self, injected: dict[ProcessId, ProcSample | None]) -> list[Detached]:
+    def _detach_all(self, injected: Collection[ProcessId]) -> list[Detached]:
         """Detach the hook from each, children first; children started meanwhile are included."""
         outcomes: dict[ProcessId, Detached] = {}
         for generation in range(GENERATIONS):
             samples = self._read_job()
-            chosen = descended(samples, injected.keys(), self._had_hook or frozenset())
+            chosen = descended(samples, injected, self._had_hook or frozenset())
             known = {each.process: each.cmdline for each in samples}
             if generation == 0:
                 chosen = [*chosen, *(each for each in injected if each not in known)]
@@ -191,9 +236,7 @@ class AttachSession:
             detach_one = partial(detach_inherited, confined, begun=self.log.detaching)
             outcomes |= _in_parallel(detach_one, asleep)
             for process in wanted:
-                sample = injected.get(process)
-                command = known.get(process) or (sample.cmdline if sample else ())
-                self.log.detached(outcomes[process], command)
+                self.log.detached(outcomes[process], known.get(process))
         return list(outcomes.values())
 
     def _said(self, outcomes: Sequence[Detached]) -> str:
@@ -240,21 +283,23 @@ def descended(
 ) -> list[ProcessId]:
     """The processes whose hook comes from this session, parents first.
 
-    The process itself or its nearest ancestor with a known origin decides.
+    The process itself or its nearest ancestor with a known origin decides. One whose ancestors have
+    exited may have inherited any hook of the job, so all have to be of this session.
     """
     by_pid = {sample.process.pid: sample for sample in samples}
 
     def is_from_here(sample: ProcSample) -> bool:
         seen: set[int] = set()
-        current: ProcSample | None = sample
-        while current is not None and current.process.pid not in seen:
+        current = sample
+        while current.process.pid not in seen:
             if current.process in injected:
                 return True
             if current.process in had_hook:
                 return False
             seen.add(current.process.pid)
-            current = by_pid.get(current.parent_pid)
-        return False
+            current = by_pid.get(current.parent_pid, current)
+        is_orphan = current is not samples[0] and current.parent_pid not in by_pid
+        return is_orphan and not had_hook
 
     return [
         each.process

@@ -23,10 +23,13 @@ from typing import TypeVar
 
 from mpwatch.attach.inject import detach, inject
 from mpwatch.attach.native import tracer
+from mpwatch.attach.native.code_cave import TargetMemory, has_code
+from mpwatch.attach.native.native_call import native_code
 from mpwatch.attach.outcomes import Attached, Begun, Detached, Refused, not_logged
 from mpwatch.attach.target import read_target
 from mpwatch.collect.hook import discovery
 from mpwatch.collect.job.reader import ReadRequest, TreeCollector
+from mpwatch.collect.process import procfs
 from mpwatch.collect.process.procfs import TICKS_PER_S, age_s, read_stat, stat_of
 from mpwatch.model.cmdline import python_program
 from mpwatch.model.ids import ProcessId, Role
@@ -58,8 +61,8 @@ _EXCLUDED: dict[Role, str] = {
 _OBSERVERS = ("mpwatch", "-m mpwatch")
 """Program names of mpwatch; a program that it runs has its own name."""
 
-NOT_WANTED = "mpwatch is ending"
-"""Why an injection does not begin once its session ends."""
+NOT_WANTED = "it was called off"
+"""Why an injection does not begin once its session ends, or the hook is detached."""
 R = TypeVar("R", Attached, Detached)
 Sleep = Callable[[float], None]
 _SEPARATING = ("user", "pid", "mnt")
@@ -69,6 +72,8 @@ nothing of the hook depends on them. The time namespace is compared with that of
 _WITH_FILTERS = 2
 _CAP_SYS_ADMIN = 1 << 21
 _FILTERED = "it is sandboxed: a system-call filter (seccomp) that {than} does not have"
+_OF_RUN = ("/mpwatch/hook/run.py", "/mpwatch/hook/startup")
+"""The program that `mpwatch run` starts, and the folder that it passes on in PYTHONPATH."""
 _UNSEEN = (
     "no hook is seen in it; it was forked by a process that has exited: a hook inherited from that"
     " one shows only with its next event, so detach it again then"
@@ -152,6 +157,9 @@ def detach_tree(
         asleep = [process for process in inheriting(outcomes) if process in without]
         for process in without.keys() - set(asleep):
             if not without[process].reason and is_orphaned_fork(process):
+                if was_hooked(process):
+                    asleep.append(process)
+                    continue
                 without[process] = outcomes[process] = replace(without[process], reason=_UNSEEN)
             progress(without[process])
         confined = root.confined([sample for sample in samples if sample.process in asleep])
@@ -230,6 +238,58 @@ def is_orphaned_fork(process: ProcessId, proc: str = "/proc") -> bool:
     except OSError:
         return True  # of another user, as init is
     return not os.path.samestat(own, parents)
+
+
+def was_hooked(process: ProcessId, proc: str = "/proc") -> bool:
+    """Whether a forked process shows that its parent has had the hook, possibly once.
+
+    By the code of an injection of this release, which stays, or by the command line or the
+    environment of `mpwatch run`. `False` where nothing of it can be read.
+    """
+    pid = process.pid
+    with contextlib.suppress(OSError):
+        started = procfs.read_environment(proc, pid, frozenset((b"PYTHONPATH",)))
+        paths = (*procfs.read_cmdline(proc, pid)[1:2], *started.get("PYTHONPATH", "").split(":"))
+        if any(path.endswith(_OF_RUN) for path in paths):
+            return True
+    with contextlib.suppress(OSError, Refused):
+        memory = TargetMemory(pid)
+        try:
+            return has_code(pid, memory, native_code().content, proc)
+        finally:
+            memory.close()
+    return False
+
+
+def stray_forks(samples: Collection[ProcSample], proc: str = "/proc") -> list[ProcessId]:
+    """The processes that are not of a job, and that a process of it may have forked with the hook.
+
+    Such a process has the command line of one in the job, was forked since the job began by a
+    process that has exited, and has left the job's process group and session: a second job of the
+    same program could have done the same.
+
+    Args:
+        samples: The job, the root process first.
+        proc: Path of procfs.
+    """
+    known = {sample.process.pid for sample in samples}
+    begun_ticks = min(sample.process.start_ticks for sample in samples)
+    commands, found = set(), []
+    for pid in known:
+        with contextlib.suppress(OSError):
+            commands.add(procfs.read_cmdline(proc, pid))
+    for pid in procfs.pids(proc):
+        stat = None if pid in known else read_stat(proc, pid)
+        if stat is None or not stat.is_fork or stat.start_ticks < begun_ticks:
+            continue
+        with contextlib.suppress(OSError):
+            if procfs.read_cmdline(proc, pid) not in commands:
+                continue
+            if is_orphaned_fork(stat.process, proc) and (
+                _has_hook(pid) or was_hooked(stat.process)
+            ):
+                found.append(stat.process)
+    return found
 
 
 def _has_hook(pid: int) -> bool:

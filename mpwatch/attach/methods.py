@@ -115,9 +115,6 @@ def require_usable(attempt: Attempt) -> None:
         Refused: The hook cannot be injected; the message says why.
     """
     pending_call.machine_here()
-    if not tracer.is_forbidden(PROC):
-        with contextlib.suppress(tracer.Unavailable):
-            tracer.start()  # it starts while the checks run
     target = attempt.target
     require_not_disabled(target)
     if target.privileges:
@@ -130,6 +127,7 @@ def require_usable(attempt: Attempt) -> None:
             "CET shadow stacks are on, so a call cannot be injected",
             "unset GLIBC_TUNABLES=glibc.cpu.x86_shstk before starting it",
         )
+    tracer.start()  # it becomes ready while the interpreter is examined
     version = attempt.interpreter.version
     if version is None or version < (3, 10):
         shown = "an unknown version" if version is None else f"{version[0]}.{version[1]}"
@@ -261,7 +259,7 @@ def _queue(process: ProcessId, plan: pending_call.CallPlan, step: Step) -> float
     while True:
         try:
             with _STOPPING:
-                return _queue_once(process, plan, step)
+                return tracer.start().queue(process, plan, step)
         except pending_call.NotReady:
             if time.monotonic() > deadline_s:
                 raise
@@ -321,21 +319,6 @@ def require_same_clocks(target: Target) -> None:
             "it lives in another time namespace than mpwatch, where clocks differ",
             f"nsenter --time --target {target.pid} mpwatch attach {target.pid}",
         )
-
-
-def _queue_once(process: ProcessId, plan: pending_call.CallPlan, step: Step) -> float:
-    """Queue the call from the tracer, or from here if only this process may trace the target.
-
-    Yama's scope 1 allows this for ancestors of the target, see `tracer`.
-    """
-    if tracer.is_forbidden(PROC):
-        return tracer.queue_here(process, plan, step)
-    try:
-        return tracer.start().queue(process, plan, step)
-    except tracer.Unavailable:
-        return tracer.queue_here(process, plan, step)
-    except PermissionError:
-        return tracer.queue_here(process, plan, step)
 
 
 def _require_gil(found: Interpreter) -> None:

@@ -19,6 +19,7 @@ from mpwatch.observe.sources.source import Source
 
 if TYPE_CHECKING:
     from mpwatch.tui.hook_question import HookQuestion
+    from mpwatch.tui.screens.process_actions import ProcessActions
 
 
 def pick(arguments: argparse.Namespace) -> int:
@@ -180,6 +181,7 @@ def watch(
     """
     from mpwatch.observe.sources.live import LiveOptions, LiveSource
     from mpwatch.tui.hook_question import HookQuestion
+    from mpwatch.tui.screens.process_actions import ProcessActions
 
     if record is not None:
         check_recordable(record)
@@ -206,6 +208,7 @@ def watch(
             readonly=readonly,
             recording=record,
             question=None if asks_nobody else HookQuestion(session.plan, asks=consent == "ask"),
+            process_actions=ProcessActions(detach=session.detach),
             on_stuck=stuck,
         )
     finally:
@@ -220,6 +223,7 @@ def show(
     readonly: bool,
     recording: str | None = None,
     question: HookQuestion | None = None,
+    process_actions: ProcessActions | None = None,
     on_stuck: Callable[[], None] = lambda: None,
 ) -> int:
     """Open the dashboard on a source."""
@@ -233,5 +237,6 @@ def show(
         readonly=readonly,
         recording=recording,
         question=question,
+        process_actions=process_actions,
         on_stuck=on_stuck,
     )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def detach(arguments: argparse.Namespace) -> int:
     """Detach the hook from a process tree, and print the result for each process."""
-    from mpwatch.attach.inject_tree import detach_tree
+    from mpwatch.attach.inject_tree import detach_tree, stray_forks
     from mpwatch.attach.injection_log import InjectionLog
     from mpwatch.collect.job.reader import ReadRequest, TreeCollector
 
@@ -33,6 +33,11 @@ def detach(arguments: argparse.Namespace) -> int:
             print(f"  remains: {sentence}")
 
     outcomes = detach_tree(tree.processes, report, begun=log.detaching)
+    for stray in stray_forks(tree.processes):
+        print(
+            f"{stray.pid}: not of the tree of {arguments.pid}, and left alone: it may have the hook"
+            f" of a process that has exited; to detach it: mpwatch detach {stray.pid}"
+        )
     staying = [each for each in outcomes if each.is_attached]
     if any(each.state == "absent" and each.had_hook and not each.reason for each in outcomes):
         print("The hook's modules remain imported, but unused, until a process exits.")

@@ -139,6 +139,17 @@ class LazySession:
         if session is not None:
             session.inject(samples, report, again=again)
 
+    def detach(self, samples: Sequence[ProcSample]) -> str:
+        """Detach every hook of these processes, see `process_actions.detach_hooks`.
+
+        An injection of this session that is under way goes on into no further process.
+        """
+        from mpwatch.tui.screens.process_actions import detach_hooks
+
+        session = self._made()
+        with contextlib.nullcontext() if session is None else session.called_off():
+            return detach_hooks(samples)
+
     def end(self) -> None:
         """Detach the injected hooks and report that; later calls of all methods do nothing."""
         with self._lock:

@@ -180,9 +180,9 @@ class Session:
     def _end(self, reason: str) -> None:
         """End the thread, remove the files, close the socket.
 
-        On a disk the thread removes them before it ends. If that is frozen, they stay, and a later
-        process removes them like those of a dead process; likewise if the process has exited before
-        the thread has removed them.
+        The thread removes them before it ends, and not its caller: a disk may block, and so may an
+        audit hook of the program, which may take a lock that is never released any more. Files that
+        it cannot remove in time stay, and a later process removes them like those of a dead one.
         """
         self.files.is_ending = True
         self._finish()
@@ -197,20 +197,20 @@ class Session:
         self._finish()
 
     def _finish(self) -> None:
-        """End the thread, and write or remove files."""
-        if self.files.is_on_disk and not self.server.is_current_thread():
-            self.server.start()  # if it does not run
-            self.server.stop()
-        else:
-            self.server.stop()
+        """End the thread, which writes or removes files; where none runs, do it here."""
+        files, server = self.files, self.server
+        is_here = server.is_current_thread()
+        if files.is_on_disk and not is_here:
+            server.start()  # if it does not run
+        if server.stop() and (is_here or (files.has_tasks and not files.is_on_disk)):
             self.finish()
 
     def finish(self) -> None:
-        """Write or remove files; on a disk this may block, so the thread does it before it ends."""
+        """Write or remove files; the thread does it before it ends."""
         hook = sys.modules.get(_package().RENDEZVOUS)
         if hook is not None and hook.current() not in (None, self):
             return  # the hook was attached again before this thread ran: its files have these names
-        if self.files.is_ending or self.files.is_saving:
+        if self.files.has_tasks:
             self.server.remove_socket(self.files.is_ending)
         self.files.finish(self.is_crashed)
 
@@ -287,6 +287,8 @@ class Session:
 
     def note(self, kind: str, **fields: Any) -> None:
         """Add an event with text; never raises."""
+        if kind == "exit":
+            self.notes.defer()  # to the thread, which ends next: see `_end`
         try:
             self.notes.add(kind, fields, kind == "exit" or self.is_crashed)
         except Exception as error:
@@ -343,6 +345,7 @@ class Session:
         """
         if self.state == "off":
             return
+        self.notes.defer()
         lent = requests.read_gauge(self, "cuda_lent")
         if lent and lent.get("unreleased"):
             self.note("cuda-lent", **lent)

@@ -210,6 +210,7 @@ def run_dashboard(
     readonly: bool = False,
     recording: str | None = None,
     question: HookQuestion | None = None,
+    process_actions: ProcessActions | None = None,
     on_stuck: Callable[[], None] = lambda: None,
 ) -> int:
     """Show a job until the user quits, SIGTERM or SIGHUP arrives or the terminal is gone.
@@ -221,6 +222,7 @@ def run_dashboard(
         readonly: Refuse everything that acts on processes.
         recording: The file the source writes from its start, if it does.
         question: Whether to inject the hook; without it nothing can be injected.
+        process_actions: Performs actions on processes.
         on_stuck: Called before a dashboard that does not end in time is killed.
 
     Returns:
@@ -234,6 +236,7 @@ def run_dashboard(
         readonly=readonly,
         recording=recording,
         question=question,
+        process_actions=process_actions,
         termination=termination,
     )
     return termination.run(app)

@@ -108,8 +108,8 @@ LEAVING = (
         "the thread is not ended",
         HOOK + "session.py",
         "Session._finish",
-        "self.server.stop()\nself.finish()",
-        "self.finish()",
+        "server.stop()",
+        "True",
         (IDENTITY,),
     ),
     Mutation(

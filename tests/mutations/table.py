@@ -223,6 +223,18 @@ TABLE = (
     ),
     Mutation(
         2,
+        "there is a socket before it can be seen that the disk is frozen",
+        HOOK + "transport/process_files.py",
+        "Files._open_in",
+        "runtime_dir.make_link(self._system, self._link, kind)",
+        "",
+        (
+            UNIT + "transport/test_frozen_disk.py::"
+            "test_a_disk_that_is_frozen_as_soon_as_there_is_a_socket_is_seen_to_be",
+        ),
+    ),
+    Mutation(
+        2,
         "a record is stored where the ring was before it moved",
         HOOK + "transport/ring.py",
         "make_record.record",

@@ -1,8 +1,9 @@
 """Forks a child by `os.fork` for each line `fork`, and prints its pid.
 
-The child sleeps until it gets SIGUSR1; then it puts an item into a queue and prints the names of
-its threads in the kernel. With `confined` as an argument it has a system-call filter; with
-`orphaned` it outlives the program.
+The child sleeps until it gets SIGUSR1; then it puts an item into a queue, and prints whether it has
+the hook's thread. For a line `fork twice` it is the child of a child that exits at once. With
+`confined` as an argument it has a system-call filter; with `orphaned` it outlives the program; with
+`group` or `session` it leads one. With `instrumented` the program loads the hook itself.
 """
 
 import ctypes
@@ -36,16 +37,30 @@ def put_and_tell(*_: object) -> None:
     print("mpwatch-hook" in names, flush=True)
 
 
+if "instrumented" in sys.argv:
+    import mpwatch
+
+    mpwatch.instrument()
 queue = multiprocessing.get_context("fork").SimpleQueue()
 print("ready", flush=True)
 while line := sys.stdin.readline():
-    pid = os.fork() if line == "fork\n" else -1
+    between = os.fork() if line == "fork twice\n" else -1
+    if between > 0:
+        os.waitpid(between, 0)  # it has printed
+        continue
+    pid = os.fork() if line.startswith("fork") else -1
     if pid == 0:
-        if sys.argv[1:] != ["orphaned"]:
+        if "group" in sys.argv:
+            os.setpgid(0, 0)
+        if "session" in sys.argv:
+            os.setsid()
+        if "orphaned" not in sys.argv:
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         signal.signal(signal.SIGUSR1, put_and_tell)
-        if sys.argv[1:] == ["confined"]:
+        if "confined" in sys.argv:
             confine()
         while True:
             time.sleep(0.02)
     print(pid, flush=True)
+    if between == 0:
+        os._exit(0)

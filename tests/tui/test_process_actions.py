@@ -12,7 +12,7 @@ from textual.screen import Screen
 
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample
-from mpwatch.observe.sources.source import Command, StartRecording
+from mpwatch.observe.sources.source import Command, StartRecording, StopInjecting
 from mpwatch.tui.app import MpwatchApp
 from mpwatch.tui.screens.process_actions import ConfirmScreen, ProcessActions, ProcessActionsScreen
 from tests.builders.screen_job import MAIN, worker_id
@@ -117,14 +117,17 @@ async def test_the_limit_of_descriptors_can_be_raised() -> None:
 
 
 async def test_detaching_covers_the_whole_tree_and_its_result_is_shown() -> None:
-    app = MpwatchApp(ScriptedSource(loader_job()), process_actions=Recorder().process_actions())
+    source = ScriptedSource(loader_job())
+    app = MpwatchApp(source, process_actions=Recorder().process_actions())
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         await choose(pilot, app, ("detach", 0))
+        assert StopInjecting() not in source.asked
         await pilot.press("y")
         await app.workers.wait_for_complete()
         await pilot.pause()
 
         assert "Detached from 6 processes." in screen_text(app)
+    assert StopInjecting() in source.asked
 
 
 async def test_detaching_is_not_offered_without_a_hook() -> None:

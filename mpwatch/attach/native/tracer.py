@@ -6,12 +6,6 @@ all ptrace requests. It is started with the first attach, serves one request at 
 pair and exits when the observer's end is closed for any reason. After `WITHIN_S` of one request a
 timer kills the process, also while it is stopped or frozen itself, and the kernel releases the
 target ("the tracer dies", ptrace(2)). The freezer of control groups version 1 is the exception.
-
-Yama's `ptrace_scope` 1 without CAP_SYS_PTRACE is the exception: a process may then trace only its
-own descendants, and processes that named it with PR_SET_PTRACER. A job under `mpwatch run` is a
-descendant of the observer and not of the tracer, which is a child of the observer too. The observer
-traces it itself; an observer that is stopped in that fraction of a millisecond keeps the target
-stopped until it is continued or killed.
 """
 
 from __future__ import annotations
@@ -21,7 +15,6 @@ import contextlib
 import ctypes
 import os
 import pickle
-import re
 import signal
 import socket
 import struct
@@ -37,7 +30,7 @@ from mpwatch.attach.native.code_cave import TargetMemory
 from mpwatch.attach.native.pending_call import CallPlan, NotReady
 from mpwatch.attach.outcomes import Refused
 from mpwatch.collect.host import isolated
-from mpwatch.collect.process.procfs import CAP_SYS_PTRACE, stat_of
+from mpwatch.collect.process.procfs import stat_of
 from mpwatch.model.ids import ProcessId
 
 NAME = "mpwatch-tracer"
@@ -50,7 +43,6 @@ _END_WITHIN_S = 1.0
 _STEP_WITHIN_S = 0.25
 """How long the observer's step callback (used in tests) may delay a stopped target."""
 _GO_ON = ("go on",)
-_CAPABILITIES = re.compile(rb"^CapEff:\s*([0-9a-f]+)", re.MULTILINE)
 _LENGTH = struct.Struct("<I")
 _IGNORED = (signal.SIGINT, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGHUP)
 
@@ -60,10 +52,6 @@ Message = tuple[Any, ...]
 
 def no_step(_name: str) -> None:
     """The default step callback: does nothing."""
-
-
-class Unavailable(Exception):
-    """The tracer cannot be used, so the observer has to trace the target itself."""
 
 
 class Tracer:
@@ -134,24 +122,6 @@ class Tracer:
         return True
 
 
-def is_forbidden(proc: str = "/proc") -> bool:
-    """Whether Yama forbids the tracer to trace what this process may trace: see this module.
-
-    Args:
-        proc: Path of procfs; tests give one with other settings.
-    """
-    try:
-        with open(f"{proc}/sys/kernel/yama/ptrace_scope", "rb") as file:
-            scope = int(file.read())
-        with open(f"{proc}/self/status", "rb") as file:
-            status = file.read()
-    except (OSError, ValueError):
-        return False  # a kernel without Yama
-    found = _CAPABILITIES.search(status)
-    is_able = found is not None and bool(int(found[1], 16) & CAP_SYS_PTRACE)
-    return scope == 1 and not is_able
-
-
 _lock = threading.Lock()
 _tracer: tuple[int, Tracer] | None = None
 """Pid of the process that started the tracer, and the tracer: a forked child has none."""
@@ -161,7 +131,7 @@ def start() -> Tracer:
     """The tracer of this process, started if needed; does not wait until it is ready.
 
     Raises:
-        Unavailable: The tracer cannot be started.
+        Refused: The tracer cannot be started.
     """
     global _tracer
     with _lock:
@@ -171,7 +141,9 @@ def start() -> Tracer:
             try:
                 _tracer = os.getpid(), _spawn()
             except OSError as error:
-                raise Unavailable(str(error)) from error
+                raise Refused(
+                    f"the tracer process could not be started: {error}", passes=True
+                ) from error
         return _tracer[1]
 
 

@@ -175,6 +175,8 @@ def _despite_capability(facts: AccessFacts) -> Obstacle:
 
 def _without_capability(facts: AccessFacts) -> list[Obstacle]:
     """Refused without CAP_SYS_PTRACE: the conditions of the kernel that fail."""
+    if facts.is_only_ours:
+        return [_by_yama(facts)]
     if facts.is_same_user_namespace is False:
         return [_other_namespace(facts, "it is in another user namespace")]
     found = [
@@ -242,13 +244,18 @@ def _by_yama(facts: AccessFacts) -> Obstacle:
     scope = facts.yama_scope
     whom = "only its own children" if scope == 1 else "nothing without CAP_SYS_PTRACE"
     reason = f"Yama allows a process to trace {whom} (kernel.yama.ptrace_scope = {scope})"
+    if facts.is_only_ours:
+        reason = (
+            f"Yama allows only its ancestors to trace it (kernel.yama.ptrace_scope = {scope}), and"
+            " mpwatch traces from another process"
+        )
     ways = ["sudo sysctl kernel.yama.ptrace_scope=0", _as_root(facts)]
     if facts.in_container:
         ways[0] = f"on the host: {ways[0]}"
         ways.reverse()
     else:
         ways.append("sudo setcap cap_sys_ptrace+ep on a Python that only mpwatch uses")
-    if scope == 1:
+    if scope == 1 and not facts.is_only_ours:
         ways.append(
             "from within the job: prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY), or start it with"
             " mpwatch run"
@@ -351,7 +358,9 @@ class AccessFacts:
     is_dumpable: bool = True
     """Files of a process that is not dumpable belong to root (proc(5))."""
     may_open: bool | None = None
-    """The kernel's answer; `None` if the process has exited."""
+    """The kernel's answer, for a program that this process starts; `None` if it has exited."""
+    is_only_ours: bool = False
+    """Yama allows only this process to trace it, see `_is_only_ours`."""
     in_container: bool = False
     in_kubernetes: bool = False
     can_gain: bool = True
@@ -381,6 +390,8 @@ def read_facts(
     uids = tuple(map(int, theirs.get("Uid", "").split()))
     own_map, its_map = _text(f"{proc}/self/uid_map"), _text(f"{proc}/{pid}/uid_map")
     can_gain = own.get("NoNewPrivs", "0") == "0" and _mask(own, "CapBnd", _ALL) & CAP_SYS_PTRACE
+    is_only_ours = _is_only_ours(pid, proc)
+    may_open = _may_open(f"{proc}/{pid}/mem")
     return AccessFacts(
         pid=pid,
         uid=os.geteuid(),
@@ -397,7 +408,8 @@ def read_facts(
         is_same_user_namespace=_is_same_namespace(proc, pid, own_map, its_map),
         is_confined=bool(own_map) and own_map.split() != ["0", "0", "4294967295"],
         is_dumpable=is_dumpable(f"{proc}/{pid}", uids),
-        may_open=_may_open(f"{proc}/{pid}/mem"),
+        may_open=False if may_open and is_only_ours else may_open,
+        is_only_ours=is_only_ours,
         in_container=_is_container(proc),
         in_kubernetes=_KUBERNETES in (os.environ if environ is None else environ),
         can_gain=bool(can_gain),
@@ -408,9 +420,26 @@ def read_facts(
 
 def may_attach(pid: int, proc: str = "/proc") -> bool:
     """Whether tracing is allowed, by three facts; the others explain a refusal."""
-    if not _may_open(f"{proc}/{pid}/mem") or is_ptrace_filtered():
+    if not _may_open(f"{proc}/{pid}/mem") or is_ptrace_filtered() or _is_only_ours(pid, proc):
         return False
     return _status(f"{proc}/{pid}/status").get("TracerPid") == "0"
+
+
+def _is_only_ours(pid: int, proc: str) -> bool:
+    """Whether Yama allows this process to trace another one, and not the programs that trace.
+
+    Its scope 1 without CAP_SYS_PTRACE allows it to ancestors of that process (Yama.rst in Linux's
+    admin-guide/LSM). This process never traces, because a user may stop it: py-spy and
+    `mpwatch-tracer` do, and these are no ancestors of a job of `mpwatch run`.
+    """
+    able = _mask(_status(f"{proc}/self/status"), "CapEff") & CAP_SYS_PTRACE
+    if able or _number(f"{proc}/sys/kernel/yama/ptrace_scope") != 1:
+        return False
+    own = os.getpid()
+    while pid := procfs.parent_in(procfs.read_stat_line(proc, pid)):
+        if pid == own:
+            return True
+    return False
 
 
 def is_ptrace_filtered() -> bool:

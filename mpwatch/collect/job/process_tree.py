@@ -38,8 +38,9 @@ class ProcessTree:
 
     A process whose parent started it and exited between two readings was never seen below the root.
     Such an orphan is recognised by a slow scan: its parent is init or a subreaper above the root,
-    it has the root's process group, and it is a multiprocessing helper or has the command line of a
-    process of the job; or it is a `torch_shm_manager` in the root's working directory.
+    it has the root's process group or session, and it is a multiprocessing helper or has the
+    command line of a process of the job; or it is a `torch_shm_manager` in the root's working
+    directory.
 
     Where this process is itself below the root, as an agent on a Ray node is, it is left out with
     all between it and the root: an observer is no part of the job.
@@ -257,7 +258,9 @@ class ProcessTree:
             # It has a session of its own; with the job it shares the working directory.
             folder = self._folder(orphan.pid)
             return folder is not None and folder == self._folder(root.pid)
-        if orphan.group != root.group or not cmdline:
+        # Nobody enters a session from outside.
+        is_member = orphan.group == root.group or orphan.session == root.pid
+        if not is_member or not cmdline:
             return False
         # The same command below the root's own parent is more likely a second job than a fork.
         is_fork = cmdline in commands and orphan.parent_pid != root.parent_pid

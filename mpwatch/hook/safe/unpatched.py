@@ -41,6 +41,7 @@ class System:
         "monotonic_ns",
         "os",
         "poll",
+        "removals",
         "sleep",
         "socket",
         "start_new_thread",
@@ -49,20 +50,24 @@ class System:
     )
 
     def __init__(self) -> None:
-        clock = _genuine(time, "monotonic_ns", "time_ns", "sleep", "thread_time_ns")
+        clock = _genuine(time, "monotonic_ns", "time_ns", "thread_time_ns")
         threads = _genuine(_thread, "start_new_thread", "get_ident", "get_native_id", "_count")
         self.os: Any = _genuine(posix, "open", "close", "write", "read", "stat", "getpid", "fork")
         self.monotonic_ns: Callable[[], int] = clock.monotonic_ns
         self.time_ns: Callable[[], int] = clock.time_ns
         self.thread_time_ns: Callable[[], int] = clock.thread_time_ns
-        self.sleep: Callable[[float], None] = clock.sleep
         self.start_new_thread: Callable[..., int] = threads.start_new_thread
         self.count_threads: Callable[[], int] = threads._count  # without the main thread
         self.get_ident: Callable[[], int] = threads.get_ident
         self.get_native_id: Callable[[], int] = threads.get_native_id
         self.interrupt_main: Callable[..., None] = threads.interrupt_main
         self.local: Any = threads._local
-        self.poll: Callable[[], Any] = _genuine(select, "poll").poll
+        waits = _genuine(select, "poll", "select")
+        self.poll: Callable[[], Any] = waits.poll
+        # Of `time.sleep` Python 3.13 tells audit hooks, for which a fork or an exit may not wait.
+        self.sleep: Callable[[float], object] = functools.partial(waits.select, (), (), ())
+        self.removals = 0
+        """How many files were unlinked: an exit waits as long as there are more."""
         # The class in C: gevent and test suites replace `socket.socket`.
         self.socket: Any = _socket.socket
         self.mmap: Any = mmap.mmap

@@ -158,10 +158,17 @@ class Notes:
             path: The file.
             is_deferred: Whether `write_pending` does the writing.
         """
-        self._pending = collections.deque() if is_deferred else None
+        self._pending = None
+        if is_deferred:
+            self.defer()
         self.path = path
         for _, data in sorted((*tuple(self.recent), *tuple(self._common))):
             self._keep(data, FILE_BYTES)
+
+    def defer(self) -> None:
+        """Let `write_pending` do the writing from now on."""
+        if self._pending is None:
+            self._pending = collections.deque()
 
     def is_due(self) -> bool:
         """Whether there are lines for `write_pending`."""

@@ -252,6 +252,11 @@ class Files:
             self._open_in(directory, listen)
         return True
 
+    @property
+    def has_tasks(self) -> bool:
+        """Whether the thread has tasks before it ends, which are not done yet."""
+        return self.is_saving or self.is_ending
+
     def work(self, is_stopping: Callable[[], bool]) -> None:
         """Write what is due, and remove files of dead processes; on the hook's thread."""
         is_due = self._notes.is_due() or self.copy.is_due() or self.sweeper.is_due()
@@ -267,14 +272,14 @@ class Files:
 
     def finish(self, is_crashed: bool) -> None:
         """On the thread, before it ends: do its tasks, which may block."""
-        if (self.is_saving or self.is_ending) and not self.is_frozen():
-            self.is_saving = False
+        if self.has_tasks and not self.is_frozen():
             self._notes.write_pending()
             if self.is_ending:
                 self.remove(is_crashed)
             else:
                 self.copy.save(self.ring)
                 runtime_dir.remove(self._system, self._link)
+            self.is_saving = self.is_ending = False
 
     def remove(self, is_crashed: bool) -> None:
         """Unlink ring and notes, or keep them for `mpwatch autopsy` after a crash."""

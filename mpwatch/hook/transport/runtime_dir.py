@@ -310,7 +310,8 @@ def close(system: System, fd: int, path: str | bytes) -> None:
 
 def remove(system: System, path: str | None) -> None:
     """Unlink a file of the hook, which may have been removed already."""
-    if path is not None:
+    if path is not None and system.os.access(path, os.F_OK, follow_symlinks=False):
+        system.removals += 1
         try:
             system.os.unlink(path)
         except OSError as error:

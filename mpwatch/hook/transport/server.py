@@ -133,7 +133,7 @@ class Server:
     def start(self) -> None:
         """Start the thread if it does not run."""
         self._is_wanted = True
-        if self.path is None and not self.is_opening:
+        if (self.path is None and not self.is_opening) or not self._tokens:
             return
         try:
             self._tokens.pop()
@@ -252,9 +252,12 @@ class Server:
         if run.is_late:
             return False
         self._wake()
-        deadline_ns = system.monotonic_ns() + int(STOP_S * 1e9)
+        deadline_ns, removals = 0, -1
         while not self._has_ended(run):
-            if system.monotonic_ns() > deadline_ns:
+            if removals != system.removals:
+                removals = system.removals
+                deadline_ns = system.monotonic_ns() + int(STOP_S * 1e9)
+            elif system.monotonic_ns() > deadline_ns:
                 run.is_late = True
                 return False
             system.sleep(0.00002)
@@ -332,20 +335,16 @@ class Server:
 
     def _has_ended(self, run: Run) -> bool:
         """Whether the thread has ended for the kernel too, which Python 3.12 asks at a fork."""
-        if not run.tid:
-            return run.is_done
-        try:
-            self._session.system.os.stat(f"/proc/self/task/{run.tid}")
-        except OSError as error:
-            if not foreign_exceptions.is_ours(error):
-                raise
-            return run.is_done
-        return False
+        os = self._session.system.os
+        return run.is_done and not (run.tid and os.access(f"/proc/self/task/{run.tid}", os.F_OK))
 
     def _wake(self) -> None:
-        """Make `poll` return by connecting to the own socket."""
+        """Make `poll` return by connecting to the own socket; at an exit without an audit event."""
         if self._listener is None:
             return  # it was closed while the thread was busy; the thread will see that
+        if self._session.files.has_tasks:
+            self._shut_down()
+            return
         client = None
         try:
             client = self._session.system.socket(_AF_UNIX, _SOCK_STREAM)
@@ -356,16 +355,21 @@ class Server:
         except (OSError, TypeError) as error:
             if not foreign_exceptions.is_ours(error):
                 raise
-            # No descriptor is left, or the socket file was removed. `shutdown` needs neither, but
-            # the listener is unusable afterwards, and `start` makes a new one. Not here: the new
-            # one would get the old number, and `poll` would look at that when it wakes.
-            self._is_broken = True
-            with contextlib.suppress(OSError):
-                if self._is_its_own():
-                    self._listener.shutdown(_SHUT_RDWR)
+            # No descriptor is left, or the socket file was removed.
+            self._shut_down()
         finally:
             if client is not None:
                 client.close()
+
+    def _shut_down(self) -> None:
+        """Make `poll` return, without a descriptor and a file; `start` makes a new listener.
+
+        Not here: it would get the old number, and `poll` would look at that when it wakes.
+        """
+        self._is_broken = True
+        with contextlib.suppress(OSError):
+            if self._is_its_own():
+                self._listener.shutdown(_SHUT_RDWR)
 
     def _listen_again(self) -> None:
         """Make a new listener, after the thread that used the old one has ended.
@@ -393,7 +397,7 @@ class Server:
             _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
             runtime_dir.name_thread(session.system, run.tid, wire.THREAD_NAME)
             reserve.wait()
-            if self._is_broken:
+            if self._is_broken and not run.should_stop:
                 self._listen_again()
             session.work()
             while not run.should_stop:

@@ -37,6 +37,7 @@ from mpwatch.observe.sources.source import (
     SetSpeed,
     StartRecording,
     Step,
+    StopInjecting,
     TakeStacks,
 )
 
@@ -213,8 +214,8 @@ class NodeSource:
                 return "The node decides how often it reads its processes."
             case Seek() | SetSpeed() | Step():
                 return "A running job cannot be sought; record it, then replay the file."
-            case Pause():
-                pass  # the dashboard keeps what it shows
+            case Pause() | StopInjecting():
+                pass  # the dashboard keeps what it shows; nothing is injected
         return None
 
     def _tell(self, message: Next | Do | Close) -> None:

@@ -113,6 +113,10 @@ class Injection:
         self._schedule = AttachSchedule()
         self._is_allowed = True
 
+    def forbid(self) -> None:
+        """Begin no further injection, also into processes that start later."""
+        self._is_allowed = False
+
     def start_due(self, snapshot: Snapshot, report: Callable[[HookStatus], None]) -> None:
         """Start the injections that are due.
 

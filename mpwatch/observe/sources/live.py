@@ -30,6 +30,7 @@ from mpwatch.observe.sources.source import (
     SetSpeed,
     StartRecording,
     Step,
+    StopInjecting,
     TakeStacks,
 )
 from mpwatch.observe.sources.stack_schedule import SelectedStacks, StackSchedule
@@ -123,6 +124,9 @@ class LiveSource:
                 if self._injection is None:
                     return "Hooks are ignored (--no-hook); start mpwatch attach without it."
                 self._injection.allow()
+            case StopInjecting():
+                if self._injection is not None:
+                    self._injection.forbid()
             case ReadAllocators(processes=processes):
                 return self._observer.read_allocators(processes)
             case Pause():

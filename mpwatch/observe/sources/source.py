@@ -85,6 +85,11 @@ class InjectHook:
 
 
 @dataclass(frozen=True, slots=True)
+class StopInjecting:
+    """Live only: begin no further injection of the hook, until `InjectHook`."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReadAllocators:
     """Live only: ask the hooks of these processes once for the figures of torch's CUDA allocator.
 
@@ -106,6 +111,7 @@ Command: TypeAlias = (
     | SetSpeed
     | StartRecording
     | Step
+    | StopInjecting
     | TakeStacks
 )
 

@@ -22,6 +22,7 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.units import count_text
+from mpwatch.observe.sources.source import StopInjecting
 from mpwatch.tui.elements.styled_text import Row, ScreenColumn, Tone, cell, line, text_of
 from mpwatch.tui.pages.stacks.threads import stack_head
 from mpwatch.tui.screens.base import LiveScreen
@@ -66,7 +67,7 @@ def _raise_limit(process: ProcessId) -> int:
     return hard
 
 
-def _detach_hooks(processes: Sequence[ProcSample]) -> str:
+def detach_hooks(processes: Sequence[ProcSample]) -> str:
     """Detach every hook and log it; returns a sentence with the result."""
     from mpwatch.attach.inject_tree import detach_tree
     from mpwatch.attach.injection_log import InjectionLog
@@ -91,7 +92,7 @@ class ProcessActions:
 
     send: Callable[[ProcessId, int], None] = field(default=_signal_by_pidfd)
     raise_limit: Callable[[ProcessId], int] = field(default=_raise_limit)
-    detach: Callable[[Sequence[ProcSample]], str] = field(default=_detach_hooks)
+    detach: Callable[[Sequence[ProcSample]], str] = field(default=detach_hooks)
     """Detaches the hook from all these processes; returns a sentence with the result."""
 
     def signal(self, process: ProcessId, number: int) -> str:
@@ -384,6 +385,7 @@ class ProcessActionsScreen(LiveScreen):
                 return self._switch_recording()
 
     def _detach_hooks(self) -> None:
+        self.view_state.ask(StopInjecting())
         message = self._process_actions.detach([process.sample for process in self._living()])
         self.app.call_from_thread(self.notify, message, timeout=8, markup=False)
 

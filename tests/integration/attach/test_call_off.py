@@ -15,10 +15,11 @@ from mpwatch.attach import attach_session
 from mpwatch.attach.attach_session import AttachSession
 from mpwatch.attach.inject import detach, inject
 from mpwatch.attach.injection_log import InjectionLog
+from mpwatch.cli.targets import LazySession
 from tests.integration.attach.conftest import Running, Start
 from tests.integration.attach.test_detach_verified import run_detach
 from tests.integration.attach.test_kinds_of_targets import sample
-from tests.procfs import eventually, hook_threads, threads
+from tests.procfs import children, eventually, hook_threads, threads
 
 pytestmark = pytest.mark.slow
 
@@ -156,6 +157,26 @@ def test_a_session_that_ends_during_an_injection_leaves_no_hook(
     results = {line.split()[1]: line.partition(" result=")[2] for line in log}
     assert results["detach"].startswith("detached ")
     assert results["inject"].startswith(('"absent: it was called off"', '"pending: '))
+
+
+def test_a_detach_in_the_dashboard_stops_the_injection_of_its_session(
+    start: Start, runtime: Path, pool: ThreadPoolExecutor
+) -> None:
+    """It is known of the job when it is asked for, and injects into all the others meanwhile."""
+    running = start("attach_many", "children", "48")
+    job = [sample(running.pid), *(sample(pid) for pid in children(running.pid))]
+    session = LazySession(running.process, only=(), keeps=False)
+    has_begun = threading.Event()
+    injecting = pool.submit(session.inject, job, lambda status: has_begun.set())
+    assert has_begun.wait(60)
+    assert session.detach(job) == "The hook was detached from every process."
+    injecting.result()
+    with_hook = [each.process.pid for each in job if hook_threads(each.process.pid)]
+    assert with_hook == []
+    assert list((runtime / "mpwatch").iterdir()) == []
+    session.inject(job[:1], lambda status: None)  # asked for again
+    assert hook_threads(running.pid) == 1
+    session.end()
 
 
 @pytest.mark.parametrize("step", ["payload", "answering"])

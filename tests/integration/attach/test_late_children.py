@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,9 +20,10 @@ from mpwatch.attach.inject_tree import detach_tree, inject_tree, late_children
 from mpwatch.attach.injection_log import InjectionLog
 from mpwatch.attach.outcomes import Attached, Detached
 from mpwatch.collect.process.procfs import stat_of
+from mpwatch.hook import run
 from mpwatch.model.ids import ProcessId
 from tests import procfs
-from tests.integration.attach.conftest import Running, Start
+from tests.integration.attach.conftest import PROGRAMS, Running, Start
 from tests.integration.attach.test_kinds_of_targets import sample
 from tests.procfs import eventually, hook_threads
 
@@ -94,9 +97,9 @@ def test_a_job_without_starts_has_no_late_children(start: Start) -> None:
     assert late_children([running.process]) == []
 
 
-def fork_child(running: Running) -> int:
+def fork_child(running: Running, how: str = "fork") -> int:
     """A child that the program forks now."""
-    running.say(b"fork\n")
+    running.say(f"{how}\n".encode())
     pid = int(running.line())
     assert eventually(lambda: stat_of(pid).state == "S")
     return pid
@@ -134,25 +137,95 @@ def test_a_detach_finds_hooks_that_forked_children_have_not_used_yet(start: Star
     assert running.line() == "False"
 
 
-def test_a_hook_that_cannot_be_seen_in_an_orphan_is_not_called_absent(start: Start) -> None:
-    """Such a hook has neither thread nor file, and its parent's are gone."""
-    running = start("attach_forks_idle", "orphaned")
-    inject_at_next_line(running)
+@contextmanager
+def orphan(running: Running) -> Iterator[int]:
+    """A child that has outlived the program."""
     after = fork_child(running)
     try:
         assert running.popen.stdin is not None
         running.popen.stdin.close()
         running.popen.wait(60)
+        yield after
+    finally:
+        os.kill(after, signal.SIGKILL)
+
+
+def test_a_hook_that_cannot_be_seen_in_an_orphan_is_detached_from_it(start: Start) -> None:
+    """Such a hook has neither thread nor file; the code of the injection is still there."""
+    running = start("attach_forks_idle", "orphaned")
+    inject_at_next_line(running)
+    with orphan(running) as after:
         seen: list[Detached] = []
 
-        outcomes = detach_tree([sample(after)], seen.append)
+        outcomes = detach_tree([sample(after)], seen.append, timeout_s=20)
 
         assert list(outcomes) == seen
-        assert (seen[0].state, seen[0].had_hook) == ("absent", False)
-        assert "a hook inherited from that one shows only with its next event" in seen[0].reason
+        assert (seen[0].state, seen[0].had_hook, seen[0].reason) == ("absent", True, "")
+        os.kill(after, signal.SIGUSR1)
+        assert running.line() == "False"
+
+
+@pytest.mark.parametrize("is_root", [True, False])
+def test_a_hook_of_mpwatch_run_that_cannot_be_seen_in_an_orphan_is_detached_from_it(
+    start: Start, tmp_path: Path, is_root: bool
+) -> None:
+    """What shows it is the command line, or the environment with which its parent was started."""
+    program = tmp_path / "starts.py"
+    command = [sys.executable, str(PROGRAMS / "attach_forks_idle.py"), "orphaned"]
+    command = run.command(command[1:]) if is_root else command
+    path = "" if is_root else str(Path(run.__file__).with_name("startup"))
+    program.write_text(
+        f"import os; os.environ['PYTHONPATH'] = {path!r}; os.execv({command[0]!r}, {command!r})"
+    )
+    running = start(str(program.with_suffix("")))
+    with orphan(running) as after:
+        (gone,) = detach_tree([sample(after)], lambda _: None, timeout_s=20)
+
+        assert (gone.state, gone.had_hook) == ("absent", True)
+        os.kill(after, signal.SIGUSR1)
+        assert running.line() == "False"
+
+
+def test_a_hook_that_nothing_shows_in_an_orphan_is_not_called_absent(start: Start) -> None:
+    running = start("attach_forks_idle", "orphaned", "instrumented")
+    with orphan(running) as after:
+        (unseen,) = detach_tree([sample(after)], lambda _: None)
+
+        assert (unseen.state, unseen.had_hook) == ("absent", False)
+        assert "a hook inherited from that one shows only with its next event" in unseen.reason
         os.kill(after, signal.SIGUSR1)
         assert running.line() == "True"
         assert detach_tree([sample(after)], lambda _: None)[0].had_hook
+
+
+def test_an_orphan_without_a_hook_has_none(start: Start, runtime: Path) -> None:
+    running = start("attach_forks_idle", "orphaned")
+    with orphan(running) as after:
+        (unseen,) = detach_tree([sample(after)], lambda _: None)
+        assert (unseen.state, unseen.had_hook, unseen.method) == ("absent", False, "")
+    assert list(runtime.iterdir()) == []
+
+
+@pytest.mark.parametrize("where", ["group", "session"])
+def test_an_orphan_outside_of_the_group_is_detached_or_named(start: Start, where: str) -> None:
+    """Nobody enters a session from outside; one that an orphan has made is nobody else's."""
+    running = start("attach_forks_idle", "orphaned", where)
+    inject_at_next_line(running)
+    after = fork_child(running, "fork twice")
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "mpwatch", "detach", str(running.pid)],
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        is_in_tree = f"{after}: the hook is detached\n" in done.stdout
+        is_named = (
+            f"{after}: not of the tree of {running.pid}, and left alone: it may have the hook of a"
+            f" process that has exited; to detach it: mpwatch detach {after}\n"
+        ) in done.stdout
+        assert (is_in_tree, is_named) == ((True, False) if where == "group" else (False, True))
+        os.kill(after, signal.SIGUSR1)
+        assert running.line() == str(where == "session")
     finally:
         os.kill(after, signal.SIGKILL)
 
@@ -169,6 +242,22 @@ def test_a_session_takes_out_hooks_that_forked_children_have_not_used_yet(
     assert "detached from 2 processes" in session.end()
     os.kill(after, signal.SIGUSR1)
     assert running.line() == "False"
+
+
+def test_a_session_takes_out_hooks_of_forked_children_whose_parent_has_exited(
+    start: Start, tmp_path: Path
+) -> None:
+    running = start("attach_forks_idle", "orphaned")
+    session = AttachSession(running.process, log=InjectionLog(str(tmp_path / "log")))
+    session.inject([sample(running.pid)], lambda _: None)
+    use_hook_at_next_line(running)
+    after = fork_child(running, "fork twice")
+    try:
+        assert "detached from 2 processes" in session.end()
+        os.kill(after, signal.SIGUSR1)
+        assert running.line() == "False"
+    finally:
+        os.kill(after, signal.SIGKILL)
 
 
 def test_an_inherited_hook_in_a_confined_child_is_named_and_the_child_left_alone(

@@ -1,18 +1,22 @@
-"""Under Yama's `ptrace_scope` 1 only an ancestor may trace a target: the tracer process is not."""
+"""Under Yama's `ptrace_scope` 1 only an ancestor may trace a target: the tracer process is not.
+
+An observer that traced by itself would hold the target while it is stopped (ctrl-z, SIGSTOP).
+"""
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
 from mpwatch.attach import methods
-from mpwatch.attach.inject import detach, inject
+from mpwatch.attach.inject import inject
 from mpwatch.attach.native import tracer
 from mpwatch.attach.native.tracer import Tracer
 from mpwatch.attach.plan import plan_injection
-from tests import procfs
+from mpwatch.collect.host import isolated
 from tests.integration.attach.conftest import Start
 from tests.integration.attach.test_kinds_of_targets import sample
 
@@ -29,59 +33,60 @@ def settings(folder: Path, scope: str, capabilities: str) -> str:
     return str(folder)
 
 
-@pytest.mark.parametrize(
-    ("scope", "capabilities", "is_forbidden"),
-    [
-        ("0", NO_CAPABILITY, False),
-        ("1", NO_CAPABILITY, True),
-        ("1", CAP_SYS_PTRACE, False),
-        ("2", CAP_SYS_PTRACE, False),
-    ],
-)
-def test_only_scope_1_without_the_capability_forbids_the_tracer(
-    tmp_path: Path, scope: str, capabilities: str, is_forbidden: bool
-) -> None:
-    assert tracer.is_forbidden(settings(tmp_path, scope, capabilities)) == is_forbidden
-
-
-def test_a_kernel_without_yama_does_not_forbid_the_tracer(tmp_path: Path) -> None:
-    assert not tracer.is_forbidden(str(tmp_path))
-
-
 @pytest.mark.slow
-def test_the_observer_traces_a_child_itself_under_scope_1(
-    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_under_scope_1_a_child_of_the_observer_is_left_out(
+    start: Start, runtime: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse() -> Tracer:
-        raise AssertionError("the tracer was started")
-
-    monkeypatch.setattr(methods, "PROC", settings(tmp_path, "1", NO_CAPABILITY))
-    monkeypatch.setattr(tracer, "start", refuse)
+    """The setting and the capability are files of the test."""
     running = start("attach_plain", "idle")
     (tmp_path / str(running.pid)).symlink_to(f"/proc/{running.pid}")
-    are_ours: list[bool] = []
-
-    def note_tracer(name: str) -> None:
-        if name == "seize":
-            tracer = int(procfs.status(running.pid, "TracerPid"))
-            are_ours.append(tracer in procfs.threads(os.getpid()))
-
-    attached = inject(running.process, timeout_s=20, step=note_tracer)
-    assert (attached.state, attached.method) == ("ready", "pending call")
-    assert are_ours == [True]
-    assert detach(running.process, timeout_s=20).state == "absent"
+    monkeypatch.setattr(methods, "PROC", settings(tmp_path, "1", NO_CAPABILITY))
+    attached = inject(running.process, timeout_s=20)
+    (planned,) = plan_injection([sample(running.pid)]).processes
+    assert (attached.state, attached.stopped_s) == ("absent", None)
+    assert attached.reason == (
+        "Yama allows only its ancestors to trace it (kernel.yama.ptrace_scope = 1), and mpwatch"
+        " traces from another process"
+    )
+    assert "sudo sysctl kernel.yama.ptrace_scope=0" in attached.fix
+    assert (planned.reason, planned.fix) == (attached.reason, attached.fix)
+    assert list(runtime.iterdir()) == []
 
 
 @pytest.mark.slow
-def test_the_observer_traces_a_child_itself_where_the_tracer_is_refused(
-    start: Start, monkeypatch: pytest.MonkeyPatch
+def test_under_scope_1_a_child_of_an_able_observer_gets_the_hook(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = start("attach_plain", "idle")
+    (tmp_path / str(running.pid)).symlink_to(f"/proc/{running.pid}")
+    monkeypatch.setattr(methods, "PROC", settings(tmp_path, "1", CAP_SYS_PTRACE))
+    assert inject(running.process, timeout_s=20).state == "ready"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("failure", ["is refused", "cannot be started"])
+def test_the_observer_does_not_trace_itself_where_the_tracer_cannot(
+    start: Start, runtime: Path, monkeypatch: pytest.MonkeyPatch, failure: str
 ) -> None:
     def refused(*_: object) -> float:
-        raise PermissionError(1, "Operation not permitted")
+        raise PermissionError(errno.EPERM, "Operation not permitted")
 
-    monkeypatch.setattr(Tracer, "queue", refused)
+    def failing(*_: object, **__: object) -> int:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    if failure == "is refused":
+        monkeypatch.setattr(Tracer, "queue", refused)
+    else:
+        tracer.forget()
+        monkeypatch.setattr(isolated, "start", failing)
     running = start("attach_plain", "idle")
-    assert inject(running.process, timeout_s=20).state == "ready"
+    attached = inject(running.process, timeout_s=20)
+    assert (attached.state, attached.stopped_s) == ("absent", None)
+    assert {
+        "is refused": "could not be controlled by ptrace: [Errno 1]",
+        "cannot be started": "the tracer process could not be started: [Errno 11]",
+    }[failure] in attached.reason
+    assert [path for path in runtime.glob("mpwatch/*") if "attach-" in path.name] == []
 
 
 @pytest.mark.slow

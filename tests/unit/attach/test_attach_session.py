@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from mpwatch.attach import attach_session
 from mpwatch.attach.attach_session import AttachSession, descended
 from mpwatch.attach.injection_log import InjectionLog
 from mpwatch.attach.outcomes import Begun, Detached, Refused
+from mpwatch.collect.process.procfs import stat_of
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample
 
@@ -32,9 +34,18 @@ def sample(pid: int, parent: int, *, is_python: bool = True, state: str = "S") -
 
 
 def test_children_of_an_injected_process_have_its_hook() -> None:
-    job = [sample(1, 0), sample(2, 1), sample(3, 2), sample(4, 0)]
+    job = [sample(1, 0), sample(2, 1), sample(3, 2)]
 
     assert descended(job, {process(1)}, set()) == [process(1), process(2), process(3)]
+    assert descended(job, {process(2)}, set()) == [process(2), process(3)]
+
+
+def test_an_orphan_has_a_hook_of_the_session_where_there_is_no_other() -> None:
+    job = [sample(1, 0), sample(2, 1), sample(3, 99), sample(4, 3)]
+
+    assert descended(job, {process(2)}, set()) == [process(2), process(3), process(4)]
+    assert descended(job, {process(2)}, {process(1)}) == [process(2)]
+    assert descended(job, {process(2)}, {process(3)}) == [process(2)]
 
 
 def test_a_process_that_had_a_hook_keeps_it_with_its_children() -> None:
@@ -87,6 +98,29 @@ def test_hooks_injected_before_ctrl_c_are_detached(
     assert detached == [process(2**22 + 1)]
 
 
+def test_a_session_forgets_processes_that_have_exited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that starts a process for each task has had millions of them after a month."""
+    exited = [process(2**22 + number) for number in range(200)]
+    own = stat_of(os.getpid()).process
+    told = []
+
+    def inject_tree(*_: object, begun: Begun, **__: object) -> None:
+        for each in (own, *exited):
+            begun(each, "pending call", "")
+            told.append(len(session.injected))
+
+    monkeypatch.setattr(attach_session, "REMEMBERED", 50)
+    monkeypatch.setattr(attach_session, "inject_tree", inject_tree)
+    session = AttachSession(own, log=InjectionLog(str(tmp_path / "log")), keeps=True)
+    session.inject([sample(os.getpid(), 0)], lambda status: None)
+
+    assert max(told) == 50
+    assert own in session.injected
+    assert session.end().startswith("The hook stays in 1 process (--keep)")
+
+
 def test_no_injection_begins_once_the_session_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,7 +132,7 @@ def test_no_injection_begins_once_the_session_ends(
         begun(first, "pending call", "")
         assert session.end() == "The injection into 1 process was called off."
         assert not is_wanted()
-        with pytest.raises(Refused, match="mpwatch is ending"):
+        with pytest.raises(Refused, match="it was called off"):
             begun(second, "pending call", "")
 
     def detach(target: ProcessId, **_: object) -> Detached:

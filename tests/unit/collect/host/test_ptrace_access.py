@@ -141,6 +141,11 @@ def test_another_user_and_yama_are_both_named() -> None:
     assert ["belongs" in reasons[0], "Yama" in reasons[1], len(reasons)] == [True, True, 2]
 
 
+def procfs_stat(pid: str, parent: int) -> str:
+    """The start of a `stat` line."""
+    return f"{pid} (x) S {parent} 0 0"
+
+
 def test_a_hidden_process_is_explained_without_mention_of_tracing(tmp_path: Path) -> None:
     (tmp_path / "42").mkdir()
     status = "Uid:\t5\t5\t5\t5\nTracerPid:\t9\n"
@@ -193,6 +198,32 @@ def test_facts_come_from_procfs(tmp_path: Path) -> None:
     assert facts.capabilities == SYS_PTRACE
     assert facts.own_seccomp == 2
     assert facts.may_open is True
+
+
+@pytest.mark.parametrize(
+    ("scope", "capabilities", "is_ours", "is_allowed"),
+    [
+        ("1", 0, True, False),
+        ("1", 0, False, True),  # it has named its tracers by PR_SET_PTRACER
+        ("1", SYS_PTRACE, True, True),
+        ("0", 0, True, True),
+    ],
+)
+def test_what_only_an_ancestor_may_trace_no_helper_may(
+    tmp_path: Path, scope: str, capabilities: int, is_ours: bool, is_allowed: bool
+) -> None:
+    """py-spy and the tracer are children of this process, and so are jobs of `mpwatch run`."""
+    for name, above in (("self", 1), ("42", 41), ("41", os.getpid() if is_ours else 5), ("5", 0)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "stat").write_text(procfs_stat(name, above))
+        (tmp_path / name / "status").write_text(f"TracerPid:\t0\nCapEff:\t{capabilities:x}\n")
+    (tmp_path / "42" / "mem").touch()
+    (tmp_path / "sys/kernel/yama").mkdir(parents=True)
+    (tmp_path / "sys/kernel/yama/ptrace_scope").write_text(f"{scope}\n")
+    found = judge(ptrace_access.read_facts(42, str(tmp_path), lambda: False))
+    assert found.is_allowed is ptrace_access.may_attach(42, str(tmp_path)) is is_allowed
+    assert ("only its ancestors" in found.reason) is not is_allowed
+    assert "PR_SET_PTRACER" not in found.fix
 
 
 def test_a_process_may_read_itself() -> None:

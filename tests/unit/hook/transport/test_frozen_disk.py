@@ -208,6 +208,26 @@ def test_a_thread_that_has_nothing_to_write_leaves_the_disk_alone(
     assert disk.accesses != []
 
 
+def test_a_disk_that_is_frozen_as_soon_as_there_is_a_socket_is_seen_to_be(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From then on an observer can detach the hook, and the process can exit."""
+    ring, notes = Ring(disk.system, 8), Notes(disk.system)
+    files = Files(disk.system, Identity(disk.system, "run", None), ring, notes, Problems())
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(disk.folder))
+    monkeypatch.setattr(runtime_dir, "mount_of", lambda *_: (b"ext4", disk.folder.stat().st_dev))
+    seen: list[bool] = []
+
+    def listen(_path: str) -> None:
+        disk.age()
+        disk.takes_writes = False
+        seen.append(files.is_frozen())
+
+    assert not files.open(listen, may_block=False)
+    assert files.open(listen, may_block=True)
+    assert seen == [True]
+
+
 @pytest.mark.parametrize(("kind", "is_searched"), [(b"ext4", True), (b"nfs4", False)])
 def test_files_of_dead_processes_are_not_searched_for_where_other_machines_have_theirs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: bytes, is_searched: bool

@@ -263,6 +263,33 @@ def test_a_process_that_is_being_injected_is_not_touched_by_py_spy() -> None:
     assert world.is_closed
 
 
+def test_after_a_detach_nothing_is_injected_until_that_is_asked_for() -> None:
+    world = World()
+    injected = threading.Event()
+
+    def inject(samples: object, report: object, *, again: bool = False) -> None:
+        injected.set()
+
+    injection = Injection(inject, is_allowed=True)
+    injection.forbid()
+    observer = Observer(
+        world,  # type: ignore[arg-type]
+        ObservationPlan(1.0, lambda _: ReadRequest()),
+        StackSchedule(),
+        injection=injection,
+        clock=world.clock,
+    )
+    observer.step()
+    run(observer, world, 15.0)
+    assert "mpwatch-inject" not in [thread.name for thread in threading.enumerate()]
+    assert not injected.is_set()
+
+    injection.allow()
+    run(observer, world, 1.5)
+    assert injected.wait(30.0)
+    observer.close()
+
+
 @pytest.mark.parametrize(
     ("behind_s", "least_s", "most_s"),
     [(0.0, 0.0, 0.0), (2.0, 2.0, 2.2), (9.0, 5.0, 5.2)],
