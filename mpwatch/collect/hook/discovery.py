@@ -205,14 +205,14 @@ def _connect_in(
     except OSError as error:
         raise NoHook(_refused(folder, proc, sample, error)) from None
     try:
-        if not _has_socket(fd, name, owners, _shown(folder, proc, sample)):
+        if not has_socket(fd, name, owners, _shown(folder, proc, sample)):
             return None
         return _connect(fd, name, sample, owners)
     finally:
         os.close(fd)
 
 
-def _has_socket(folder_fd: int, name: str, owners: tuple[int, ...], folder: str) -> bool:
+def has_socket(folder_fd: int, name: str, owners: tuple[int, ...], folder: str) -> bool:
     """Whether the socket exists; a folder or socket that other users control is refused.
 
     Raises:
