@@ -192,6 +192,7 @@ class Engine:
         # Rules read the account; what was derived of the index before does not depend on it.
         index.snapshot = replace(snapshot, waits=waits, account=self._account)
         findings = self._findings(index, failures)
+        index.drop_derived()
         return replace(snapshot, waits=waits, account=self._account, findings=findings)
 
     def preview(self, snapshot: Snapshot, history: History, *, all_rules: bool = False) -> Snapshot:

@@ -589,7 +589,8 @@ def explained(finding: Finding) -> Explained | None:
     return next((row for row in EXPLAINED if all(text in whole for text in row.texts)), None)
 
 
-_FIX_THERE = re.compile(r"^Fix the code at .*?\. (?=[A-Z])")
+_FIX_THERE = re.compile(r"^Fix the code .*?\.(?: (?=[A-Z])|$)")
+"""The first sentence of an advice, where it is to mend the line that raised the exception."""
 _STD = (
     "The standard deviation of a single element is NaN (std() divides by n - 1): if a batch or an "
     "episode had one element,"
@@ -608,7 +609,7 @@ def with_explanation(index: Index, finding: Finding) -> Finding:
     return replace(
         finding,
         cause=f"{row.cause}{reason} {finding.cause}",
-        advice=f"{row.advice}{fix} {_FIX_THERE.sub('', finding.advice)}",
+        advice=f"{row.advice}{fix} {_FIX_THERE.sub('', finding.advice)}".rstrip(),
     )
 
 

@@ -352,6 +352,7 @@ class ThreadAccount(NamedTuple):
         buckets = list(self.buckets)
         last = int(at_s // BUCKET_S)
         first = int((at_s - elapsed_s) // BUCKET_S)
+        whole: Tally | None = None  # the same for each bucket that lies within the stretch
         for number in range(max(first, last - BUCKETS), last + 1):
             begin_s, end_s = number * BUCKET_S, (number + 1) * BUCKET_S
             if number == max(first, last - BUCKETS):
@@ -360,10 +361,12 @@ class ThreadAccount(NamedTuple):
             part = within_s / elapsed_s if elapsed_s > 0 else 1.0
             if not part:
                 continue
-            tally = NOTHING
-            if buckets and buckets[-1].number == number:
-                tally = buckets.pop().tally
-            tally = tally.plus(self.now, within_s, cpu_s * part, readings * part)
+            before = buckets.pop().tally if buckets and buckets[-1].number == number else NOTHING
+            if before is not NOTHING or within_s != BUCKET_S:
+                tally = before.plus(self.now, within_s, cpu_s * part, readings * part)
+            else:
+                tally = whole or before.plus(self.now, within_s, cpu_s * part, readings * part)
+                whole = tally
             buckets.append(Bucket(number, tally))
         gone = [bucket.tally for bucket in buckets if bucket.number <= last - BUCKETS]
         if not gone:

@@ -27,7 +27,9 @@ READ_BYTES = 1 << 18
 """Read at most this much of one hook at a time, so that a busy one does not starve the others."""
 UNANSWERED_LIMIT = 32
 SEARCH_AGAIN_S = 5.0
-"""Interval of searches for a hook that was detached or could not be used."""
+"""Interval of searches for a hook that was detached, could not be used, or was not there. Where the
+directory of hooks has changed, a process without one is searched at once: to search each of 64 at
+each reading took 4 % of a calm dashboard's cpu."""
 
 
 @dataclass(slots=True)
@@ -372,6 +374,8 @@ class HookClients:
         """Processes without a usable hook, and the time of the next search."""
         self._thorough_s: dict[ProcessId, float] = {}
         """Time of the next search for a hook that is not where the environment says."""
+        self._marks: dict[ProcessId, discovery.FolderMark] = {}
+        """The directories of hooks as they were at the last search."""
         self._delivered: dict[ProcessId, Delivered] = {}
         self._said: dict[ProcessId, tuple[HookState, str]] = {}
         """The last status of each process: only a new one is reported."""
@@ -390,16 +394,22 @@ class HookClients:
     def watch(self, samples: Sequence[ProcSample]) -> None:
         """Look for hooks in these processes, and forget those that are no longer among them."""
         at_s = self._clock()
+        marks = discovery.FolderMarks(self._proc)
         here = set()
         for sample in samples:
             process = sample.process
             here.add(process)
             if sample.state in ("Z", "X") or not sample.is_python or process in self.links:
                 continue
-            if at_s >= self._not_before_s.get(process, at_s):
-                self._try(sample, at_s)
+            if at_s < self._not_before_s.get(process, at_s):
+                continue
+            mark = marks.of(sample)
+            is_thorough = at_s >= self._thorough_s.get(process, at_s)
+            if is_thorough or mark is None or mark != self._marks.get(process):
+                self._try(sample, at_s, is_thorough=is_thorough)
+                self._marks[process] = mark
         tables: tuple[dict[ProcessId, Any], ...] = (
-            self._not_before_s, self._thorough_s, self._delivered, self._said,
+            self._not_before_s, self._thorough_s, self._marks, self._delivered, self._said,
         )  # fmt: skip
         for table in tables:
             for process in table.keys() - here - self.links.keys():
@@ -449,9 +459,8 @@ class HookClients:
         self.links.clear()
         self._selector.close()
 
-    def _try(self, sample: ProcSample, at_s: float) -> None:
+    def _try(self, sample: ProcSample, at_s: float, *, is_thorough: bool) -> None:
         """Look for the hook of one process."""
-        is_thorough = at_s >= self._thorough_s.get(sample.process, at_s)
         if is_thorough:
             self._thorough_s[sample.process] = at_s + SEARCH_AGAIN_S
         try:

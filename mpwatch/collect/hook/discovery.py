@@ -23,7 +23,7 @@ import struct
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from mpwatch.collect.hook import decode
 from mpwatch.collect.process import procfs
@@ -55,6 +55,41 @@ def folders(sample: ProcSample, proc: str) -> Iterator[str]:
     uid_inside = sample.uid if sample.ns_uid is None else sample.ns_uid
     for folder in wire.runtime_candidates(uid_inside, runtime):
         yield f"{proc}/{sample.process.pid}/root{folder}"
+
+
+FolderMark: TypeAlias = tuple[tuple[int, int, int], ...] | None
+"""Device, inode and time of change of each directory that exists; `None` where the last change is
+so recent that a further one might have the same time."""
+RECENT_NS = 1_000_000_000
+
+
+class FolderMarks:
+    """The directories of hooks as they are now, read once for all processes with the same ones.
+
+    Processes with other mounts may see another directory by the same path: they are only found by
+    the search that does not depend on marks.
+    """
+
+    def __init__(self, proc: str) -> None:
+        self._proc = proc
+        self._found: dict[tuple[int | None, int | None, str | None], FolderMark] = {}
+
+    def of(self, sample: ProcSample) -> FolderMark:
+        """The mark of the directories of one process: equal ones mean that no hook was added."""
+        key = (sample.uid, sample.ns_uid, sample.environment.get("XDG_RUNTIME_DIR"))
+        if key not in self._found:
+            self._found[key] = self._read(sample)
+        return self._found[key]
+
+    def _read(self, sample: ProcSample) -> FolderMark:
+        found = []
+        for folder in folders(sample, self._proc):
+            with contextlib.suppress(OSError):
+                status = os.lstat(folder)
+                if time.time_ns() - status.st_mtime_ns < RECENT_NS:
+                    return None
+                found.append((status.st_dev, status.st_ino, status.st_mtime_ns))
+        return tuple(found)
 
 
 def has_files(sample: ProcSample, proc: str = "/proc") -> bool:
@@ -170,14 +205,14 @@ def _connect_in(
     except OSError as error:
         raise NoHook(_refused(folder, proc, sample, error)) from None
     try:
-        if not _has_socket(fd, name, owners, _shown(folder, proc, sample)):
+        if not has_socket(fd, name, owners, _shown(folder, proc, sample)):
             return None
         return _connect(fd, name, sample, owners)
     finally:
         os.close(fd)
 
 
-def _has_socket(folder_fd: int, name: str, owners: tuple[int, ...], folder: str) -> bool:
+def has_socket(folder_fd: int, name: str, owners: tuple[int, ...], folder: str) -> bool:
     """Whether the socket exists; a folder or socket that other users control is refused.
 
     Raises:

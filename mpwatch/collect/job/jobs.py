@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
+from mpwatch.collect.hook.discovery import NoHook, has_socket
+from mpwatch.collect.hook.left_files import folders_of_user
 from mpwatch.collect.job import roles
 from mpwatch.collect.job.roles import RoleAssignment, RoleFacts
 from mpwatch.collect.process import identify, procfs
@@ -35,7 +39,7 @@ class JobProcess:
     rank: int | None = None
     has_torch: bool = False
     has_hook: bool = False
-    """It has a socket in the runtime directory; it may still not answer."""
+    """It has a socket in the runtime directory of its user; it may still not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +54,11 @@ class Job:
 def find_jobs(proc: str = "/proc") -> list[Job]:
     """All jobs, oldest first: trees whose top runs torch, launches ranks or has a hook.
 
-    Costs one `stat` a process of the machine and one reading of mappings a Python process.
+    Costs two `stat` and a look-up or two a process of the machine, and one reading of mappings a
+    Python process.
     """
     stats = _all_stats(proc)
-    hooked = _hooked(stats)
+    hooked = _hooked(stats, proc)
     torch = {pid for pid in stats if _runs_torch(proc, pid)}
     marked = torch | hooked
     roots = _roots(stats, marked, proc)
@@ -85,32 +90,42 @@ def _runs_torch(proc: str, pid: int) -> bool:
         return False
 
 
-def _hooked(stats: dict[int, Stat]) -> set[int]:
-    """Processes with a hook's socket in the runtime directory of this process or of any user."""
-    stems = {wire.stem(stat.pid, stat.start_ticks): pid for pid, stat in stats.items()}
-    uids = {os.geteuid()}
-    for name in _listing("/tmp"):
-        owner = name.removeprefix("mpwatch-")
-        if owner != name and owner.isdecimal():
-            uids.add(int(owner))
-    folders = set(wire.runtime_candidates(os.geteuid(), os.environ.get("XDG_RUNTIME_DIR")))
-    for uid in uids:
-        folders.update(wire.runtime_candidates(uid, f"/run/user/{uid}"))
-    found = set()
-    for folder in folders:
-        for name in _listing(folder):
-            pid = stems.get(name.removesuffix(wire.SOCKET_SUFFIX))
-            if pid is not None and name.endswith(wire.SOCKET_SUFFIX):
-                found.add(pid)
+def _hooked(stats: dict[int, Stat], proc: str) -> set[int]:
+    """Processes with a hook's socket in the runtime directory of their user, or of root.
+
+    Of directories that belong to another user, or are open to one, nothing is believed. None is
+    listed: only the names that these processes would have are looked up.
+    """
+    owners: dict[int, int] = {}
+    for pid in stats:
+        with suppress(OSError):
+            owners[pid] = os.stat(f"{proc}/{pid}").st_uid
+    own = os.environ.get("XDG_RUNTIME_DIR")
+    found: set[int] = set()
+    for uid in {os.geteuid(), *owners.values()}:
+        # A process that has given up root's rights since still listens in root's directory.
+        pids = [pid for pid, owner in owners.items() if uid in (0, owner)]
+        for folder in folders_of_user(uid, own if uid == os.geteuid() else None):
+            found |= _with_socket(folder, uid, [stats[pid] for pid in pids])
     return found
 
 
-def _listing(folder: str) -> list[str]:
-    """The names in a folder; none if it cannot be listed."""
+def _with_socket(folder: str, uid: int, stats: Iterable[Stat]) -> set[int]:
+    """The processes with a socket of this user in a folder of this user; none if it is not."""
+    found: set[int] = set()
     try:
-        return os.listdir(folder)
+        fd = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
-        return []
+        return found
+    try:
+        for stat in stats:
+            name = wire.stem(stat.pid, stat.start_ticks) + wire.SOCKET_SUFFIX
+            with suppress(NoHook):
+                if has_socket(fd, name, (uid,), folder):
+                    found.add(stat.pid)
+    finally:
+        os.close(fd)
+    return found
 
 
 def _roots(stats: dict[int, Stat], marked: set[int], proc: str) -> list[int]:

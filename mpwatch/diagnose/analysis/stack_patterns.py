@@ -377,7 +377,9 @@ def has_stacks(process: Process) -> bool:
 def user_frame(frames: Sequence[Frame]) -> Frame | None:
     """The innermost frame of the user's own code, equal for all threads that are at one line."""
     found = next((frame for frame in own_frames(frames) if not is_library(frame)), None)
-    return None if found is None else found._replace(locals=(), from_native=False)
+    if found is None or not (found.locals or found.from_native):
+        return found
+    return found._replace(locals=(), from_native=False)
 
 
 CUDA_FRAMES = 4

@@ -195,6 +195,7 @@ class Rows:
             for row in self._rank_rows(index):
                 if len(ranks) < RANKS_LIMIT:
                     ranks[_key(row[0])] = row[1]
+            index.drop_derived()
             names = unique_names(snapshot)
             for each in unresolved(snapshot):
                 label = names.get(each.process, "") if each.process is not None else ""

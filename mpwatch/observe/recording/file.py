@@ -10,8 +10,8 @@ import time
 import zlib
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator
-from typing import BinaryIO, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import BinaryIO, NamedTuple, TypeVar, overload
 
 import mpwatch
 from mpwatch.model.events import Input
@@ -163,6 +163,34 @@ class Member(NamedTuple):
     last_s: float
     is_key: bool
     """Reading can begin here: nothing in it refers to earlier members."""
+
+
+_ROW = struct.Struct("<QIdd?")
+
+
+class MemberIndex(Sequence[Member]):
+    """The members of a file, in 29 bytes each instead of 230.
+
+    A recording has one or two for each second: 5 MB for a day.
+    """
+
+    def __init__(self, members: Iterable[Member]) -> None:
+        self._rows = bytearray()
+        for member in members:
+            self._rows += _ROW.pack(*member)
+
+    def __len__(self) -> int:
+        return len(self._rows) // _ROW.size
+
+    @overload
+    def __getitem__(self, index: int) -> Member: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Member]: ...
+    def __getitem__(self, index: int | slice) -> Member | Sequence[Member]:
+        places = range(len(self))[index]
+        if isinstance(places, range):
+            return [self[place] for place in places]
+        return Member(*_ROW.unpack_from(self._rows, places * _ROW.size))
 
 
 class NotAMember(ValueError):
@@ -407,6 +435,7 @@ class MemberReader(ABC):
     Attributes:
         path: Its path.
         members: Its index, in the order of the file.
+        length_s: Seconds from its beginning to its last line.
         problems: What could not be read, as sentences; grows while reading.
     """
 
@@ -422,10 +451,12 @@ class MemberReader(ABC):
         self._file = open(path, "rb")  # noqa: SIM115 - closed by `close`
         try:
             self._begin_s = self._read_header(self._first_line())
-            self.members: tuple[Member, ...] = tuple(self._index())
+            self.members = MemberIndex(self._index())
         except BaseException:
             self._file.close()
             raise
+        ends = (member.last_s for member in self.members if math.isfinite(member.last_s))
+        self.length_s = max(0.0, max(ends, default=0.0) - self._begin_s)
 
     def __enter__(self: _Reader) -> _Reader:
         return self
@@ -436,12 +467,6 @@ class MemberReader(ABC):
     def close(self) -> None:
         """Close the file."""
         self._file.close()
-
-    @property
-    def length_s(self) -> float:
-        """Seconds from its beginning to its last line."""
-        ends = [member.last_s for member in self.members if math.isfinite(member.last_s)]
-        return max(0.0, max(ends, default=0.0) - self._begin_s)
 
     @abstractmethod
     def _read_header(self, line: bytes) -> float:
@@ -488,7 +513,7 @@ class MemberReader(ABC):
             self._note(self._cut())
 
     def _damage(self, member: Member) -> str:
-        if member is self.members[-1]:
+        if member == self.members[-1]:
             return self._cut()
         after_s = member.first_s - self._begin_s
         return f"{self.path} is damaged {after_s:.0f} s after its beginning; a part is missing."

@@ -12,6 +12,7 @@ import bisect
 import math
 import pickle
 import zlib
+from array import array
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -84,7 +85,8 @@ class Timeline:
         self._kept = [self._state(0.0, 0)]
         self._keep_s = KEEP_S
         self._keep_from_s = KEEP_S if keeps else math.inf
-        self._readings_s: list[float] = []
+        self._readings_s = array("d")
+        """The times of all readings so far, for steps back: 0.7 MB for a day."""
         self._inputs = recording.numbered_inputs()
         self._next: tuple[int, Input] | None = next(self._inputs, None)
         self._member = 0

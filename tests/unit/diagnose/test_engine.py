@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import pairwise
@@ -53,6 +54,25 @@ def findings(engine: Engine, snapshot: Snapshot) -> tuple[Finding, ...]:
 
 def look(engine: Engine, after_s: float) -> tuple[Finding, ...]:
     return findings(engine, snapshot_of(main(), at_s=NOW_S + after_s))
+
+
+def test_what_was_derived_of_a_reading_is_freed_without_the_garbage_collector() -> None:
+    indexes: list[object] = []
+
+    def remember(index: Index) -> Iterator[Finding]:
+        indexes.append(id(index))
+        yield from ()
+
+    one = Engine((*RULES, Rule("remembers", remember)))
+    gc.disable()
+    try:
+        one.diagnosed(snapshot_of(main(), process(200), process(201)), NO_HISTORY)
+        left = {id(each) for each in gc.get_objects() if isinstance(each, Index)}
+    finally:
+        gc.enable()
+
+    assert indexes
+    assert left.isdisjoint(indexes)
 
 
 def test_a_healthy_job_with_every_role_has_no_finding() -> None:

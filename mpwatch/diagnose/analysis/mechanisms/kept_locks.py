@@ -246,6 +246,8 @@ def waiting_for_left_lock(index: Index) -> tuple[Process, ...]:
         if (each.process in edges and edges[each.process].what == LOCK_FILE)
         or _polls_for_removal_s(index, each.process) >= LEFT_S
     ]
+    if not waiting:
+        return ()
     held_up = {each.process for each in waiting}
     others = [each for each in living if each.process not in held_up]
     while True:
@@ -254,7 +256,7 @@ def waiting_for_left_lock(index: Index) -> tuple[Process, ...]:
             break
         held_up |= {each.process for each in more}
         others = [each for each in others if each not in more]
-    if not waiting or others or any(left_for_s(index, each) < LEFT_S for each in waiting):
+    if others or any(left_for_s(index, each) < LEFT_S for each in waiting):
         return ()
     if any(lock_file_of(each) for each in living if each not in waiting):
         return ()  # that one has made it, and waits for something else

@@ -353,8 +353,8 @@ _CAUSE_PROGRAM = (
     "not, whatever needs the results of this program waits for them in vain."
 )
 _ADVICE_PROGRAM = (
-    "Fix the code at the line shown if the failure was not expected, and check the exit status of "
-    "the programs that are started (subprocess.run(..., check=True))."
+    "Fix the code at the line shown if the failure was not expected. Check the exit status of the "
+    "programs that are started (subprocess.run(..., check=True))."
 )
 
 

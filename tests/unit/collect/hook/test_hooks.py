@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from mpwatch.collect.hook import decode
+from mpwatch.collect.hook import decode, discovery
 from mpwatch.collect.hook.client import SEARCH_AGAIN_S
 from mpwatch.hook import wire
 from mpwatch.model.events import HookGauges, HookHello, HookNote, HookSlice, HookStatus, Input
-from mpwatch.model.samples import StacksTaken
+from mpwatch.model.samples import ProcSample, StacksTaken
 from tests.builders.hook_server import ME, NAME, FakeHook, ObservedHooks, records
 
 
@@ -40,6 +40,50 @@ def test_a_hook_that_is_attached_later_is_found(observed: ObservedHooks) -> None
     observed.look()
 
     observed.ready()
+
+
+def test_a_process_is_searched_again_when_its_directory_changes_or_after_a_while(
+    observed: ObservedHooks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searches: list[bool] = []
+    connect = discovery.connect
+
+    def counted(sample: ProcSample, proc: str, *, thorough: bool) -> socket.socket:
+        searches.append(thorough)
+        return connect(sample, proc, thorough=thorough)
+
+    monkeypatch.setattr(discovery, "connect", counted)
+    os.utime(observed.folder, (1, 1))
+    observed.look()
+    observed.look()
+    assert searches == [True]
+
+    os.utime(observed.folder, (2, 2))
+    observed.look()
+    observed.look()
+    assert searches == [True, False]
+
+    observed.clock.now_s += SEARCH_AGAIN_S
+    observed.look()
+    assert searches == [True, False, True]
+
+    observed.ready()
+    observed.look()
+    assert searches == [True, False, True, False]
+
+
+def test_a_directory_that_has_just_changed_is_searched_again(
+    observed: ObservedHooks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time of a change has the resolution of a tick: a second one may have the same."""
+    monkeypatch.setattr(discovery, "RECENT_NS", 1 << 62)
+    observed.look()
+    unchanged = os.stat(observed.folder).st_mtime_ns
+    observed.hook()
+    os.utime(observed.folder, ns=(unchanged, unchanged))
+    observed.look()
+
+    assert ME in observed.clients.links
 
 
 def test_processes_that_cannot_have_a_hook_are_not_asked(observed: ObservedHooks) -> None:

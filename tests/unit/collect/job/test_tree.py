@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -370,6 +373,57 @@ def test_jobs_are_trees_whose_top_runs_torch(proc: FakeProc) -> None:
         (11, "loader-worker", True),
         (12, "other", False),
     ]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory of the hooks of this user."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    made = tmp_path / "mpwatch"
+    made.mkdir(mode=0o700)
+    return made
+
+
+def test_a_process_with_the_socket_of_a_hook_is_a_job(proc: FakeProc, folder: Path) -> None:
+    proc.process(10)
+    proc.process(11)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(f"{folder}/10-10.sock")
+        jobs = find_jobs(str(proc))
+
+    assert [(job.root.process.pid, job.root.has_hook) for job in jobs] == [(10, True)]
+
+
+def make_public(folder: Path) -> None:
+    folder.chmod(0o755)
+
+
+def put_link(folder: Path) -> None:
+    folder.rename(folder.with_name("elsewhere"))
+    folder.symlink_to("elsewhere")
+
+
+def put_file(folder: Path) -> None:
+    (folder / "10-10.sock").unlink()
+    (folder / "10-10.sock").touch()
+
+
+def give_away(folder: Path) -> None:
+    if os.geteuid():
+        pytest.skip("only root can give a file to another user")
+    os.chown(folder, 65533, -1)
+
+
+@pytest.mark.parametrize("change", [make_public, put_link, put_file, give_away])
+def test_a_directory_that_another_user_may_have_made_is_not_believed(
+    proc: FakeProc, folder: Path, change: Callable[[Path], None]
+) -> None:
+    proc.process(10)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(f"{folder}/10-10.sock")
+        change(folder)
+
+        assert find_jobs(str(proc)) == []
 
 
 def test_a_job_has_no_process_whose_exit_has_begun(proc: FakeProc) -> None:

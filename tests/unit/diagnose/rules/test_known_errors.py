@@ -523,6 +523,26 @@ def test_an_exception_whose_mistake_is_elsewhere_is_explained(message: str) -> N
     assert told.advice == f"{row.advice} Catch expected exceptions in the worker itself."
 
 
+@pytest.mark.parametrize(
+    ("advice", "rest"),
+    [
+        ("Fix the code at the line shown, or at the end of the first traceback.", ""),
+        ("Fix the code that raises it. Catch expected exceptions.", "Catch expected exceptions."),
+        ("Fix the code at step-1.py:7 a.b. End the others.", "End the others."),
+        ("Check the exit status (run(..., check=True)).",) * 2,
+    ],
+)
+def test_an_explained_exception_is_not_to_be_mended_where_it_was_raised(
+    advice: str, rest: str
+) -> None:
+    finding = replace(ended_by(RAISED[0]), advice=advice)
+    row = explained(finding)
+
+    assert row is not None
+    told = with_explanation(Index(snapshot_of(main())), finding).advice
+    assert told == f"{row.advice} {rest}".rstrip()
+
+
 def test_each_explanation_has_an_example() -> None:
     assert {explained(ended_by(message)) for message in RAISED} == set(EXPLAINED)
 

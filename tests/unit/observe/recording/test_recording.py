@@ -6,6 +6,7 @@ import gzip
 import os
 import resource
 import stat
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,10 +20,12 @@ from mpwatch.observe.recording.codec import Header, LineEncoder
 from mpwatch.observe.recording.file import (
     KEY_S,
     CannotRecord,
+    MemberIndex,
     NotARecording,
     Recording,
     RecordingWriter,
     pack,
+    scan,
 )
 from tests.builders.clock import Clock
 from tests.builders.recordings import read_recording
@@ -224,6 +227,29 @@ def test_reading_can_begin_at_every_key_member(path: Path, clock: Clock) -> None
         assert len(keys) == 4
         assert recording.members[keys[1]].first_s == START_S + KEY_S
         assert recording.length_s == pytest.approx(99.3)
+
+
+def test_the_index_has_the_members_of_the_file_in_few_bytes_each(path: Path, clock: Clock) -> None:
+    record(path, clock, ticks(100)).close()
+    with path.open("rb") as file:
+        members = list(scan(file))
+
+    index = MemberIndex(members)
+
+    assert list(index) == members
+    assert (index[-1], index[3:5]) == (members[-1], members[3:5])
+    with pytest.raises(IndexError):
+        index[len(members)]
+    with Recording(str(path)) as recording:
+        assert list(recording.members) == members
+    tracemalloc.start()
+    try:
+        many = MemberIndex(members[n % len(members)] for n in range(100_000))
+        used_bytes = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert len(many) == 100_000
+    assert used_bytes < 4_000_000
 
 
 def record_on_full_disk(
