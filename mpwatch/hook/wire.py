@@ -283,7 +283,8 @@ ASKS = ("ping", "stacks", "gauges", "values", "detach")
 - `values`, of a request with `frames`: [[thread id, file, function, [name, ...]], ...], at most 8
   of at most 16 names (`step`, `self.state.step`): `frames`: [{`frame`: the place in that list,
   `line`, `values`: {name: {`type`: name of its class, `number`: of an int, bool or float, `length`:
-  of a container, str or bytes, `has_graph`: of a tensor, whether autograd refers to more by it}}}],
+  of a container, str or bytes, `has_graph`: of a tensor, or of the last element of a list or tuple
+  that is one, whether it carries an autograd graph}}}],
   each of the innermost frame of that function; names that are not there are left out;
 - `detach`: `detached`, and then a GOODBYE: the hook uninstruments itself.
 

@@ -60,6 +60,7 @@ _SIZED: dict[type, Any] = {
         *(collections.OrderedDict, collections.defaultdict, collections.Counter),
     )
 }
+_ROWS = (list, tuple, collections.deque)
 _TENSORS = (("torch", "Tensor"), ("torch.nn.parameter", "Parameter"))
 _TABLES = ("_buffers", "_parameters", "_modules")
 """Where a module of torch keeps attributes."""
@@ -164,7 +165,7 @@ class _Frame:
         steps: list[tuple[Any, ...]] = []
         kind = self._reached(variable, (type,))
         if kind is CellType:
-            steps.append((operator.attrgetter("cell_contents"),))
+            steps.append((_class_dict(CellType)["cell_contents"].__get__,))
             kind = self._reached(variable, *steps, (type,))
         for each in attributes:
             for more in _ways(kind, each):
@@ -186,13 +187,16 @@ class _Frame:
         elif kind in _SIZED:
             length = self._reached(variable, *steps, (_SIZED[kind],))
             about = f', "length": {length}' if type(length) is int else ""
-        elif (exact.module_of_class(kind), name) in _TENSORS:
+            if kind in _ROWS:
+                steps.append((_class_dict(kind)["__getitem__"], -1))
+                kind = self._reached(variable, *steps, (type,))
+        if (exact.module_of_class(kind), exact.class_name(kind)) in _TENSORS:
             is_in_graph, is_leaf = (
                 self._reached(variable, *steps, (_in_class(kind, flag).__get__,))
                 for flag in ("requires_grad", "is_leaf")
             )
             has_graph = is_in_graph is True and is_leaf is False
-            about = f', "has_graph": {"true" if has_graph else "false"}'
+            about += f', "has_graph": {"true" if has_graph else "false"}'
         yield f'{{"type": {_quoted(name)}{about}}}'
 
 
@@ -201,7 +205,7 @@ def _all(found: Iterator[Any]) -> list[Any]:
     reserve.wait()
     try:
         return list(found)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
         if not foreign_exceptions.is_ours(error):
             raise
         return []

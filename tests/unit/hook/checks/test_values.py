@@ -146,14 +146,21 @@ def test_whether_a_tensor_carries_a_graph_is_read(torch: Any) -> None:
 
     weight = torch.nn.Parameter(torch.ones(2))
     loss, plain, own = (weight * 2).sum(), torch.ones(1), OwnTensor()
+    losses, state, empty = [0, loss], (plain, plain), ()
 
-    found = asked("test_whether_a_tensor_carries_a_graph_is_read", "weight", "loss", "plain", "own")
+    found = asked(
+        "test_whether_a_tensor_carries_a_graph_is_read",
+        *("weight", "loss", "plain", "own", "losses", "state", "empty"),
+    )
 
     assert found == {
         "weight": {"type": "Parameter", "has_graph": False},
         "loss": {"type": "Tensor", "has_graph": True},
         "plain": {"type": "Tensor", "has_graph": False},
         "own": {"type": OwnTensor.__qualname__},
+        "losses": {"type": "list", "length": len(losses), "has_graph": True},
+        "state": {"type": "tuple", "length": len(state), "has_graph": False},
+        "empty": {"type": "tuple", "length": len(empty)},
     }
     assert loss.item() == 4 * plain.item()
     assert type(own) is OwnTensor
