@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from . import wire
+from . import checks, wire
 from .points.cuda import ON_REQUEST
 from .points.processes import start_method
 from .safe import one_call
@@ -84,6 +84,9 @@ def answer(hook: Answering, request: dict[str, Any]) -> dict[str, Any] | None:
         except OSError as error:
             reply["error"] = f"stacks: {error.strerror or error}"
         reply["cpu_ns"] = hook.system.thread_time_ns() - began_ns
+    elif asked == "values":
+        values = checks.load_on_hook_thread("values")
+        reply[wire.AS_TEXT] = {"frames": values.read(request.get("frames"))}
     elif asked == "gauges":
         named = request.get("also")
         reply.update(read_gauges(hook, named if isinstance(named, list) else []))

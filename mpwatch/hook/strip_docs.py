@@ -43,6 +43,11 @@ def strip_package(package: ModuleType) -> None:
     forked process copy 700 pages of the heap that it shares with its parent.
     """
     _strip_modules(package)
+    forget()
+
+
+def forget() -> None:
+    """Free what was kept for functions that are alike."""
     _tables.clear()
     _tuples.clear()
     _files.clear()

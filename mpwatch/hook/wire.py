@@ -241,7 +241,7 @@ REQUEST = 64
 LOST = struct.Struct("<Q")
 """At the start of a RECORDS payload: records lost since the hook was attached."""
 
-ASKS = ("ping", "stacks", "gauges", "detach")
+ASKS = ("ping", "stacks", "gauges", "values", "detach")
 """The requests; the reply to each is a REPLY with the request's `id`.
 
 - `ping`: `at_ns`;
@@ -280,6 +280,12 @@ ASKS = ("ping", "stacks", "gauges", "detach")
   `is_reducing`: outside of `no_sync`, `has_own_hook` for its gradients, `lasting_ns`: for how long
   it has been found so, `updates`, `collectives`: changes of its first parameter, and collectives of
   all groups, in this time}]}, once a process group was made;
+- `values`, of a request with `frames`: [[thread id, file, function, [name, ...]], ...], at most 8
+  of at most 16 names (`step`, `self.state.step`): `frames`: [{`frame`: the place in that list,
+  `line`, `values`: {name: {`type`: name of its class, `number`: of an int, bool or float, `length`:
+  of a container, str or bytes, `has_graph`: of a tensor, or of the last element of a list or tuple
+  that is one, whether it carries an autograd graph}}}],
+  each of the innermost frame of that function; names that are not there are left out;
 - `detach`: `detached`, and then a GOODBYE: the hook uninstruments itself.
 
 Anything else gets `error`.

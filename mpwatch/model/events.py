@@ -12,6 +12,7 @@ from mpwatch.model.collectives import NcclStatus
 from mpwatch.model.ids import HookState, ProcessId
 from mpwatch.model.samples import Ended, Frame, StacksTaken, TreeSample
 from mpwatch.model.source_code import SourceRead
+from mpwatch.model.values import ValuesRead
 
 SENDS = (wire.SHARE, wire.CUDA_SHARE)
 RECEIPTS = (wire.REBUILD, wire.CUDA_REBUILD)
@@ -183,4 +184,5 @@ Input: TypeAlias = (
     | NcclStatus
     | SourceRead
     | WrittenErrors
+    | ValuesRead
 )

@@ -19,6 +19,7 @@ from mpwatch.model.ids import HookState, ProcessId, Role, SegmentId, SegmentKind
 from mpwatch.model.progress import ProgressSource
 from mpwatch.model.samples import Ended, Frame, GpuSample, ProcSample, StackSource, WaitedOn
 from mpwatch.model.source_code import DroppedResult, Mark, SourceLine
+from mpwatch.model.values import ValuesRead
 from mpwatch.model.waits import WaitGraph
 
 SourceMode: TypeAlias = Literal["live", "paused", "replay", "ended"]
@@ -337,6 +338,8 @@ class Snapshot:
     """Calls in these files that start a task and drop its result."""
     marks: tuple[Mark, ...] = ()
     """Statements in these files, and in those that they import, that can be a reason."""
+    values: tuple[ValuesRead, ...] = ()
+    """Values of names that findings have asked for, oldest first; of each process the last few."""
     written: tuple[WrittenError, ...] = ()
     """Uncaught exceptions in files that the job writes to, of which it is not known whose."""
     mode: SourceMode = "live"

@@ -65,6 +65,36 @@ class Guarded(NamedTuple):
     """Of the function."""
 
 
+class Decider(NamedTuple):
+    """A condition or a loop of a function."""
+
+    statement: Statement
+    """Its header."""
+    last: int
+    """The last line of its block, or of the body of an `if`."""
+    names: tuple[str, ...]
+    """What the condition tests, or the loop goes through: `step`, `self.state.step`."""
+    counts: tuple[str, ...] = ()
+    """Those of them that the file adds to; of a `for` loop the variable that counts its rounds."""
+    leaves: bool = False
+    """Whether it is an `if` whose body leaves the function or the loop."""
+
+
+class AddedTo(NamedTuple):
+    """A container or an attribute that statements of the program add to."""
+
+    name: str
+    """As the function of the line would write it: `rows`, `self.metric.preds`."""
+    file: str
+    function: str
+    statement: Statement
+    """The first that adds to it."""
+    is_emptied: bool
+    """Whether a statement of its function or class removes something, or makes it anew."""
+    is_carried: bool = False
+    """Whether it is an attribute that is given a new value, which is computed from its own."""
+
+
 @dataclass(frozen=True, slots=True)
 class SourceLine:
     """The statement at one line of the program, and what decides whether it is reached."""
@@ -105,6 +135,10 @@ class SourceLine:
     cleared: Statement | None = None
     """Where the line waits for an event: the statement right before it that clears the same event,
     with nothing in between that could check what was set before."""
+    deciders: tuple[Decider, ...] = ()
+    """The conditions and loops of its function, in order."""
+    added: tuple[AddedTo, ...] = ()
+    """What its function can reach that the program adds to."""
 
 
 class DroppedResult(NamedTuple):

@@ -6,6 +6,7 @@ keep. At the end it prints how many were freed, and the names of other threads o
 
 from __future__ import annotations
 
+import ctypes  # noqa: F401 - with it, local variables are read
 import sys
 import threading
 import time

@@ -21,6 +21,7 @@ from mpwatch.hook import wire
 from mpwatch.model.events import HookNote, HookSlice, HookStatus, Input
 from mpwatch.model.ids import HookState, ProcessId
 from mpwatch.model.samples import ProcSample
+from mpwatch.model.values import WantedFrame
 
 SILENT_AFTER_S = 0.25
 READ_BYTES = 1 << 18
@@ -95,6 +96,8 @@ class PendingRequests:
     """Requests without an answer yet."""
 
     pending: dict[int, str] = field(default_factory=dict)
+    wanted: dict[int, Sequence[WantedFrame]] = field(default_factory=dict)
+    """The frames of requests for values."""
     number: int = 0
     since_s: float | None = None
     """Since when an answer is pending; the hello is the first."""
@@ -120,8 +123,14 @@ class Link:
         """The ring of the process, if it is memory and not a file."""
         self._is_ring_checked = False
 
-    def ask(self, what: str, at_s: float, also: Sequence[str] = ()) -> str | None:
-        """Send a request; for `also` see `HookClients.ask`.
+    def ask(
+        self,
+        what: str,
+        at_s: float,
+        also: Sequence[str] = (),
+        frames: Sequence[WantedFrame] = (),
+    ) -> str | None:
+        """Send a request; for `also` and `frames` see `HookClients.ask`.
 
         Returns:
             `None`, or one sentence why that was not possible.
@@ -135,6 +144,9 @@ class Link:
         request: dict[str, Any] = {"ask": what, "id": requests.number}
         if also:
             request["also"] = list(also)
+        if frames:
+            request["frames"] = frames
+            requests.wanted[requests.number] = frames
         payload = json.dumps(request).encode("ascii")
         frame = wire.pack_frame(wire.REQUEST, payload)
         # Before it is sent: another thread reads the answer, which may arrive before this returns.
@@ -143,6 +155,7 @@ class Link:
         problem = self._send(frame)
         if problem is not None:
             requests.pending.pop(requests.number, None)
+            requests.wanted.pop(requests.number, None)
             if not requests.pending:
                 requests.since_s = None
         return problem
@@ -294,12 +307,15 @@ class Link:
         number = said.get("id")
         requests = self._requests
         question = requests.pending.pop(number, None) if isinstance(number, int) else None
+        frames = requests.wanted.pop(number, ()) if isinstance(number, int) else ()
         if not requests.pending:
             requests.since_s = None
         if question == "stacks":
             yield decode.stacks(self.process, at_s, said)
         elif question == "gauges":
             yield decode.gauges(self.process, at_s, said)
+        elif question == "values":
+            yield decode.values(self.process, at_s, said, frames)
 
     def _mark_ready(self, at_s: float) -> Iterator[HookStatus]:
         """Any frame shows that the hook answers; the limit of a pending answer starts again."""
@@ -436,13 +452,20 @@ class HookClients:
                 inputs.append(status)
         return [each for each in inputs if self._is_new(each)]
 
-    def ask(self, process: ProcessId, what: str, also: Sequence[str] = ()) -> str | None:
+    def ask(
+        self,
+        process: ProcessId,
+        what: str,
+        also: Sequence[str] = (),
+        frames: Sequence[WantedFrame] = (),
+    ) -> str | None:
         """Send one hook a request of `wire.ASKS`; `poll` returns the answer.
 
         Args:
             process: The process of the hook.
             what: One of `wire.ASKS`.
             also: With `gauges`: gauges that are read on request only.
+            frames: With `values`: the names to read.
 
         Returns:
             `None`, or one sentence why it cannot be asked.
@@ -450,7 +473,7 @@ class HookClients:
         link = self.links.get(process)
         if link is None:
             return f"There is no hook in process {process.pid}."
-        return link.ask(what, self._clock(), also)
+        return link.ask(what, self._clock(), also, frames)
 
     def close(self) -> None:
         """Close all connections."""

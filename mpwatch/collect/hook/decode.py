@@ -14,7 +14,7 @@ import math
 import os
 import stat as modes
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mpwatch.hook import wire
@@ -22,6 +22,7 @@ from mpwatch.model.events import HookEvent, HookGauges, HookHello, HookNote, Hoo
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import FRAMES_LIMIT, Frame, StackSample, StacksTaken
 from mpwatch.model.sanitize import MESSAGE_LIMIT, NAME_LIMIT, clean
+from mpwatch.model.values import FrameValues, NameValue, ValuesRead, WantedFrame
 
 DEPTH_LIMIT = 12
 ITEMS_LIMIT = 20_000
@@ -32,6 +33,7 @@ _HELLO_FIELDS = frozenset(
 CLOCK_LIMIT_NS = 1 << 59
 """Eighteen years after the start of the machine. A ring gets less than one record a nanosecond,
 so number and time distinguish a record from random bytes with a valid number."""
+NUMBER_LIMIT = 1 << 63
 SLOTS_LIMIT = 1 << 20
 """A larger number in a header is not trusted."""
 
@@ -187,6 +189,47 @@ def _stack(process: ProcessId, at_s: float, thread: dict[str, Any]) -> StackSamp
         ),
         source="hook",
         at_s=at_s,
+    )
+
+
+def values(
+    process: ProcessId, at_s: float, said: dict[str, Any], wanted: Sequence[WantedFrame]
+) -> ValuesRead:
+    """Values of the names that were asked for; others are left out."""
+    frames = said.get("frames")
+    found = []
+    for each in frames if isinstance(frames, list) else ():
+        number, of_names = (
+            each.get(name) if isinstance(each, dict) else None for name in _OF_FRAME
+        )
+        if isinstance(number, int) and 0 <= number < len(wanted) and isinstance(of_names, dict):
+            frame = wanted[number]
+            shown = tuple(
+                _value(name, of_names[name])
+                for name in frame.names
+                if isinstance(of_names.get(name), dict)
+            )
+            line = _whole(each.get("line"))
+            found.append(FrameValues(frame.tid, frame.file, frame.function, line, shown))
+    return ValuesRead(process, at_s, "hook", tuple(found))
+
+
+_OF_FRAME = ("frame", "values")
+
+
+def _value(name: str, said: dict[str, Any]) -> NameValue:
+    """The value of one name."""
+    kind = str(said.get("type") or "")
+    number, length, has_graph = said.get("number"), said.get("length"), said.get("has_graph")
+    is_number = isinstance(number, int | float) and abs(number) < NUMBER_LIMIT
+    if is_number and kind == "bool":
+        number = bool(number)
+    return NameValue(
+        name,
+        kind.rpartition(".")[2],
+        number if is_number else None,
+        length if type(length) is int else None,
+        has_graph if isinstance(has_graph, bool) else None,
     )
 
 

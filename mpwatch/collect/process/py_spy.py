@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import select
 import shutil
 import signal
@@ -31,6 +32,7 @@ from mpwatch.collect.process.syscall_waits import parse_syscall, reports_eintr, 
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import FRAMES_LIMIT, Frame, StackSample, StacksTaken
 from mpwatch.model.sanitize import NAME_LIMIT, clean
+from mpwatch.model.values import FrameValues, NameValue, ValuesRead, WantedFrame
 
 OUTPUT_LIMIT = 64 << 20
 ERRORS_LIMIT = 64 << 10
@@ -196,6 +198,7 @@ class StackCollector:
         *,
         native: bool = False,
         locals: bool = False,
+        may_stop: bool = True,
         limit_s: float | None = None,
     ) -> StacksTaken:
         """Take the stacks of one process; a problem is in the result, nothing is raised.
@@ -204,7 +207,7 @@ class StackCollector:
         several times, and for threads of Python 3.10, which have numbers only then, the process is
         stopped for some milliseconds; not if it cannot be stopped, or has a thread in a call that a
         stop would change. Native stacks cannot be had without a stop: of a process in a transfer
-        there are none, other calls may fail with EINTR.
+        there are none, other calls may fail with EINTR. Nor is it stopped without `may_stop`.
         """
         if self._program is None:
             return self._failed(process, "py-spy is not installed here: pip install py-spy.")
@@ -213,7 +216,7 @@ class StackCollector:
             return self._failed(process, f"Process {process.pid} has ended.")
         stops = stops_of(self._proc, process.pid)
         can_stop = stops.state not in _CANNOT_STOP and stops.tracer_pid == 0
-        can_stop = can_stop and stat.thread_count <= STOPPED_THREADS_LIMIT
+        can_stop = can_stop and may_stop and stat.thread_count <= STOPPED_THREADS_LIMIT
         command = [self._program, "dump", "--json", "--pid", str(process.pid)]
         command += ["--native"] * native + ["--locals"] * locals
         limit_s = limit_s or (NATIVE_LIMIT_S if native else LIMIT_S)
@@ -460,6 +463,46 @@ def _frame(frame: dict[str, Any]) -> Frame:
     # Python 3.11 marks such a frame; from 3.12 on one of the interpreter itself is below it.
     native = frame.get("is_entry") is True or frame.get("is_shim_entry") is True
     return Frame(_text(name), _text(file, 1024), line, _locals(frame["locals"] or ()), native)
+
+
+def values_in(taken: StacksTaken, wanted: Sequence[WantedFrame]) -> ValuesRead:
+    """The values of local variables in stacks that have them; attributes are not in these."""
+    found = []
+    for each in wanted:
+        frame = next(
+            (
+                frame
+                for stack in taken.stacks
+                if stack.tid == each.tid
+                for frame in stack.frames
+                if (frame.file, frame.function) == (each.file, each.function)
+            ),
+            None,
+        )
+        if frame is not None:
+            shown = dict(frame.locals)
+            values = tuple(_value(name, shown[name]) for name in each.names if name in shown)
+            found.append(FrameValues(each.tid, each.file, each.function, frame.line, values))
+    return ValuesRead(taken.process, taken.at_s, taken.source, tuple(found))
+
+
+_OBJECT = re.compile(r"<([\w.]{1,80}) at 0x[0-9a-f]+>")
+_BEGINS = {'"': "str", "'": "str", "[": "list", "{": "dict", "(": "tuple"}
+
+
+def _value(name: str, shown: str) -> NameValue:
+    """A value as py-spy shows it (0.4): of texts only that they are, of lists whether empty."""
+    if shown == "None":
+        return NameValue(name, "NoneType")
+    if shown in ("True", "False"):
+        return NameValue(name, "bool", shown == "True")
+    if re.fullmatch(r"-?\d{1,18}", shown):
+        return NameValue(name, "int", int(shown))
+    if re.fullmatch(r"-?\d{1,40}\.\d{1,40}(?:e[-+]?\d{1,3})?", shown):
+        return NameValue(name, "float", float(shown))
+    found = _OBJECT.fullmatch(shown)
+    kind = found[1].rpartition(".")[2] if found is not None else _BEGINS.get(shown[:1], "object")
+    return NameValue(name, kind, length=0 if shown in ("[]", "{}", "()") else None)
 
 
 def _locals(found: Sequence[dict[str, Any]]) -> tuple[tuple[str, str], ...]:

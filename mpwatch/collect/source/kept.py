@@ -567,7 +567,7 @@ def find_kept(nodes: Iterable[ast.AST], emptied: frozenset[str]) -> Iterator[Fou
         of = container.value if isinstance(container, ast.Subscript) else container
         if not isinstance(of, ast.Attribute) or of.attr in emptied:
             continue
-        if not _is_small(call.args[-1]):
+        if not is_small_value(call.args[-1]):
             yield "kept", expression_text(container), node
 
 
@@ -618,7 +618,7 @@ def find_kept_to_end(nodes: Iterable[ast.AST], at_end: dict[str, str]) -> Iterat
     """`self.shared[id(array)] = copy` where only `__exit__` or `close` empties `shared`."""
     for node in nodes:
         kept: list[ast.expr] = []
-        if isinstance(node, ast.Assign) and not _is_small(node.value):
+        if isinstance(node, ast.Assign) and not is_small_value(node.value):
             kept = [
                 each.value
                 for each in node.targets
@@ -627,7 +627,7 @@ def find_kept_to_end(nodes: Iterable[ast.AST], at_end: dict[str, str]) -> Iterat
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             call = node.value
             is_added = isinstance(call.func, ast.Attribute) and call.func.attr in _KEEPS
-            if is_added and call.args and not _is_small(call.args[-1]):
+            if is_added and call.args and not is_small_value(call.args[-1]):
                 kept = [call.func.value] if isinstance(call.func, ast.Attribute) else []
         for each in kept:
             if isinstance(each, ast.Attribute) and each.attr in at_end:
@@ -664,9 +664,10 @@ _SMALL: Final = frozenset(
 )
 
 
-def _is_small(value: ast.expr) -> bool:
+def is_small_value(value: ast.expr) -> bool:
+    """Whether an expression gives a number or a text, as far as it shows."""
     if isinstance(value, ast.Tuple):
-        return all(map(_is_small, value.elts))
+        return all(map(is_small_value, value.elts))
     is_call = isinstance(value, ast.Call) and last_name(value.func) in _SMALL
     return is_call or isinstance(value, ast.Constant | ast.JoinedStr)
 

@@ -33,6 +33,7 @@ from mpwatch.collect.source.control_flow import (
     skips,
     until_exits,
 )
+from mpwatch.collect.source.deciding import ClassOfProgram, added_to, deciders
 from mpwatch.collect.source.marks import marks
 from mpwatch.collect.source.syntax import (
     FUNCTIONS,
@@ -155,7 +156,20 @@ class SourceCode:
             connects(module, inside),
             tuple(islice(guarded(module, function, inside), NESTED)),
             cleared(module, function, inside),
+            tuple(deciders(module, function, inside)),
+            tuple(added_to(frame.file, module, function, self._class_of)),
         )
+
+    def _class_of(self, name: str) -> ClassOfProgram | None:
+        """The class of this name, if the files that were read have exactly one."""
+        found: ClassOfProgram | None = None
+        for file, (module, _) in self._modules.items():
+            for node in module.tree.body if module is not None else ():
+                if isinstance(node, ast.ClassDef) and node.name == name:
+                    if found is not None or module is None:
+                        return None
+                    found = ClassOfProgram(file, module, node)
+        return found
 
     def _module(self, process: ProcessId, file: str, since_s: float) -> Module | None:
         if file not in self._modules:
@@ -364,13 +378,14 @@ class SourceReads:
         dropped: list[DroppedResult] = []
         marks: list[Mark] = []
         for process, frame, since_s in requests:
-            line = self._code.line(process, frame, since_s)
-            if line is not None:
-                lines.append(line)
             if frame.file not in self._files:
                 self._files.add(frame.file)
                 dropped += self._code.dropped(process, frame.file, since_s)
                 marks += self._code.marks(process, frame.file, since_s)
+            # After the marks, for which the files that it imports are read.
+            line = self._code.line(process, frame, since_s)
+            if line is not None:
+                lines.append(line)
         return SourceRead(time.monotonic(), tuple(lines), tuple(dropped), tuple(marks))
 
 

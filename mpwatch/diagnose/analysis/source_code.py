@@ -33,6 +33,11 @@ _ON_RANK = re.compile(
 )
 
 
+def is_on_rank(text: str) -> bool:
+    """Whether a condition or a name is about the rank, as far as words show."""
+    return _ON_RANK.search(text) is not None
+
+
 def source_of(index: Index, frame: Frame) -> SourceLine | None:
     """The statement that a frame is at; `None` if its file could not be read."""
     return _lines(index).get((frame.file, frame.line, frame.function))

@@ -102,14 +102,14 @@ class Reserve:
         """Fill the reserve; to be called on a thread of the program."""
         self._objects += [_Counted() for _ in range(RESERVE - len(self._objects))]
 
-    def wait(self) -> None:
-        """Wait until `AT_A_TIME` objects may be allocated without a collection on this thread.
+    def wait(self, objects: int = AT_A_TIME) -> None:
+        """Wait until so many objects may be allocated without a collection on this thread.
 
         To be called after each call during which other threads may run. A program that allocates
         soon reaches the threshold itself; for one that does not, the reserve is used.
         """
         waited_s, pause_s = 0.0, _PAUSE_S
-        while not self._is_there():
+        while not self._is_there(objects):
             collections = gc.get_count()[1:]
             if collections == self._collections_in_vain:
                 return  # the program is as idle as it was
@@ -120,15 +120,15 @@ class Reserve:
             waited_s += pause_s
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
-    def _is_there(self) -> bool:
+    def _is_there(self, objects: int) -> bool:
         threshold = gc.get_threshold()[0]
         if threshold < 2 * AT_A_TIME or not gc.isenabled():
             return True
         left = threshold - gc.get_count()[0]
-        if left <= AT_A_TIME:
+        if left <= objects:
             if not self._objects:
                 return False
-            del self._objects[-AT_A_TIME:]
+            del self._objects[-objects:]
         elif left > 3 * AT_A_TIME and len(self._objects) < RESERVE:
             self._objects += [_Counted() for _ in range(AT_A_TIME)]
         return True

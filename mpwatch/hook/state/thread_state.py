@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import functools
-import operator
-import sys
 
-from ..safe import foreign_exceptions
+from .. import checks
 from ..safe.exact import attributes, class_name, full_name
-from ..safe.one_call import dereference, frames, through
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +19,6 @@ if TYPE_CHECKING:
         own: ThreadState
 
 
-_frames = sys._current_frames
 POOL_WORKERS = ("multiprocessing.pool.worker", "concurrent.futures.process._process_worker")
 """What the processes of pools run; the first argument is the queue of their tasks."""
 _STARS = (("multiprocessing.pool", "mapstar"), ("multiprocessing.pool", "starmapstar"))
@@ -123,12 +119,15 @@ class Worker:
         """The gauge `worker`; see `wire`."""
         if not self.is_worker:
             return None
+        index = None
+        if self.since_ns is not None:
+            index = checks.load_on_hook_thread("values").index_in_fetch()
         return {
             "worker_id": self.number,
             "loader": self.loader or None,
             "task": None if self.since_ns is None else self.task,
             "since_ns": self.since_ns,
-            "index": None if self.since_ns is None else _index_in_fetch(),
+            "index": index,
             "fetched": self.fetched,
         }
 
@@ -173,23 +172,3 @@ class Worker:
         if not self.source:
             return None
         return {"job": None, **(self.job or {}), "done": self.done}
-
-
-def _index_in_fetch() -> str | None:
-    """The index being fetched, from the frame of torch's fetcher; a number or a string.
-
-    Its list comprehension has a frame of its own before Python 3.12.
-    """
-    for ident, depth, function, file, _ in frames():
-        if function in ("<listcomp>", "fetch") and file.endswith("fetch.py"):
-            local = operator.attrgetter("f_back." * depth + "f_locals")
-            index = operator.methodcaller("get", "idx")
-            for show in (int.__repr__, str.__repr__):
-                try:
-                    # The thread may have continued: then this is another frame, or none.
-                    frame = map(operator.itemgetter(ident), map(dereference, (_frames,)))
-                    return str(through(frame, local, index, show)[0])[:64]
-                except (AttributeError, KeyError, TypeError) as error:
-                    if not foreign_exceptions.is_ours(error):
-                        raise
-    return None

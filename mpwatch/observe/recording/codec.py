@@ -30,6 +30,7 @@ from mpwatch.model.ids import ProcessId, SegmentUse
 from mpwatch.model.samples import Ended, FdLink, ProcSample, StacksTaken, TreeSample
 from mpwatch.model.sanitize import MESSAGE_LIMIT, clean
 from mpwatch.model.source_code import SourceRead
+from mpwatch.model.values import ValuesRead
 
 SCHEMA = 1
 """Version of the lines. Raised only when old readers would misunderstand new lines."""
@@ -46,6 +47,7 @@ KINDS: dict[str, type] = {
     "nccl": NcclStatus,
     "source": SourceRead,
     "written": WrittenErrors,
+    "values": ValuesRead,
 }
 HEADER_KIND = "header"
 CHANGE_KIND = "change"

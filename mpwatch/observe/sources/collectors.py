@@ -6,7 +6,7 @@ import os
 import queue
 import resource
 import signal
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
@@ -20,10 +20,11 @@ from mpwatch.collect.hook.left_files import (
 )
 from mpwatch.collect.job.reader import ReadRequest, TreeCollector
 from mpwatch.collect.process.exits import ExitWatch
-from mpwatch.collect.process.py_spy import StackCollector
+from mpwatch.collect.process.py_spy import StackCollector, values_in
 from mpwatch.model.events import HookHello, HookNote, HookSlice, HookStatus, Input
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended, StacksTaken, TreeSample
+from mpwatch.model.values import ValuesRead, WantedFrame
 from mpwatch.observe.state.event_log import ReceivedNotes
 
 HookUse: TypeAlias = Literal["use", "inject", "ignore"]
@@ -125,16 +126,20 @@ class Collectors:
             inputs.append(each)
         return inputs
 
-    def ask_hook(self, process: ProcessId, what: str) -> None:
-        """Ask the hook of a process for `gauges` or `stacks`, unless hooks are ignored."""
+    def ask_hook(self, process: ProcessId, what: str, frames: Sequence[WantedFrame] = ()) -> None:
+        """Ask the hook of a process, unless hooks are ignored; see `HookClients.ask`."""
         if self.hooks is not None:
-            self.hooks.ask(process, what)
+            self.hooks.ask(process, what, frames=frames)
 
     def take(
         self, process: ProcessId, *, native: bool = False, locals: bool = False
     ) -> StacksTaken:
         """Take the stacks of one process from outside; may be called by several threads."""
         return self.stacks.take(process, native=native, locals=locals)
+
+    def take_values(self, process: ProcessId, frames: Sequence[WantedFrame]) -> ValuesRead:
+        """Read values from outside, while the process runs; as `take`."""
+        return values_in(self.stacks.take(process, locals=True, may_stop=False), frames)
 
     def close(self) -> None:
         """Close every connection and descriptor."""

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
 
 from mpwatch.collect.job.reader import ReadRequest
@@ -17,6 +17,7 @@ from mpwatch.model.events import HookStatus, Input
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import StacksTaken
 from mpwatch.model.snapshot import Snapshot
+from mpwatch.model.values import ValuesRead
 from mpwatch.observe.sources.attach_schedule import Inject, Injection
 from mpwatch.observe.sources.collectors import Collectors, InputQueue
 from mpwatch.observe.sources.stack_schedule import (
@@ -26,6 +27,7 @@ from mpwatch.observe.sources.stack_schedule import (
     has_ready_hook,
 )
 from mpwatch.observe.sources.stalled_ranks import NcclStatuses, WorkerServers
+from mpwatch.observe.sources.value_schedule import ValueReads
 from mpwatch.observe.state.fold import Fold
 
 SOON_S = 0.1
@@ -107,6 +109,8 @@ class ObservationPlan:
     """How many processes py-spy reads at the same time."""
     diagnoses: bool = True
     """Whether snapshots have findings, for which rules run at each reading."""
+    reads_values: bool = True
+    """Whether values of names may be read where a finding asks for them."""
 
 
 class Observer:
@@ -151,6 +155,7 @@ class Observer:
         self._nccl = NcclStatuses(self._queue.put)
         self._source = SourceReads(self._queue.put)
         self._errors = ErrorReads(self._queue.put)
+        self._values = ValueReads(collectors, self._queue.put)
 
     # --- the loop --------------------------------------------------------------------------------
 
@@ -170,7 +175,10 @@ class Observer:
                 if not self.is_ended:
                     cost_s = self._read_next()
                 if deliver is not None:
-                    deliver(self.diagnosed() if self._plan.diagnoses else self.snapshot())
+                    snapshot = self.diagnosed() if self._plan.diagnoses else self.snapshot()
+                    if not self.is_ended:
+                        self.read_values(snapshot)
+                    deliver(snapshot)
             finally:
                 self.interval.has_read(began_s, cost_s)
         received = self.poll(min(self._poll_s(), self.interval.left_s, limit_s))
@@ -280,6 +288,19 @@ class Observer:
                 last_s = snapshot.at_s
                 self._collectors.ask_hook(process.process, "gauges")
             self._gauges_asked_s[process.process] = last_s
+
+    def read_values(self, snapshot: Snapshot) -> Set[ProcessId]:
+        """Ask for the values that the findings of a snapshot want; returns who was asked."""
+        if not self._plan.reads_values:
+            return frozenset()
+        return self._values.start_due(snapshot, self._fold.history())
+
+    def wait_for_values(self, processes: Set[ProcessId], limit_s: float) -> None:
+        """Poll until these processes have answered, at most this long."""
+        waiting, end_s = set(processes), self._clock() + limit_s
+        while waiting and (left_s := end_s - self._clock()) > 0:
+            received = self.poll(min(self._poll_s(), left_s))
+            waiting -= {each.process for each in received if isinstance(each, ValuesRead)}
 
     def read_allocators(self, processes: Sequence[ProcessId]) -> str | None:
         """Ask these hooks once for the figures of torch's allocator; may be called by any thread.

@@ -35,6 +35,8 @@ STACKS_S = 2.0
 FILES_S = 0.5
 """How long the last source files and outputs may take to be read: milliseconds each, on a disk that
 answers."""
+VALUES_S = 3.0
+"""How long values of names may take to be read: by a hook some milliseconds."""
 BETWEEN_S = 0.1
 """Between the two readings that a cpu percentage needs."""
 STACK_THREADS = 4
@@ -210,7 +212,13 @@ def _concluded(observer: Observer, *, diagnose: bool = True) -> Snapshot:
         observer.poll(0.0)
         observer.poll_hooks_for(CAUGHT_UP_S)
         observer.wait_for_files(FILES_S)
-    return observer.preview(all_rules=True) if diagnose else observer.snapshot()
+    if not diagnose:
+        return observer.snapshot()
+    found = observer.preview(all_rules=True)
+    if not observer.is_ended and (asked := observer.read_values(found)):
+        observer.wait_for_values(asked, VALUES_S)
+        found = observer.preview(all_rules=True)
+    return found
 
 
 def _has_sockets(observer: Observer) -> bool:

@@ -6,8 +6,10 @@ the same snapshots, however often they are asked for. `mpwatch.diagnose.engine` 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
+from operator import attrgetter
 
 from mpwatch.model.collectives import NcclStatus
 from mpwatch.model.events import (
@@ -24,6 +26,7 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended, ProcSample, StackSample, StacksTaken, TreeSample
 from mpwatch.model.snapshot import Process, Segment, Snapshot
 from mpwatch.model.source_code import LINES_LIMIT, DroppedResult, Mark, SourceLine, SourceRead
+from mpwatch.model.values import ValuesRead
 from mpwatch.observe.state.child_targets import TargetTable
 from mpwatch.observe.state.event_log import EventLog, HookStateLog, note_words
 from mpwatch.observe.state.flows import FlowTable
@@ -43,6 +46,10 @@ reading still has (zombies), and of the exited ones the last `ENDED_KEPT`. Of th
 were only heard of by their hooks the last `ENDED_KEPT` are kept. Whatever else remembers something
 for each process drops it with them.
 """
+
+
+VALUES_KEPT = 24
+"""Readings of values kept of one process: two minutes of them."""
 
 
 class NothingObserved(LookupError):
@@ -75,6 +82,7 @@ class Fold:
         self._dropped: list[DroppedResult] = []
         self._marks: list[Mark] = []
         self._written = WrittenErrorTable()
+        self._values: dict[ProcessId, deque[ValuesRead]] = {}
 
     def apply(self, input: Input) -> None:
         """Apply one input; one about an unknown process is kept until it is known."""
@@ -92,6 +100,8 @@ class Fold:
                 self._nccl = input if input.answer is not None else None
             case SourceRead():
                 self._add_source(input)
+            case ValuesRead():
+                self._add_values(input)
             case WrittenErrors():
                 self._written.add(input)
                 self._settle_written(input.at_s)
@@ -196,6 +206,7 @@ class Fold:
         self._progress.forget(process)
         self._hook_log.forget(process)
         self._written.forget(process)
+        self._values.pop(process, None)
 
     # --- exits and stacks ------------------------------------------------------------------------
 
@@ -239,6 +250,11 @@ class Fold:
             self._source[line.file, line.line, line.function] = line
         self._dropped += read.dropped[: LINES_LIMIT - len(self._dropped)]
         self._marks += read.marks[: LINES_LIMIT - len(self._marks)]
+
+    def _add_values(self, read: ValuesRead) -> None:
+        if read.process in self._processes.records:
+            of_process = self._values.setdefault(read.process, deque(maxlen=VALUES_KEPT))
+            of_process.append(read)
 
     # --- hooks -----------------------------------------------------------------------------------
 
@@ -316,6 +332,12 @@ class Fold:
             source=tuple(self._source.values()),
             dropped=tuple(self._dropped),
             marks=tuple(self._marks),
+            values=tuple(
+                sorted(
+                    (each for found in self._values.values() for each in found),
+                    key=attrgetter("at_s"),
+                )
+            ),
             written=self._written.left,
             problems=(*tree.problems, *tree.host.problems),
         )

@@ -23,6 +23,7 @@ LAYERS = (
 ALLOWED = {
     # The state of wrappers loads checks, which are its own optional parts.
     ("state/start_checks.py", "checks"),
+    ("state/thread_state.py", "checks"),
     # The size and keys of a storage are read in the same way as by the hook points.
     ("checks/late_attach_scan.py", "points"),
     # Types: a context is what session, points and checks have in common.

@@ -54,6 +54,7 @@ from mpwatch.diagnose.analysis.source_code import (
 )
 from mpwatch.diagnose.analysis.stack_merge import merge
 from mpwatch.diagnose.analysis.stack_patterns import BUFFERS, main_thread, user_frame
+from mpwatch.diagnose.analysis.values import difference
 from mpwatch.model.collectives import Recorded
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import Frame
@@ -208,8 +209,13 @@ def _finding(index: Index, groups: Mapping[str, list[Process]], since_s: float) 
     evidence += [f"recorded by {all_called(group)}: {each.words}" for group, each in records]
     if BACKWARD in groups:
         evidence += _batches(index, [rank for _, group in by_call for rank in group])
+    ranks = [rank for _, group in by_call for rank in group]
+    differs = difference(index, ranks)
     guarded = None if BUFFERS in groups else _guarded(index, by_call)
     cause, advice = guarded or _explained(index, by_call, [each for _, each in records])
+    if differs is not None:
+        evidence.append(differs.evidence)
+        cause, advice = differs.cause, differs.advice
     return Finding(
         rule=RULE,
         severity=Severity.CRITICAL,

@@ -11,6 +11,7 @@ from mpwatch.collect.hook import decode
 from mpwatch.collect.hook.decode import decode_slice, parse_ring, read_ring
 from mpwatch.hook import wire
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.values import FrameValues, NameValue, ValuesRead, WantedFrame
 
 
 def record(number: int, kind: int = wire.SHARE) -> bytes:
@@ -192,3 +193,42 @@ def test_stacks_of_a_hook_that_does_not_report_the_cost_are_read(said: dict[str,
 
     assert taken.cost_s is None
     assert len(taken.stacks) == 1
+
+
+def test_values_of_a_hook_are_those_that_were_asked_for() -> None:
+    wanted = [WantedFrame(7, "/a.py", "fit", ("step", "rows", "is_last", "hostile"))]
+    said = {
+        "frames": [
+            {"frame": 3, "values": {"step": {"type": "int"}}},
+            {
+                "frame": 0,
+                "line": 12,
+                "values": {
+                    "step": {"type": "int", "number": 60},
+                    "rows": {"type": "list", "length": 3, "has_graph": True},
+                    "is_last": {"type": "bool", "number": 1},
+                    "hostile": {"type": "x.<locals>.Made", "number": 1 << 70, "length": "3"},
+                    "secret": {"type": "int", "number": 1},
+                },
+            },
+            "no frame",
+        ]
+    }
+
+    found = decode.values(ProcessId(1, 2), 5.0, said, wanted)
+
+    values = (
+        NameValue("step", "int", 60),
+        NameValue("rows", "list", None, 3, True),
+        NameValue("is_last", "bool", True),
+        NameValue("hostile", "Made"),
+    )
+    assert found == ValuesRead(
+        ProcessId(1, 2), 5.0, "hook", (FrameValues(7, "/a.py", "fit", 12, values),)
+    )
+    assert found.frames[0].values[2].number is True
+
+
+@pytest.mark.parametrize("said", [{}, {"frames": None}, {"error": "unknown request"}])
+def test_a_hook_that_knows_no_values_gives_none(said: dict[str, object]) -> None:
+    assert decode.values(ProcessId(1, 2), 5.0, said, []).frames == ()

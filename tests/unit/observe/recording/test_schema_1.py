@@ -28,6 +28,7 @@ from mpwatch.model.samples import (
     TreeSample,
 )
 from mpwatch.model.source_code import SourceRead
+from mpwatch.model.values import ValuesRead
 from mpwatch.observe.recording.codec import KINDS
 from mpwatch.observe.recording.file import Recording
 
@@ -42,7 +43,7 @@ EVENTS = tuple(
 )
 
 
-LATER = {NcclStatus, SourceRead, WrittenErrors}
+LATER = {NcclStatus, SourceRead, ValuesRead, WrittenErrors}
 """Kinds of inputs that were added to the schema after the file was written."""
 
 

@@ -75,7 +75,7 @@ class World:
         self.arriving.append(Ended(MAIN, self.now_s, signal=9))
         return False
 
-    def ask_hook(self, process: ProcessId, what: str) -> None:
+    def ask_hook(self, process: ProcessId, what: str, frames: object = ()) -> None:
         self.asked.append((process, what))
 
     def take(self, process: ProcessId, *, native: bool, locals: bool) -> StacksTaken:

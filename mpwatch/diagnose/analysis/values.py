@@ -1,0 +1,318 @@
+"""Values of names in the program: which of them findings ask for, and what they tell."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from mpwatch.describe.frames import is_library, own_frames
+from mpwatch.diagnose.analysis.distributed.ranks import rank_groups
+from mpwatch.diagnose.analysis.index import Index, derived
+from mpwatch.diagnose.analysis.process_queries import all_called
+from mpwatch.diagnose.analysis.source_code import is_on_rank, source_of
+from mpwatch.diagnose.analysis.stack_patterns import main_thread, own_threads
+from mpwatch.model.findings import Finding
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import Frame
+from mpwatch.model.snapshot import Process
+from mpwatch.model.source_code import AddedTo, Decider
+from mpwatch.model.values import (
+    FRAMES_LIMIT,
+    NAMES_LIMIT,
+    FrameValues,
+    NameValue,
+    WantedFrame,
+)
+
+OF_RANKS = frozenset(("collective-mismatch", "rank-stuck-in-collective"))
+OF_GROWTH = frozenset(("steady-growth", "persistent-workers-leak", "copy-on-write-growth"))
+OF_LOOPS = frozenset(("no-progress",))
+RANKS = 16
+"""Ranks of a job that are asked."""
+THREADS = 4
+"""Threads of a process that grows."""
+
+
+def wanted_values(
+    index: Index, findings: Sequence[Finding]
+) -> Mapping[ProcessId, tuple[WantedFrame, ...]]:
+    """The names whose values would decide between the causes of present findings.
+
+    Args:
+        index: The snapshot.
+        findings: Its findings; those that are resolved ask for nothing.
+    """
+    found: dict[ProcessId, tuple[WantedFrame, ...]] = {}
+    for finding in findings:
+        if finding.resolved_s is not None or finding.process is None:
+            continue
+        concerned = [finding.process, *finding.others]
+        if finding.rule in OF_RANKS:
+            groups = [ranks for ranks in rank_groups(index) if _has(ranks, finding.process)]
+            concerned += [rank.process for ranks in groups for rank in ranks[:RANKS]]
+        elif finding.rule not in OF_GROWTH and finding.rule not in OF_LOOPS:
+            continue
+        for each in dict.fromkeys(concerned):
+            process = index.snapshot.get(each)
+            if process is not None and not process.is_gone and each not in found:
+                frames = _wanted_of(index, process, finding.rule in OF_GROWTH)
+                if frames:
+                    found[each] = frames
+    return found
+
+
+def _has(ranks: Sequence[Process], process: ProcessId) -> bool:
+    return any(rank.process == process for rank in ranks)
+
+
+def _wanted_of(index: Index, process: Process, is_growth: bool) -> tuple[WantedFrame, ...]:
+    """The frames of a process, outermost first, with names that decide or that are added to."""
+    main = main_thread(process)
+    threads = own_threads(index, process)[:THREADS] if is_growth else [main] if main else []
+    found = []
+    for thread in threads:
+        for frame in _outermost_first(thread.stack):
+            line = source_of(index, frame)
+            if line is None:
+                continue
+            names: Iterator[str] = (each.name for each in line.added)
+            if not is_growth:
+                names = (name for each in line.deciders for name in (*each.counts, *each.names))
+            kept = tuple(dict.fromkeys(names))[:NAMES_LIMIT]
+            if kept:
+                found.append(WantedFrame(thread.tid, frame.file, frame.function, kept))
+    return tuple(dict.fromkeys(found))[:FRAMES_LIMIT]
+
+
+def _outermost_first(stack: Sequence[Frame]) -> list[Frame]:
+    return [each for each in reversed(own_frames(stack)) if not is_library(each)]
+
+
+# --- ranks ---------------------------------------------------------------------------------------
+
+
+class Difference(NamedTuple):
+    """A name that decides what ranks do next, with another value on some of them."""
+
+    evidence: str
+    cause: str
+    advice: str
+
+
+@derived
+def _newest(index: Index) -> Mapping[tuple[ProcessId, str, str], FrameValues]:
+    """The last values in each function of each process, oldest readings first."""
+    return {
+        (read.process, frame.file, frame.function): frame
+        for read in index.snapshot.values
+        for frame in read.frames
+    }
+
+
+def difference(index: Index, ranks: Sequence[Process]) -> Difference | None:
+    """What differs between ranks that wait for each other, and decides where they are.
+
+    Compared are the functions in which all of them are. A counter has to differ by more than one
+    round, and a condition on it to lead to the line of one of them; of other names a condition has
+    to be met by some of them only.
+    """
+    stacks = [_outermost_first(main.stack) if (main := main_thread(r)) else [] for r in ranks]
+    for frames in zip(*stacks, strict=False):
+        if len({(each.file, each.function) for each in frames}) > 1:
+            break
+        lines = [each.line for each in frames]
+        source = [source_of(index, each) for each in frames]
+        deciders = {each: None for line in source if line is not None for each in line.deciders}
+        for decider in deciders:
+            if is_on_rank(decider.statement.text):
+                continue
+            values = [
+                _newest(index).get((r.process, frames[0].file, frames[0].function)) for r in ranks
+            ]
+            for name in dict.fromkeys((*decider.counts, *decider.names)):
+                found = [frame.get(name) if frame is not None else None for frame in values]
+                known = [each for each in found if each is not None]
+                if len(known) < len(ranks) or is_on_rank(name):
+                    continue
+                if name in decider.counts:
+                    apart = _apart(known)
+                    if apart == 1:
+                        return None  # one of them is a round ahead: no other counter compares
+                    if apart > 1 and (by := _decided_by(index, stacks, name)) is not None:
+                        return _of_counter(ranks, known, name, by)
+                elif _parts(decider, lines) and _differ(known):
+                    return _of_condition(ranks, known, name, frames[0], decider)
+    return None
+
+
+def _apart(values: Sequence[NameValue]) -> int:
+    """By how much counters differ; 0 where one is no int."""
+    numbers = [each.number for each in values]
+    whole = [each for each in numbers if type(each) is int]
+    return max(whole) - min(whole) if len(whole) == len(numbers) else 0
+
+
+def _differ(values: Sequence[NameValue]) -> bool:
+    """Whether values differ as no two rounds do by themselves: None, True or False, or empty."""
+    kinds = {each.type == "NoneType" for each in values}
+    flags = {each.number for each in values if each.type == "bool"}
+    is_empty = {each.length == 0 for each in values if each.length is not None}
+    return len(kinds) > 1 or len(flags) > 1 or len(is_empty) > 1
+
+
+def _parts(decider: Decider, lines: Sequence[int]) -> bool:
+    """Whether some ranks are in the block of a condition, or at it, and others behind it."""
+    inside = [decider.statement.line < line <= decider.last for line in lines]
+    return any(inside) and not all(inside)
+
+
+class _By(NamedTuple):
+    """A condition on a counter, and where it is."""
+
+    frame: Frame
+    decider: Decider
+
+    @property
+    def words(self) -> str:
+        """``` `if step % every:` at callbacks.py:73 on_step_end ```."""
+        file = self.frame.file.rpartition("/")[2]
+        line = self.decider.statement.line
+        return f"`{self.decider.statement.text}` at {file}:{line} {self.frame.function}"
+
+
+def _decided_by(index: Index, stacks: Sequence[Sequence[Frame]], name: str) -> _By | None:
+    """The condition on a counter that one of some threads has met to get to its line."""
+    last = name.rpartition(".")[2]
+    for stack in stacks:
+        for frame in reversed(stack):
+            line = source_of(index, frame)
+            for each in reversed(line.deciders if line is not None else ()):
+                if not each.statement.text.startswith(("if ", "elif ")):
+                    continue
+                is_past = each.leaves and each.last < frame.line
+                is_inside = each.statement.line < frame.line <= each.last
+                if (is_past or is_inside) and last in [n.rpartition(".")[2] for n in each.names]:
+                    return _By(frame, each)
+    return None
+
+
+def _of_counter(
+    ranks: Sequence[Process], values: Sequence[NameValue], name: str, by: _By
+) -> Difference:
+    shown = _by_value(ranks, values)
+    return Difference(
+        f"{name} is {shown}",
+        f"{name} is {shown}, and {by.words} decides by it: so the ranks do not get to the same "
+        "collective in the same round. All of them add to it alike in each round, so that they "
+        "have begun with different values: it was restored or set differently on them, as where "
+        "one has found no saved state of its own; or some have left out rounds.",
+        f"Let all ranks begin with the same {name}: let one rank read what was saved and broadcast "
+        "it (broadcast_object_list), or let all agree that each has found its own (all_reduce of a "
+        "flag with MIN) before any of them uses it, and begin anew otherwise. A barrier or a "
+        "longer timeout does not help: the values still differ.",
+    )
+
+
+def _of_condition(
+    ranks: Sequence[Process],
+    values: Sequence[NameValue],
+    name: str,
+    frame: Frame,
+    decider: Decider,
+) -> Difference:
+    shown, by = _by_value(ranks, values), _By(frame, decider)
+    return Difference(
+        f"{name} is {shown}",
+        f"The ranks have parted at {by.words}: {name} is {shown}. Each of them has found or "
+        "computed it by itself, so only some of them run what that condition leads to, and the "
+        "collectives in it.",
+        f"Let all ranks decide alike: find {name} on one rank and broadcast it "
+        "(broadcast_object_list, or an all_reduce of a flag) before that condition; and if it "
+        "depends on files, let all ranks see the same ones, written before a barrier. A longer "
+        "timeout does not help.",
+    )
+
+
+def _by_value(ranks: Sequence[Process], values: Sequence[NameValue]) -> str:
+    """`300 at rank 0 (17) and rank 2 (19), 50 at rank 1 (18)`."""
+    groups: defaultdict[str, list[Process]] = defaultdict(list)
+    for rank, value in zip(ranks, values, strict=True):
+        groups[value_words(value)].append(rank)
+    return ", ".join(f"{words} at {all_called(group)}" for words, group in groups.items())
+
+
+def value_words(value: NameValue) -> str:
+    """`50`, `None`, `a list of 3`, `a Tensor`."""
+    if value.type == "NoneType":
+        return "None"
+    if value.number is not None:
+        return f"{value.number}"
+    if value.type in ("nan", "inf", "-inf"):
+        return value.type
+    article = "an" if value.type[:1].lower() in "aeiou" else "a"
+    if value.length is not None and value.type not in ("str", "bytes"):
+        return (
+            f"{article} {value.type} of {value.length}"
+            if value.length
+            else f"an empty {value.type}"
+        )
+    return f"{article} {value.type}"
+
+
+# --- growth --------------------------------------------------------------------------------------
+
+SPAN_S = 8.0
+"""Lengths are compared over so long, at least."""
+READINGS = 3
+LEAST = 3
+"""Elements that a container has gained then."""
+
+
+class Grown(NamedTuple):
+    """A container that grows, or an attribute whose autograd graph goes on from round to round."""
+
+    added: AddedTo
+    value: NameValue
+    """The last."""
+    per_s: float
+    """Elements a second; 0 for no container."""
+
+
+@derived
+def grown(index: Index, process: ProcessId) -> tuple[Grown, ...]:
+    """What has grown in a process while its lengths were read, those with a graph first."""
+    series: defaultdict[tuple[str, str, str], list[tuple[float, NameValue]]] = defaultdict(list)
+    for read in index.snapshot.values:
+        for frame in read.frames if read.process == process else ():
+            for value in frame.values:
+                series[frame.file, frame.function, value.name].append((read.at_s, value))
+    names = {
+        (line.file, line.function, each.name): each
+        for line in index.snapshot.source
+        for each in line.added
+    }
+    found: dict[tuple[str, int, str], Grown] = {}
+    for key, points in series.items():
+        each = _grown(names[key], points) if key in names else None
+        if each is not None:
+            place = each.added.file, each.added.statement.line, each.added.function
+            found.setdefault(place, each)
+    return tuple(sorted(found.values(), key=lambda each: not each.value.has_graph))
+
+
+def _grown(added: AddedTo, points: Sequence[tuple[float, NameValue]]) -> Grown | None:
+    span_s = points[-1][0] - points[0][0]
+    if len(points) < READINGS or span_s < SPAN_S:
+        return None
+    if added.is_carried:
+        is_carried = all(value.has_graph for _, value in points[-READINGS:])
+        return Grown(added, points[-1][1], 0.0) if is_carried else None
+    lengths = [value.length for _, value in points]
+    known = [each for each in lengths if each is not None]
+    if len(known) < len(points):
+        return None
+    is_rising = known == sorted(known) and known[-1] > known[-2]
+    if points[-1][1].type in ("str", "bytes") or not is_rising or known[-1] - known[0] < LEAST:
+        return None
+    return Grown(added, points[-1][1], (known[-1] - known[0]) / span_s)

@@ -1,0 +1,118 @@
+"""The names whose values decide, as the source shows them."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from mpwatch.collect.source.source_code import SourceCode
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import Frame
+from mpwatch.model.source_code import SourceLine
+
+OWN = ProcessId(os.getpid(), 1)
+METRICS = """\
+class Metric:
+    def __init__(self):
+        self.preds = []
+
+    def update(self, preds):
+        self.preds.append(preds)
+
+    def reset(self):
+        self.preds.clear()
+"""
+TRAINER = """\
+import os
+from metrics import Metric
+
+
+class Trainer:
+    def __init__(self, args):
+        self.metric = Metric()
+        self.tasks = {}
+        self.state = None
+
+    def fit(self, loader):
+        losses = []
+        for i, batch in enumerate(loader):
+            if os.path.exists(self.path) and batch is not None:
+                continue
+            self.step += 1
+            out, self.state = self.model(batch, self.state)
+            if self.step % self.args.every == 0:
+                self.save()
+            while not self.is_done(batch):
+                self.wait()
+            losses.append(loss.item())
+            losses.append(out)
+        return losses
+
+    def add(self, task):
+        self.tasks[task.id] = task
+"""
+
+
+def line(folder: Path, number: int, function: str) -> SourceLine:
+    (folder / "metrics.py").write_text(METRICS)
+    (folder / "trainer.py").write_text(TRAINER)
+    code = SourceCode()
+    file = str(folder / "trainer.py")
+    code.marks(OWN, file, time.time())
+    found = code.line(OWN, Frame(function, file, number), time.time())
+    assert found is not None
+    return found
+
+
+def test_conditions_and_loops_have_their_names(tmp_path: Path) -> None:
+    found = line(tmp_path, 17, "fit").deciders
+
+    assert [(each.statement.line, each.last, each.names, each.counts) for each in found] == [
+        (13, 23, ("loader",), ("i",)),
+        (14, 15, ("self.path", "batch"), ()),
+        (18, 19, ("self.step", "self.args.every"), ("self.step",)),
+        (20, 21, ("batch",), ()),
+    ]
+    assert [each.leaves for each in found] == [False, True, False, False]
+
+
+def test_what_a_function_can_reach_and_adds_to_is_found(tmp_path: Path) -> None:
+    found = {each.name: each for each in line(tmp_path, 17, "fit").added}
+
+    assert {name: each.statement.line for name, each in found.items()} == {
+        "losses": 23,
+        "self.tasks": 27,
+        "self.state": 17,
+        "self.metric.preds": 6,
+    }
+    assert found["self.metric.preds"].file == str(tmp_path / "metrics.py")
+    assert [name for name, each in found.items() if each.is_emptied] == ["self.metric.preds"]
+    assert [name for name, each in found.items() if each.is_carried] == ["self.state"]
+
+
+def test_a_state_that_its_class_detaches_is_not_carried(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(
+        "class A:\n"
+        "    def step(self, x):\n"
+        "        self.state = self.cell(x, self.state)\n"
+        "    def end(self):\n"
+        "        self.state = self.state.detach()\n"
+    )
+    file = str(tmp_path / "a.py")
+
+    found = SourceCode().line(OWN, Frame("step", file, 3), time.time())
+
+    assert found is not None
+    assert found.added == ()
+
+
+def test_a_class_of_which_there_are_two_is_not_followed(tmp_path: Path) -> None:
+    text = METRICS + "\n\nclass Trainer:\n    def __init__(self):\n        self.metric = Metric()\n"
+    (tmp_path / "a.py").write_text(f"{text}\n{METRICS}")
+    file = str(tmp_path / "a.py")
+
+    found = SourceCode().line(OWN, Frame("__init__", file, 14), time.time())
+
+    assert found is not None
+    assert found.added == ()
