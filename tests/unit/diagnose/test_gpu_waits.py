@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from mpwatch.diagnose.analysis.distributed.nccl_words import pending_calls
 from mpwatch.diagnose.analysis.gpu_waits import gpu_wait_s, waits_for_gpu
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
@@ -299,3 +300,17 @@ def test_ranks_that_have_launched_the_same_collectives_are_no_mismatch() -> None
 )
 def test_a_copy_to_the_gpu_waits_for_what_was_launched_before(text: str, waits: bool) -> None:
     assert is_wait(user(polls(*ITEM)), text) is waits
+
+
+def test_ranks_of_other_machines_count_for_what_was_not_launched() -> None:
+    """The job has four ranks, of which two run here: both have launched what others have not."""
+    ahead = (NcclPart("AllReduce", "21", 2, (0, 1)), NcclPart("AllReduce", "20", 2, (2, 3)))
+    answer = NcclAnswer("2.28.9", 1, (NcclCommunicator("0x1f", 4, parts=ahead),))
+    nccl = NcclStatus(pid(300), NOW_S, answer, NOW_S - 40)
+    here = [rank(0, polls(*SYNCHRONIZE)), rank(1, polls(*SYNCHRONIZE, number=301))]
+    told = [
+        replace(each, sample=replace(each.sample, environment={"WORLD_SIZE": "4"})) for each in here
+    ]
+
+    assert set(pending_calls(Index(readings(*told, status=nccl)))) == {0, 1}
+    assert pending_calls(Index(readings(*here, status=nccl))) == {}

@@ -73,6 +73,12 @@ def number_of(process: Process) -> int | None:
     return rank if type(rank) is int else None
 
 
+def world_size(process: Process) -> int | None:
+    """The number of ranks of the job according to its environment; `None` if not set."""
+    text = process.sample.environment.get("WORLD_SIZE", "")
+    return int(text) if text.isascii() and text.isdecimal() else None
+
+
 def _parsed(states: list[object], facts: Mapping[object, object]) -> Iterator[Recorded]:
     """The states that are as `hook.wire` says; any other, of another program, is left out."""
     for state in states:

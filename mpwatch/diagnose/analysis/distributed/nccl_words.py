@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from mpwatch.diagnose.analysis.distributed.flight_recorder import number_of
+from mpwatch.diagnose.analysis.distributed.flight_recorder import number_of, world_size
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.model.collectives import (
     NcclCommunicator,
@@ -100,8 +100,8 @@ def pending_calls(index: Index) -> Mapping[int, Pending]:
     same_s = status.at_s - status.since_s
     if same_s < SAME_S or index.snapshot.at_s - status.at_s > AGE_S:
         return {}
-    numbers = [number_of(each) for each in index.snapshot.living() if each.has_nccl]
-    size = sum(number is not None for number in numbers)
+    ranks = [p for p in index.snapshot.living() if p.has_nccl and number_of(p) is not None]
+    size = max((world_size(each) or len(ranks) for each in ranks), default=0)
     found: dict[int, Pending] = {}
     for each in status.answer.communicators:
         if each.size not in (None, size) or each.remarks:

@@ -13,7 +13,7 @@ from itertools import permutations
 from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
-from mpwatch.diagnose.analysis.distributed.flight_recorder import number_of, unfinished
+from mpwatch.diagnose.analysis.distributed.flight_recorder import number_of, unfinished, world_size
 from mpwatch.diagnose.analysis.distributed.nccl_words import Pending, pending_calls
 from mpwatch.diagnose.analysis.gpu_waits import gpu_wait_s, waits_for_gpu
 from mpwatch.diagnose.analysis.idle_time import STALLED_S, is_stalled, quiet_s
@@ -521,12 +521,6 @@ def launcher_wait(process: Process, thread: Thread, living: Sequence[Process]) -
     if ranks and calls(own, f"{_AGENT}:_invoke_run"):
         return ITS_RANKS, _ids(ranks)
     return None
-
-
-def world_size(process: Process) -> int | None:
-    """The number of ranks of the job according to its environment; `None` if not set."""
-    text = process.sample.environment.get("WORLD_SIZE", "")
-    return int(text) if text.isascii() and text.isdecimal() else None
 
 
 def conclusion(process: Process, what: str, ranks: Sequence[Process]) -> str | None:

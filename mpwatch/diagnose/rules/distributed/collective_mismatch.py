@@ -108,7 +108,7 @@ def _on_gpu(index: Index) -> Iterator[Finding]:
                 f"{'have' if len(late.ranks) > 1 else 'has'} not launched {late.next_call} as the "
                 "others have"
             ),
-            evidence=(*nccl_words(index, ranks), merge(ranks).sentence),
+            evidence=(*nccl_words(index, ranks), *filter(None, [merge(ranks).sentence])),
             cause=(
                 "The collectives of a communicator run on the GPU in the order in which each rank "
                 "launches them, and the order has to be the same on all ranks. Each rank waits for "

@@ -8,7 +8,11 @@ from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words
 from mpwatch.describe.processes import names_text, wait_verb
-from mpwatch.diagnose.analysis.distributed.flight_recorder import number_of, recorded
+from mpwatch.diagnose.analysis.distributed.flight_recorder import (
+    number_of,
+    recorded,
+    world_size,
+)
 from mpwatch.diagnose.analysis.distributed.nccl_words import Late, late_ranks, nccl_words
 from mpwatch.diagnose.analysis.distributed.ranks import (
     ALL_INSIDE_S,
@@ -34,7 +38,6 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
     rank_groups,
     standing_s,
     strays,
-    world_size,
 )
 from mpwatch.diagnose.analysis.exits import death_of
 from mpwatch.diagnose.analysis.idle_time import STALLED_S, is_stalled, mean_cpu_percent, quiet_s
@@ -213,7 +216,7 @@ def _of_nccl(index: Index, late: Late) -> Finding:
         summary=summary,
         evidence=(
             *nccl_words(index, index.snapshot.living()),
-            *([merge(ranks).sentence] if ranks else []),
+            *filter(None, [merge(ranks).sentence]),
         ),
         cause=cause,
         advice=advice,
