@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mpwatch.describe.processes import is_on_gpu
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, loader_owners
 from mpwatch.model.findings import Finding, Severity
 
 RULE = "start-method-inheritance"
+
+
+_USES_CUDA = (
+    "this process uses CUDA, so that a forked worker must not touch a CUDA tensor, and may find "
+    "a lock held that another thread had at the fork."
+)
+_MAY_USE_CUDA = "that is unsafe once this process uses threads or CUDA."
 
 
 def check(index: Index) -> Iterator[Finding]:
@@ -30,13 +38,14 @@ def check(index: Index) -> Iterator[Finding]:
                 f"{len(same)} of its {len(workers)} DataLoader workers were started by {own}",
             ),
             cause=(
-                f"A process started by {own} takes over {own} as its default start method. Each "
-                "worker then imports torch and the program again, which takes seconds and about "
-                "150 MiB."
+                f"A process started by {own} takes over {own} as its default start method, where "
+                "the program sets no other. Each worker then imports torch and the program again, "
+                "which takes seconds and about 150 MiB."
             ),
             advice=(
-                'DataLoader(multiprocessing_context="fork") starts the workers quickly, but is '
-                "unsafe once this process uses threads or CUDA. If the start time does not matter, "
-                "nothing is wrong."
+                "Keep the workers from epoch to epoch (persistent_workers=True). "
+                'DataLoader(multiprocessing_context="fork") starts them quickly; '
+                f"{_USES_CUDA if is_on_gpu(owner) else _MAY_USE_CUDA} If the start time does not "
+                "matter, nothing is wrong."
             ),
         )
