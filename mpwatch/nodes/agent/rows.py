@@ -22,6 +22,7 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
     is_joining,
     is_rank,
     place_of,
+    unmoved_s,
 )
 from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
@@ -259,7 +260,7 @@ class Rows:
     def _quiet_since(self, process: Process, index: Index) -> float | None:
         """Since when the process has made no progress, in monotonic seconds; `None` if it does."""
         key, now_s = _key(process.process), index.snapshot.at_s
-        quiet = None if process.is_gone else quiet_s(process, index)
+        quiet = None if process.is_gone else unmoved_s(process, index)
         known = self._quiet.get(key)
         if not quiet:
             if known is not None and (process.is_gone or now_s - known.seen_s > HELD_S):

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from mpwatch.diagnose.analysis.distributed.nccl_words import pending_calls
+from mpwatch.diagnose.analysis.distributed.ranks import place_of, unmoved_s
 from mpwatch.diagnose.analysis.gpu_waits import gpu_wait_s, waits_for_gpu
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
@@ -312,5 +313,11 @@ def test_ranks_of_other_machines_count_for_what_was_not_launched() -> None:
         replace(each, sample=replace(each.sample, environment={"WORLD_SIZE": "4"})) for each in here
     ]
 
-    assert set(pending_calls(Index(readings(*told, status=nccl)))) == {0, 1}
-    assert pending_calls(Index(readings(*here, status=nccl))) == {}
+    known, alone = Index(readings(*told, status=nccl)), Index(readings(*here, status=nccl))
+    first = known.snapshot.processes[1]
+
+    assert set(pending_calls(known)) == {0, 1}
+    assert pending_calls(alone) == {}
+    assert place_of(first, known) == "AllReduce 21 of NCCL"
+    assert (unmoved_s(first, known) or 0) >= 40
+    assert (unmoved_s(first, alone) or 0) < 1

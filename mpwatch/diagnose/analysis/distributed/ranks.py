@@ -137,6 +137,15 @@ def standing_s(rank: Process, index: Index) -> float | None:
     return waits_s if pending is None else max(waits_s, pending.same_s)
 
 
+def unmoved_s(rank: Process, index: Index) -> float | None:
+    """Seconds without cpu time, or polling for a collective that others have not launched.
+
+    A rank that polls for the GPU without that may take a long step, and is not meant.
+    """
+    is_awaiting = _awaited_on_gpu(rank, index) is not None
+    return standing_s(rank, index) if is_awaiting else quiet_s(rank, index)
+
+
 def called_at(rank: Process) -> str:
     """The line of the user's code that the main thread of a rank is at; empty if unknown."""
     thread = main_thread(rank)
