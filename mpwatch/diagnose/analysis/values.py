@@ -30,7 +30,9 @@ OF_GROWTH = frozenset(("steady-growth", "persistent-workers-leak", "copy-on-writ
 OF_LOOPS = frozenset(("no-progress",))
 RANKS = 16
 """Ranks of a job that are asked."""
-THREADS = 4
+NEW_S = 60.0
+"""Older values are not compared."""
+THREADS = 8
 """Threads of a process that grows."""
 
 
@@ -107,6 +109,7 @@ def _newest(index: Index) -> Mapping[tuple[ProcessId, str, str], FrameValues]:
         (read.process, frame.file, frame.function): frame
         for read in index.snapshot.values
         for frame in read.frames
+        if index.snapshot.at_s - read.at_s <= NEW_S
     }
 
 
@@ -278,10 +281,38 @@ class Grown(NamedTuple):
     per_s: float
     """Elements a second; 0 for no container."""
 
+    @property
+    def words(self) -> str:
+        """``` `self.tasks` (dict, orchestrator.py:48 add) has 5,021 entries, +30/s ```."""
+        file = self.added.file.rpartition("/")[2]
+        place = f"{file}:{self.added.statement.line} {self.added.function}"
+        name = f"`{self.added.name}` ({self.value.type}, {place})"
+        if self.added.is_carried:
+            return f"{name} carries an autograd graph at each of the last readings"
+        graph = ", the last of them a tensor with its autograd graph" * bool(self.value.has_graph)
+        return f"{name} has {self.value.length:,} entries, {self.pace} more{graph}"
 
-@derived
+    @property
+    def pace(self) -> str:
+        """`30 a second`, `12 a minute`."""
+        if self.per_s >= 1:
+            return f"{self.per_s:.0f} a second"
+        return f"{60 * self.per_s:.0f} a minute"
+
+
 def grown(index: Index, process: ProcessId) -> tuple[Grown, ...]:
     """What has grown in a process while its lengths were read, those with a graph first."""
+    return tuple(each for each in _series(index, process).values() if each is not None)
+
+
+def at_rest(index: Index, process: ProcessId) -> frozenset[tuple[str, int]]:
+    """The statements, by file and line, of what was read for as long and has not grown."""
+    return frozenset(place for place, each in _series(index, process).items() if each is None)
+
+
+@derived
+def _series(index: Index, process: ProcessId) -> Mapping[tuple[str, int], Grown | None]:
+    """What statements add to, as far as its lengths were read for long enough; `None` at rest."""
     series: defaultdict[tuple[str, str, str], list[tuple[float, NameValue]]] = defaultdict(list)
     for read in index.snapshot.values:
         for frame in read.frames if read.process == process else ():
@@ -292,19 +323,20 @@ def grown(index: Index, process: ProcessId) -> tuple[Grown, ...]:
         for line in index.snapshot.source
         for each in line.added
     }
-    found: dict[tuple[str, int, str], Grown] = {}
+    found: dict[tuple[str, int], Grown | None] = {}
     for key, points in series.items():
-        each = _grown(names[key], points) if key in names else None
-        if each is not None:
-            place = each.added.file, each.added.statement.line, each.added.function
-            found.setdefault(place, each)
-    return tuple(sorted(found.values(), key=lambda each: not each.value.has_graph))
+        span_s = points[-1][0] - points[0][0]
+        if key in names and len(points) >= READINGS and span_s >= SPAN_S:
+            added = names[key]
+            place = added.file, added.statement.line
+            found[place] = found.get(place) or _grown(added, points)
+    shown = sorted(found.items(), key=lambda item: item[1] is None or not item[1].value.has_graph)
+    return dict(shown)
 
 
 def _grown(added: AddedTo, points: Sequence[tuple[float, NameValue]]) -> Grown | None:
+    """The growth of what was read at these moments; `None` without one."""
     span_s = points[-1][0] - points[0][0]
-    if len(points) < READINGS or span_s < SPAN_S:
-        return None
     if added.is_carried:
         is_carried = all(value.has_graph for _, value in points[-READINGS:])
         return Grown(added, points[-1][1], 0.0) if is_carried else None
