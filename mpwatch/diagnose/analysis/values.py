@@ -53,7 +53,11 @@ def wanted_values(
         if finding.rule in OF_RANKS:
             groups = [ranks for ranks in rank_groups(index) if _has(ranks, finding.process)]
             concerned += [rank.process for ranks in groups for rank in ranks[:RANKS]]
-        elif finding.rule not in OF_GROWTH and finding.rule not in OF_LOOPS:
+        elif finding.rule in OF_LOOPS:
+            chains = index.snapshot.waits.chains
+            ends = [each.links for each in chains if each.links[0].process == finding.process]
+            concerned += [each for links in ends if (each := links[-1].process) is not None]
+        elif finding.rule not in OF_GROWTH:
             continue
         for each in dict.fromkeys(concerned):
             process = index.snapshot.get(each)
@@ -120,23 +124,13 @@ def difference(index: Index, ranks: Sequence[Process]) -> Difference | None:
     round, and a condition on it to lead to the line of one of them; of other names a condition has
     to be met by some of them only.
     """
-    stacks = [_outermost_first(main.stack) if (main := main_thread(r)) else [] for r in ranks]
-    for frames in zip(*stacks, strict=False):
-        if len({(each.file, each.function) for each in frames}) > 1:
-            break
+    stacks = _stacks(ranks)
+    for frames, deciders in _shared(index, ranks):
         lines = [each.line for each in frames]
-        source = [source_of(index, each) for each in frames]
-        deciders = {each: None for line in source if line is not None for each in line.deciders}
         for decider in deciders:
-            if is_on_rank(decider.statement.text):
-                continue
-            values = [
-                _newest(index).get((r.process, frames[0].file, frames[0].function)) for r in ranks
-            ]
             for name in dict.fromkeys((*decider.counts, *decider.names)):
-                found = [frame.get(name) if frame is not None else None for frame in values]
-                known = [each for each in found if each is not None]
-                if len(known) < len(ranks) or is_on_rank(name):
+                known = _values(index, ranks, frames[0], name)
+                if not known:
                     continue
                 if name in decider.counts:
                     apart = _apart(known)
@@ -147,6 +141,37 @@ def difference(index: Index, ranks: Sequence[Process]) -> Difference | None:
                 elif _parts(decider, lines) and _differ(known):
                     return _of_condition(ranks, known, name, frames[0], decider)
     return None
+
+
+def _stacks(ranks: Sequence[Process]) -> list[list[Frame]]:
+    return [_outermost_first(main.stack) if (main := main_thread(r)) else [] for r in ranks]
+
+
+def _shared(
+    index: Index, ranks: Sequence[Process]
+) -> Iterator[tuple[Sequence[Frame], Sequence[Decider]]]:
+    """The frames of the functions in which all of some ranks are, outermost first.
+
+    Each with the conditions and loops of its function, but for those on the rank.
+    """
+    for frames in zip(*_stacks(ranks), strict=False):
+        if len({(each.file, each.function) for each in frames}) > 1:
+            break
+        source = [source_of(index, each) for each in frames]
+        found = dict.fromkeys(each for line in source if line is not None for each in line.deciders)
+        yield frames, [each for each in found if not is_on_rank(each.statement.text)]
+
+
+def _key(process: Process, frame: Frame) -> tuple[ProcessId, str, str]:
+    return process.process, frame.file, frame.function
+
+
+def _values(index: Index, ranks: Sequence[Process], frame: Frame, name: str) -> Sequence[NameValue]:
+    """The value of a name at each rank; empty where it is not known of all, or is the rank."""
+    frames = [_newest(index).get(_key(rank, frame)) for rank in ranks]
+    found = [each.get(name) if each is not None else None for each in frames]
+    known = [each for each in found if each is not None]
+    return known if len(known) == len(ranks) and not is_on_rank(name) else ()
 
 
 def _apart(values: Sequence[NameValue]) -> int:
@@ -261,6 +286,52 @@ def value_words(value: NameValue) -> str:
             else f"an empty {value.type}"
         )
     return f"{article} {value.type}"
+
+
+def same_round(index: Index, ranks: Sequence[Process]) -> str:
+    """The counter by which ranks are in the same round of a loop, `step is 49`; empty if unknown.
+
+    Of the innermost loop that all of them are in, of those whose counters were read.
+    """
+    found = ""
+    for frames, deciders in _shared(index, ranks):
+        lines = [each.line for each in frames]
+        for decider in deciders:
+            is_loop = decider.statement.text.startswith(("for ", "while ", "async for "))
+            if is_loop and all(decider.statement.line <= n <= decider.last for n in lines):
+                for name in decider.counts:
+                    known = _values(index, ranks, frames[0], name)
+                    if known and type(known[0].number) is int:
+                        if len({each.number for each in known}) > 1:
+                            return ""
+                        found = f"{name} is {known[0].number}"
+    return found
+
+
+# --- loops ---------------------------------------------------------------------------------------
+
+
+def loop_values(index: Index, process: Process) -> str:
+    """The condition of the loop that a process is in, with its values; empty where not known.
+
+    ``` `while self.done < self.total:` of line 57: self.done is 3, self.total is 4 ```.
+    """
+    main = main_thread(process)
+    for frame in reversed(_outermost_first(main.stack) if main is not None else []):
+        line, values = source_of(index, frame), _newest(index).get(_key(process, frame))
+        loops = [
+            each
+            for each in (line.deciders if line is not None else ())
+            if each.statement.text.startswith("while ")
+            and each.statement.line <= frame.line <= each.last
+        ]
+        if not loops:
+            continue
+        found = [values.get(name) if values is not None else None for name in loops[-1].names]
+        known = [f"{each.name} is {value_words(each)}" for each in found if each is not None]
+        header = loops[-1].statement
+        return f"`{header.text}` of line {header.line}: {', '.join(known)}" if known else ""
+    return ""
 
 
 # --- growth --------------------------------------------------------------------------------------
