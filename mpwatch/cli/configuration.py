@@ -3,6 +3,9 @@
     [attach]
     hook = "ask"      # or "always", "never"
 
+    [values]
+    read = true       # or false
+
 The file controls injection into other processes, so it is refused if others can write it.
 """
 
@@ -34,6 +37,8 @@ class Configuration:
 
     hook: HookConsent = "ask"
     """Whether `mpwatch attach` injects the hook."""
+    values: bool = True
+    """Whether values of names may be read in processes, where a finding asks for them."""
 
 
 def default_path() -> str:
@@ -102,15 +107,23 @@ def _parsed(document: dict[str, object]) -> Configuration:
     Raises:
         ValueError: A key or a value is unknown.
     """
-    table = document.get("attach", {})
-    unknown = sorted(document.keys() - {"attach"})
-    if isinstance(table, dict):
-        unknown += [f"attach.{key}" for key in sorted(table.keys() - {"hook"})]
+    known = {"attach": "hook", "values": "read"}
+    tables = {name: document.get(name, {}) for name in known}
+    unknown = sorted(document.keys() - known.keys())
+    for name, table in tables.items():
+        if isinstance(table, dict):
+            unknown += [f"{name}.{key}" for key in sorted(table.keys() - {known[name]})]
     if unknown:
         raise ValueError(f"there is no setting {unknown[0]!r}")
-    if not isinstance(table, dict):
-        raise ValueError("attach is not a table")
-    answer = table.get("hook", "ask")
+    for name, table in tables.items():
+        if not isinstance(table, dict):
+            raise ValueError(f"{name} is not a table")
+    answer, values = (
+        cast(dict[str, object], tables[name]).get(key, default)
+        for (name, key), default in zip(known.items(), ("ask", True), strict=True)
+    )
     if answer not in _ANSWERS:
         raise ValueError(f'attach.hook is {answer!r} and not "ask", "always" or "never"')
-    return Configuration(cast(HookConsent, answer))
+    if not isinstance(values, bool):
+        raise ValueError(f"values.read is {values!r} and not true or false")
+    return Configuration(cast(HookConsent, answer), values)

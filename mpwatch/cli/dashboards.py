@@ -187,7 +187,8 @@ def watch(
         check_recordable(record)
     use: HookUse = "inject" if consent == "always" else "use"
     session = LazySession(process, only=only, keeps=keeps)
-    options = LiveOptions(refresh_hz=refresh_hz, hook=use, record=record)
+    values = read_configuration().values
+    options = LiveOptions(refresh_hz=refresh_hz, hook=use, record=record, values=values)
     source = LiveSource(process, options, inject=session.inject)
     title = str(process.pid)
     asks_nobody = readonly or (is_served() and consent != "always")

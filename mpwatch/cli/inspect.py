@@ -51,6 +51,7 @@ def dump(arguments: argparse.Namespace) -> int:
         native=arguments.native,
         locals=arguments.locals,
         hook=hook_use(arguments),
+        values=read_configuration().values,
     )
     process = target(arguments.pid)
     with injecting(process, arguments) as inject:
@@ -243,7 +244,7 @@ def _watched(pid: int, arguments: argparse.Namespace) -> tuple[Snapshot, bool]:
     """The job after the watch, and whether the user has interrupted it."""
     from mpwatch.observe.sources.oneshot import OneShotOptions, watch_for
 
-    options = OneShotOptions(hook=hook_use(arguments))
+    options = OneShotOptions(hook=hook_use(arguments), values=read_configuration().values)
     process = target(pid)
     with (
         injecting(process, arguments) as inject,

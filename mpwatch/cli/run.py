@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import FrameType
 from typing import IO, NamedTuple
 
+from mpwatch.cli.configuration import read_configuration
 from mpwatch.cli.dashboards import watch
 from mpwatch.cli.failures import Failure, check_recordable
 from mpwatch.cli.targets import exiting_on_signals
@@ -203,6 +204,7 @@ def _recorded(launch: _Launch, arguments: argparse.Namespace) -> int:
     from mpwatch.observe.recording.file import RecordingWriter
     from mpwatch.observe.sources.oneshot import OneShotOptions, watch_for
 
+    options = OneShotOptions(values=read_configuration().values)
     child = start(launch.command, environment=launch.environment)
     with forwarding_signals(child) as signals:
         try:
@@ -214,7 +216,7 @@ def _recorded(launch: _Launch, arguments: argparse.Namespace) -> int:
             watch_for(
                 process,
                 365 * 86_400.0,
-                OneShotOptions(),
+                options,
                 keep=writer.write,
                 stop=lambda: has_ended(child) or signals.is_time_over,
                 period_s=1.0 / arguments.refresh,

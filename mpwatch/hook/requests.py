@@ -86,7 +86,10 @@ def answer(hook: Answering, request: dict[str, Any]) -> dict[str, Any] | None:
         reply["cpu_ns"] = hook.system.thread_time_ns() - began_ns
     elif asked == "values":
         values = checks.load_on_hook_thread("values")
-        reply[wire.AS_TEXT] = {"frames": values.read(request.get("frames"))}
+        try:
+            reply[wire.AS_TEXT] = {"frames": values.read(request.get("frames"))}
+        except (OSError, TypeError, ValueError) as error:  # no descriptor is left, a bad request
+            reply["error"] = f"values: {type(error).__name__}"
     elif asked == "gauges":
         named = request.get("also")
         reply.update(read_gauges(hook, named if isinstance(named, list) else []))

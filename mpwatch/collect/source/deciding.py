@@ -203,6 +203,7 @@ def _of_class(found: ClassOfProgram, holder: str) -> Iterator[AddedTo]:
         for node in ast.walk(found.node)
     ):
         return  # what is carried may be cut off from its graph in each round
+    made_anew = {name for node in later for name in names_set(node)}
     for method in methods:
         if method.name == "__init__":
             continue
@@ -211,7 +212,8 @@ def _of_class(found: ClassOfProgram, holder: str) -> Iterator[AddedTo]:
             for target in node.targets if isinstance(node, ast.Assign) else ():
                 for part in target.elts if isinstance(target, ast.Tuple) else [target]:
                     name = _dotted(part)
-                    if name.startswith("self.") and name in used and name not in told:
+                    is_carried = name in used and name not in made_anew
+                    if name.startswith("self.") and is_carried and name not in told:
                         told.add(name)
                         shown = f"{holder}{name.removeprefix('self')}"
                         made = _made(found.file, found.module, method.name, shown, node, False)

@@ -30,7 +30,9 @@ OF_GROWTH = frozenset(("steady-growth", "persistent-workers-leak", "copy-on-writ
 OF_LOOPS = frozenset(("no-progress",))
 RANKS = 16
 """Ranks of a job that are asked."""
-THREADS = 4
+NEW_S = 60.0
+"""Older values are not compared."""
+THREADS = 8
 """Threads of a process that grows."""
 
 
@@ -51,7 +53,11 @@ def wanted_values(
         if finding.rule in OF_RANKS:
             groups = [ranks for ranks in rank_groups(index) if _has(ranks, finding.process)]
             concerned += [rank.process for ranks in groups for rank in ranks[:RANKS]]
-        elif finding.rule not in OF_GROWTH and finding.rule not in OF_LOOPS:
+        elif finding.rule in OF_LOOPS:
+            chains = index.snapshot.waits.chains
+            ends = [each.links for each in chains if each.links[0].process == finding.process]
+            concerned += [each for links in ends if (each := links[-1].process) is not None]
+        elif finding.rule not in OF_GROWTH:
             continue
         for each in dict.fromkeys(concerned):
             process = index.snapshot.get(each)
@@ -107,6 +113,7 @@ def _newest(index: Index) -> Mapping[tuple[ProcessId, str, str], FrameValues]:
         (read.process, frame.file, frame.function): frame
         for read in index.snapshot.values
         for frame in read.frames
+        if index.snapshot.at_s - read.at_s <= NEW_S
     }
 
 
@@ -117,23 +124,13 @@ def difference(index: Index, ranks: Sequence[Process]) -> Difference | None:
     round, and a condition on it to lead to the line of one of them; of other names a condition has
     to be met by some of them only.
     """
-    stacks = [_outermost_first(main.stack) if (main := main_thread(r)) else [] for r in ranks]
-    for frames in zip(*stacks, strict=False):
-        if len({(each.file, each.function) for each in frames}) > 1:
-            break
+    stacks = _stacks(ranks)
+    for frames, deciders in _shared(index, ranks):
         lines = [each.line for each in frames]
-        source = [source_of(index, each) for each in frames]
-        deciders = {each: None for line in source if line is not None for each in line.deciders}
         for decider in deciders:
-            if is_on_rank(decider.statement.text):
-                continue
-            values = [
-                _newest(index).get((r.process, frames[0].file, frames[0].function)) for r in ranks
-            ]
             for name in dict.fromkeys((*decider.counts, *decider.names)):
-                found = [frame.get(name) if frame is not None else None for frame in values]
-                known = [each for each in found if each is not None]
-                if len(known) < len(ranks) or is_on_rank(name):
+                known = _values(index, ranks, frames[0], name)
+                if not known:
                     continue
                 if name in decider.counts:
                     apart = _apart(known)
@@ -144,6 +141,37 @@ def difference(index: Index, ranks: Sequence[Process]) -> Difference | None:
                 elif _parts(decider, lines) and _differ(known):
                     return _of_condition(ranks, known, name, frames[0], decider)
     return None
+
+
+def _stacks(ranks: Sequence[Process]) -> list[list[Frame]]:
+    return [_outermost_first(main.stack) if (main := main_thread(r)) else [] for r in ranks]
+
+
+def _shared(
+    index: Index, ranks: Sequence[Process]
+) -> Iterator[tuple[Sequence[Frame], Sequence[Decider]]]:
+    """The frames of the functions in which all of some ranks are, outermost first.
+
+    Each with the conditions and loops of its function, but for those on the rank.
+    """
+    for frames in zip(*_stacks(ranks), strict=False):
+        if len({(each.file, each.function) for each in frames}) > 1:
+            break
+        source = [source_of(index, each) for each in frames]
+        found = dict.fromkeys(each for line in source if line is not None for each in line.deciders)
+        yield frames, [each for each in found if not is_on_rank(each.statement.text)]
+
+
+def _key(process: Process, frame: Frame) -> tuple[ProcessId, str, str]:
+    return process.process, frame.file, frame.function
+
+
+def _values(index: Index, ranks: Sequence[Process], frame: Frame, name: str) -> Sequence[NameValue]:
+    """The value of a name at each rank; empty where it is not known of all, or is the rank."""
+    frames = [_newest(index).get(_key(rank, frame)) for rank in ranks]
+    found = [each.get(name) if each is not None else None for each in frames]
+    known = [each for each in found if each is not None]
+    return known if len(known) == len(ranks) and not is_on_rank(name) else ()
 
 
 def _apart(values: Sequence[NameValue]) -> int:
@@ -260,6 +288,52 @@ def value_words(value: NameValue) -> str:
     return f"{article} {value.type}"
 
 
+def same_round(index: Index, ranks: Sequence[Process]) -> str:
+    """The counter by which ranks are in the same round of a loop, `step is 49`; empty if unknown.
+
+    Of the innermost loop that all of them are in, of those whose counters were read.
+    """
+    found = ""
+    for frames, deciders in _shared(index, ranks):
+        lines = [each.line for each in frames]
+        for decider in deciders:
+            is_loop = decider.statement.text.startswith(("for ", "while ", "async for "))
+            if is_loop and all(decider.statement.line <= n <= decider.last for n in lines):
+                for name in decider.counts:
+                    known = _values(index, ranks, frames[0], name)
+                    if known and type(known[0].number) is int:
+                        if len({each.number for each in known}) > 1:
+                            return ""
+                        found = f"{name} is {known[0].number}"
+    return found
+
+
+# --- loops ---------------------------------------------------------------------------------------
+
+
+def loop_values(index: Index, process: Process) -> str:
+    """The condition of the loop that a process is in, with its values; empty where not known.
+
+    ``` `while self.done < self.total:` of line 57: self.done is 3, self.total is 4 ```.
+    """
+    main = main_thread(process)
+    for frame in reversed(_outermost_first(main.stack) if main is not None else []):
+        line, values = source_of(index, frame), _newest(index).get(_key(process, frame))
+        loops = [
+            each
+            for each in (line.deciders if line is not None else ())
+            if each.statement.text.startswith("while ")
+            and each.statement.line <= frame.line <= each.last
+        ]
+        if not loops:
+            continue
+        found = [values.get(name) if values is not None else None for name in loops[-1].names]
+        known = [f"{each.name} is {value_words(each)}" for each in found if each is not None]
+        header = loops[-1].statement
+        return f"`{header.text}` of line {header.line}: {', '.join(known)}" if known else ""
+    return ""
+
+
 # --- growth --------------------------------------------------------------------------------------
 
 SPAN_S = 8.0
@@ -278,10 +352,38 @@ class Grown(NamedTuple):
     per_s: float
     """Elements a second; 0 for no container."""
 
+    @property
+    def words(self) -> str:
+        """``` `self.tasks` (dict, orchestrator.py:48 add) has 5,021 entries, +30/s ```."""
+        file = self.added.file.rpartition("/")[2]
+        place = f"{file}:{self.added.statement.line} {self.added.function}"
+        name = f"`{self.added.name}` ({self.value.type}, {place})"
+        if self.added.is_carried:
+            return f"{name} carries an autograd graph at each of the last readings"
+        graph = ", the last of them a tensor with its autograd graph" * bool(self.value.has_graph)
+        return f"{name} has {self.value.length:,} entries, {self.pace} more{graph}"
 
-@derived
+    @property
+    def pace(self) -> str:
+        """`30 a second`, `12 a minute`."""
+        if self.per_s >= 1:
+            return f"{self.per_s:.0f} a second"
+        return f"{60 * self.per_s:.0f} a minute"
+
+
 def grown(index: Index, process: ProcessId) -> tuple[Grown, ...]:
     """What has grown in a process while its lengths were read, those with a graph first."""
+    return tuple(each for each in _series(index, process).values() if each is not None)
+
+
+def at_rest(index: Index, process: ProcessId) -> frozenset[tuple[str, int]]:
+    """The statements, by file and line, of what was read for as long and has not grown."""
+    return frozenset(place for place, each in _series(index, process).items() if each is None)
+
+
+@derived
+def _series(index: Index, process: ProcessId) -> Mapping[tuple[str, int], Grown | None]:
+    """What statements add to, as far as its lengths were read for long enough; `None` at rest."""
     series: defaultdict[tuple[str, str, str], list[tuple[float, NameValue]]] = defaultdict(list)
     for read in index.snapshot.values:
         for frame in read.frames if read.process == process else ():
@@ -292,19 +394,20 @@ def grown(index: Index, process: ProcessId) -> tuple[Grown, ...]:
         for line in index.snapshot.source
         for each in line.added
     }
-    found: dict[tuple[str, int, str], Grown] = {}
+    found: dict[tuple[str, int], Grown | None] = {}
     for key, points in series.items():
-        each = _grown(names[key], points) if key in names else None
-        if each is not None:
-            place = each.added.file, each.added.statement.line, each.added.function
-            found.setdefault(place, each)
-    return tuple(sorted(found.values(), key=lambda each: not each.value.has_graph))
+        span_s = points[-1][0] - points[0][0]
+        if key in names and len(points) >= READINGS and span_s >= SPAN_S:
+            added = names[key]
+            place = added.file, added.statement.line
+            found[place] = found.get(place) or _grown(added, points)
+    shown = sorted(found.items(), key=lambda item: item[1] is None or not item[1].value.has_graph)
+    return dict(shown)
 
 
 def _grown(added: AddedTo, points: Sequence[tuple[float, NameValue]]) -> Grown | None:
+    """The growth of what was read at these moments; `None` without one."""
     span_s = points[-1][0] - points[0][0]
-    if len(points) < READINGS or span_s < SPAN_S:
-        return None
     if added.is_carried:
         is_carried = all(value.has_graph for _, value in points[-READINGS:])
         return Grown(added, points[-1][1], 0.0) if is_carried else None

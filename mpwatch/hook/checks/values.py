@@ -52,15 +52,20 @@ _about = operator.attrgetter(
 )
 _quoted: Any = json.encoder.encode_basestring_ascii
 _class_dict: Any = vars(type)["__dict__"].__get__
-_NUMBERS: dict[type, Any] = {int: int.__pos__, bool: int.__pos__, float: float.__pos__}
-_SIZED: dict[type, Any] = {
-    each: exact.in_class(each(), "__len__")
+# By their addresses: a metaclass may have an `__eq__` and a `__hash__` of its own.
+_NUMBERS: dict[int, Any] = {
+    id(int): int.__pos__,
+    id(bool): int.__pos__,
+    id(float): float.__pos__,
+}
+_SIZED: dict[int, Any] = {
+    id(each): exact.in_class(each(), "__len__")
     for each in (
         *(str, bytes, bytearray, list, tuple, dict, set, frozenset, collections.deque),
         *(collections.OrderedDict, collections.defaultdict, collections.Counter),
     )
 }
-_ROWS = (list, tuple, collections.deque)
+_ROWS = (id(list), id(tuple), id(collections.deque))
 _TENSORS = (("torch", "Tensor"), ("torch.nn.parameter", "Parameter"))
 _TABLES = ("_buffers", "_parameters", "_modules")
 """Where a module of torch keeps attributes."""
@@ -177,20 +182,20 @@ class _Frame:
                 return
         if kind is _Nothing:
             return
-        about, name = "", exact.class_name(kind)
-        if kind in _NUMBERS:
-            number = self._reached(variable, *steps, (_NUMBERS[kind],))
+        about, name = "", _name(kind)
+        if id(kind) in _NUMBERS:
+            number = self._reached(variable, *steps, (_NUMBERS[id(kind)],))
             if type(number) is float and number - number != 0:
                 name = f"{number}"  # JSON has no NaN and no infinity
             elif type(number) is float or (type(number) is int and abs(number) < _LIMIT):
                 about = f', "number": {number}'
-        elif kind in _SIZED:
-            length = self._reached(variable, *steps, (_SIZED[kind],))
+        elif id(kind) in _SIZED:
+            length = self._reached(variable, *steps, (_SIZED[id(kind)],))
             about = f', "length": {length}' if type(length) is int else ""
-            if kind in _ROWS:
+            if id(kind) in _ROWS:
                 steps.append((_class_dict(kind)["__getitem__"], -1))
                 kind = self._reached(variable, *steps, (type,))
-        if (exact.module_of_class(kind), exact.class_name(kind)) in _TENSORS:
+        if (exact.module_of_class(kind), _name(kind)) in _TENSORS:
             is_in_graph, is_leaf = (
                 self._reached(variable, *steps, (_in_class(kind, flag).__get__,))
                 for flag in ("requires_grad", "is_leaf")
@@ -209,6 +214,12 @@ def _all(found: Iterator[Any]) -> list[Any]:
         if not foreign_exceptions.is_ours(error):
             raise
         return []
+
+
+def _name(kind: type) -> str:
+    """The name of a class, if that is no string of another type."""
+    name = exact.class_name(kind)
+    return name if type(name) is str else "object"
 
 
 def _in_class(kind: type, name: str) -> Any:
@@ -239,8 +250,11 @@ def _slots(frame: Iterator[int], number: int) -> Iterator[Any]:
 
 
 def _are_readable() -> bool:
-    """Whether ctypes is loaded, and this frame has its variables where it should have them."""
-    if not hasattr(sys.modules.get("ctypes"), "py_object"):
+    """Whether ctypes is loaded, and this frame has its variables where it should have them.
+
+    In Python 3.11.0 a frame is still seen while its variables are freed (CPython issue 99729).
+    """
+    if not hasattr(sys.modules.get("ctypes"), "py_object") or sys.version_info[:3] == (3, 11, 0):
         return False
     mine, address = object(), id(sys._getframe())
     number = _are_readable.__code__.co_varnames.index("mine")

@@ -54,6 +54,8 @@ class LiveOptions:
     samples_ranks: bool = False
     """Take stacks of ranks while they work; see `SelectedStacks`."""
     record: str | None = None
+    values: bool = True
+    """Read values of names where a finding asks for them."""
 
 
 class LiveSource:
@@ -76,7 +78,12 @@ class LiveSource:
         self._recorder = Recorder()
         self._observer = Observer(
             collectors or Collectors(root, hooks=options.hook != "ignore"),
-            ObservationPlan(1.0 / options.refresh_hz, _request, gauges_s=GAUGES_S),
+            ObservationPlan(
+                1.0 / options.refresh_hz,
+                _request,
+                gauges_s=GAUGES_S,
+                reads_values=options.values,
+            ),
             StackSchedule(
                 SelectedStacks(samples_ranks=options.samples_ranks) if options.stacks else None
             ),

@@ -52,6 +52,8 @@ class OneShotOptions:
     native: bool = False
     locals: bool = False
     hook: HookUse = "use"
+    values: bool = True
+    """Read values of names where a finding asks for them."""
 
 
 def read_once(
@@ -152,6 +154,7 @@ def new_observer(
         poll_s=POLL_S,
         stack_threads=stack_threads,
         diagnoses=diagnose,
+        reads_values=options.values,
     )
     stacks = StackSchedule(StackRounds() if options.stacks else None)
     collectors = Collectors(root, hooks=options.hook != "ignore")

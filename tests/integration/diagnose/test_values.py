@@ -45,3 +45,16 @@ def test_a_condition_that_only_one_rank_meets_is_the_cause_from_outside(start: S
     assert "saved is a dict" in first["cause"]
     assert "None at" in first["cause"]
     assert "`if saved is not None and len(saved) > 1:`" in first["cause"]
+
+
+def test_a_container_that_grows_is_named_and_one_that_does_not_is_not(start: Start) -> None:
+    program = str(PROGRAMS / "growing_values.py")
+    job = start([sys.executable, "-m", "mpwatch", "run", "--headless", program])
+    job.wait_for("ready", READY_S)
+
+    (finding, *_) = (
+        each for each in open_findings(job.pid, 60.0) if each["rule"] == "steady-growth"
+    )
+
+    assert "`self.tasks` (dict, growing_values.py:15 add) has " in finding["cause"]
+    assert "self.slots" not in finding["cause"]

@@ -33,6 +33,13 @@ def test_the_file_decides_whether_to_inject(tmp_path: Path, answer: str) -> None
     assert read_configuration(path).hook == answer
 
 
+@pytest.mark.parametrize(("text", "is_allowed"), [("", True), ("[values]\nread = false\n", False)])
+def test_the_file_decides_whether_values_are_read(
+    tmp_path: Path, text: str, is_allowed: bool
+) -> None:
+    assert read_configuration(written(tmp_path, text)).values is is_allowed
+
+
 @pytest.mark.parametrize("text", ["", "[attach]\n", "# nothing\n"])
 def test_without_a_setting_the_user_is_asked(tmp_path: Path, text: str) -> None:
     assert read_configuration(written(tmp_path, text)).hook == "ask"
@@ -52,6 +59,9 @@ def test_without_a_file_the_user_is_asked(tmp_path: Path) -> None:
         ('[attach]\nhok = "never"', "attach.hok"),
         ('hook = "never"', "'hook'"),
         ("attach = 1", "not a table"),
+        ("values = 1", "values is not a table"),
+        ('[values]\nread = "no"', "values.read is 'no'"),
+        ("[values]\nlocals = true", "values.locals"),
         ('[attach]\nhook = "\\u001b[2J"', "malformed"),
         ("x = " + "[" * 5000, "malformed"),
         ("#" * 70_000, "larger"),

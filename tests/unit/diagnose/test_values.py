@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.values import (
     LEAST,
+    NEW_S,
     READINGS,
     Difference,
     difference,
     grown,
+    loop_values,
+    same_round,
     wanted_values,
 )
 from mpwatch.diagnose.rules.distributed import collective_mismatch
@@ -217,3 +221,48 @@ def test_an_attribute_whose_graph_goes_on_is_found() -> None:
 
     cut = state._replace(has_graph=False)
     assert grown(Index(growing(state, cut, state)), pid(300)) == ()
+
+
+# --- rounds and loops ----------------------------------------------------------------------------
+
+
+def test_ranks_in_one_round_are_known_to_be() -> None:
+    same = read(0, number("self.step", 49)), read(1, number("self.step", 49))
+    apart = read(0, number("self.step", 49)), read(1, number("self.step", 50))
+
+    for values, words in ((same, "self.step is 49"), (apart, ""), ((), "")):
+        snapshot = job(*values, deciders=[LOOP, EVERY])
+        assert same_round(Index(snapshot), snapshot.processes[1:]) == words
+
+
+WAITS = Decider(
+    Statement(10, "while self.done < self.total:"), 14, ("self.done", "self.total"), ("self.done",)
+)
+
+
+def polling(*values: NameValue) -> Snapshot:
+    return snapshot_of(
+        main(),
+        rank(0, "sleep", 12),
+        source=lines(12, deciders=[WAITS]),
+        values=(read(0, *values),),
+    )
+
+
+def test_the_condition_of_a_loop_has_its_values() -> None:
+    snapshot = polling(number("self.done", 3), number("self.total", 4))
+    assert loop_values(Index(snapshot), snapshot.processes[1]) == (
+        "`while self.done < self.total:` of line 10: self.done is 3, self.total is 4"
+    )
+
+
+def test_a_loop_without_values_says_nothing() -> None:
+    snapshot = polling()
+    assert loop_values(Index(snapshot), snapshot.processes[1]) == ""
+    assert loop_values(Index(snapshot), snapshot.processes[0]) == ""
+
+
+def test_old_values_are_not_compared() -> None:
+    snapshot = polling(number("self.done", 3))
+    later = replace(snapshot, at_s=NOW_S + NEW_S + 1)
+    assert loop_values(Index(later), later.processes[1]) == ""

@@ -54,7 +54,7 @@ from mpwatch.diagnose.analysis.source_code import (
 )
 from mpwatch.diagnose.analysis.stack_merge import merge
 from mpwatch.diagnose.analysis.stack_patterns import BUFFERS, main_thread, user_frame
-from mpwatch.diagnose.analysis.values import difference
+from mpwatch.diagnose.analysis.values import difference, same_round
 from mpwatch.model.collectives import Recorded
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import Frame
@@ -453,9 +453,16 @@ def _one_in_backward(
     if branched is not None:
         return f"{averages} {branched[0]}", branched[1]
     if ended is None:
+        round_ = same_round(index, [rank for _, group in by_call for rank in group])
         return (
-            f"{averages} The ranks have run a different number of batches, or a branch on the rank "
-            "or on its data makes only some of them call one of the two.",
+            f"{averages} "
+            + (
+                f"They are in the same round of a loop ({round_} on all of them), so that a branch "
+                "on the rank or on its data makes only some of them call one of the two."
+                if round_
+                else "The ranks have run a different number of batches, or a branch on the rank or "
+                "on its data makes only some of them call one of the two."
+            ),
             same + _NO_SKIPPED_BACKWARD,
         )
     why = (

@@ -64,6 +64,7 @@ from mpwatch.diagnose.analysis.source_code import (
 )
 from mpwatch.diagnose.analysis.stack_merge import merge
 from mpwatch.diagnose.analysis.stack_patterns import has_stacks, main_shape, main_thread
+from mpwatch.diagnose.analysis.values import difference
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import Frame
@@ -608,6 +609,13 @@ def _has_left(rank: Process, waiter: Process, left: Left, index: Index) -> _Wher
             "longer timeout does not help: the numbers of calls still differ.",
             innocent_s=0.0 if quiet >= STALLED_S else PAUSE_S,
         )
+    if (differs := difference(index, (rank, waiter))) is not None:
+        return _Whereabouts(
+            f"{name} is past {function}(), in which {called(waiter)} still is ({line}), and {waits}"
+            f" at {now}. {differs.cause}",
+            differs.advice,
+            innocent_s=0.0 if quiet >= STALLED_S else PAUSE_S,
+        )
     return _Whereabouts(
         f"{name} is past {function}(), in which {called(waiter)} still is ({line}), and {waits} at "
         f"{now}. Unless {left.past.function}() calls both in one loop, {name} has left "
@@ -682,6 +690,7 @@ def _all_inside(
     evidence += [f"called at {' and '.join(lines[:3])}"] if lines else []
     if collective == NEW_GROUP:
         return _all_make_groups(inside, evidence)
+    differs = difference(index, inside)
     apart = groups_apart(index, inside)
     if apart is not None and apart.is_recorded:
         return Finding(
@@ -705,14 +714,18 @@ def _all_inside(
         cause=(
             f"All ranks of the job have called {collective}, and no data moves between them. "
             + (
-                "They called it at different lines, so it may not be the same call for all."
+                differs.cause
+                if differs is not None
+                else "They called it at different lines, so it may not be the same call for all."
                 if len(lines) > 1
                 else "Possible: the calls belong to different process groups, or the ranks have "
                 "made a different number of calls; or the network between them fails."
             )
         ),
         advice=(
-            "Compare the stacks of the ranks and the groups they pass. "
+            differs.advice
+            if differs is not None
+            else "Compare the stacks of the ranks and the groups they pass. "
             "TORCH_DISTRIBUTED_DEBUG=DETAIL checks each call and names the first difference, at a "
             "cost in speed."
         ),

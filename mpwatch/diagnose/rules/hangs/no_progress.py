@@ -63,6 +63,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     user_frame,
     writes_output,
 )
+from mpwatch.diagnose.analysis.values import loop_values
 from mpwatch.diagnose.analysis.waits.blockages import (
     USUAL_FACTOR,
     Blockage,
@@ -188,6 +189,11 @@ def check(index: Index) -> Iterator[Finding]:
     if not reported and left is None and in_vain is None:
         yield from _waits_for_a_semaphore(index)
     if in_vain is not None:
+        loops = [
+            f"{called(each)} goes round in {words}"
+            for each in in_vain.pollers[:SHOWN_WAITERS]
+            if (words := loop_values(index, each))
+        ]
         yield Finding(
             rule=RULE,
             severity=Severity.INFO,
@@ -196,7 +202,7 @@ def check(index: Index) -> Iterator[Finding]:
             subject="polls",
             summary=in_vain.headline,
             evidence=tuple(in_vain.evidence),
-            cause=in_vain.cause,
+            cause=". ".join([*loops, in_vain.cause]),
             advice=in_vain.advice,
         )
     for computation in lonely_computations(index, ALONE_COMPUTES_S):
@@ -910,6 +916,8 @@ def _evidence(index: Index, blockage: Blockage) -> Iterator[str]:
     account = index.snapshot.account.processes.get(blockage.process.process)
     if blockage.reason == "computes" and account is not None and (inside := always_inside(account)):
         yield f"{called(blockage.process)} has always been inside {inside}"
+    if blockage.reason == "computes" and (held := loop_values(index, blockage.process)):
+        yield f"{called(blockage.process)} is in {held}"
     if blockage.reason == "thread":
         yield from _other_threads(index, blockage.process)
     if blockage.reason == "fifo":
@@ -1134,9 +1142,10 @@ def _cause_of_reason(index: Index, blockage: Blockage) -> str:
     if blockage.reason == "sleeps":
         return f"{end} sleeps{_left(thread)}. {_others_continue(blockage)}"
     if blockage.reason == "polls":
+        held = loop_values(index, blockage.process)
         return (
             f"{end} sleeps again and again, as a loop does that waits for something or tries "
-            f"again. {_others_continue(blockage)}"
+            f"again. {f'It goes round in {held}. ' if held else ''}{_others_continue(blockage)}"
         )
     if blockage.reason == "computes" and (found := spin(index, blockage.process)) is not None:
         time = seconds_text(index.snapshot.at_s - found.since_s)

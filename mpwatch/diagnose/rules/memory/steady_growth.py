@@ -70,6 +70,7 @@ from mpwatch.diagnose.analysis.source_code import (
     uncollected,
 )
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, own_threads, user_frame
+from mpwatch.diagnose.analysis.values import Grown, at_rest, grown
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import rise
 from mpwatch.model.host import NewFiles
@@ -400,6 +401,71 @@ def _of_queue(index: Index, found: Growing) -> _Explanation:
 
 
 def _of_memory(index: Index, found: Growing) -> _Explanation:
+    """What keeps memory: what was measured to grow, where nothing surer is known."""
+    explained = _memory_by_source(index, found)
+    hits = grown(index, found.process.process)
+    if not hits:
+        return explained
+    measured = tuple(each.words for each in hits[:SHOWN])
+    is_named = any(f":{each.added.statement.line} " in explained.cause for each in hits)
+    if explained.is_shown or is_named:
+        cause = explained.cause
+        if is_named:  # it was measured
+            cause = cause.removeprefix("Most likely ")
+            cause = f"{cause[:1].upper()}{cause[1:]}"
+        evidence = (*explained.evidence, *measured)
+        return explained._replace(evidence=evidence, cause=cause, is_shown=True)
+    return _of_grown(found, hits, explained)
+
+
+def _of_grown(found: Growing, hits: Sequence[Grown], explained: _Explanation) -> _Explanation:
+    """Memory that a container keeps which was measured to grow, or a carried graph."""
+    first = hits[0]
+    name, added = first.added.name, first.added
+    file = added.file.rpartition("/")[2]
+    place = f"`{added.statement.text}` at {file}:{added.statement.line} {added.function}"
+    evidence = (*explained.evidence, *(each.words for each in hits[:SHOWN]))
+    if added.is_carried:
+        return _Explanation(
+            "private memory",
+            evidence,
+            f"{first.words}. {place} computes it from its own value before, with the graph of "
+            "that: so the graph of every round since the start stays, with all that was kept for a "
+            "backward pass.",
+            f"Cut {name} off from its graph in each round ({name}.detach(), of each tensor of a "
+            "tuple), or compute it under torch.no_grad() where nothing is trained by it. eval(), "
+            "gc.collect() or smaller batches do not help: the graph is referred to.",
+        )
+    each_bytes = found.growth.per_s / first.per_s
+    removes = (
+        f"what its class removes from {name} is less than that"
+        if added.is_emptied
+        else "nothing there removes any"
+    )
+    others = [f"`{each.added.name}`" for each in hits[1:SHOWN]]
+    more = f" {' and '.join(others)} {'grows' if len(others) == 1 else 'grow'} as well." * bool(
+        others
+    )
+    graph = " That graph keeps all activations of its batch." * bool(first.value.has_graph)
+    bound = " With a maxlen, that ends when it is full." * (first.value.type == "deque")
+    return _Explanation(
+        "private memory",
+        evidence,
+        f"{first.words}: {place} adds to it, and {removes}.{graph}{bound} The memory that is "
+        f"gained is {bytes_text(each_bytes)} for each of these entries.{more}",
+        (
+            f"Add .detach() or .item() of it at {file}:{added.statement.line}, or compute it under "
+            f"torch.no_grad(), and remove from {name} what is not needed any more. "
+            if first.value.has_graph
+            else f"Remove each entry from {name} once it was used, or what is large in it (a "
+            "result that was fetched, tensors of a batch, of which numbers suffice); or bound it "
+            "(collections.deque(maxlen=...), a cache with a limit). "
+        )
+        + f"gc.collect() or new workers do not help: {name} refers to all of it.",
+    )
+
+
+def _memory_by_source(index: Index, found: Growing) -> _Explanation:
     process = found.process
     seen = _allocating(index, found)
     submits = _of_submission(index, process, tuple(seen)) or _of_executor(index, process, seen)
@@ -617,8 +683,13 @@ def _of_kept(index: Index, process: Process, seen: list[str]) -> _Explanation:
         return _of_cache(*found, seen)
     if (by_source := _of_source(index, process, seen)) is not None:
         return by_source
-    added = marks(index, "kept", process)
-    added = added if len(added) <= SHOWN else ()
+    still = at_rest(index, process.process)
+    added = [
+        each
+        for each in marks(index, "kept", process)
+        if (each.file, each.statement.line) not in still
+    ]
+    added = added if len(added) <= SHOWN else []
     seen += [f"nothing in its file removes what {mark_words(each)} adds" for each in added]
     large = [each for each in added if _LARGE.search(each.statement.text)]
     large.sort(key=lambda each: _REDUCED.search(each.statement.text) is not None)

@@ -17,7 +17,8 @@ from mpwatch.model.history import History, Point
 from mpwatch.model.ids import SegmentId, SegmentUse
 from mpwatch.model.samples import FdLink, ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Process, Segment, Snapshot, Thread
-from mpwatch.model.source_code import Skip, SourceLine, Statement
+from mpwatch.model.source_code import Decider, Skip, SourceLine, Statement
+from mpwatch.model.values import FrameValues, NameValue, ValuesRead
 from tests.builders.snapshots import (
     MAIN,
     NOW_S,
@@ -584,6 +585,28 @@ def test_the_condition_of_a_loop_decides_what_it_waits_for(
     assert finding.summary.endswith(until or "at train.py:17 wait_for_steps")
     assert cause in finding.cause
     assert ("flock" in finding.advice) is (until == "until a file is removed")
+
+
+def test_a_loop_whose_values_were_read_is_told_with_them() -> None:
+    header = Statement(16, "while self.done < self.total:")
+    line = SourceLine(
+        "/home/me/train.py",
+        17,
+        "wait_for_steps",
+        Statement(17, "time.sleep(1)"),
+        within=(header,),
+        deciders=(Decider(header, 17, ("self.done", "self.total")),),
+    )
+    values = NameValue("self.done", "int", 3), NameValue("self.total", "int", 4)
+    frame = FrameValues(MAIN, "/home/me/train.py", "wait_for_steps", 17, values)
+    read = ValuesRead(pid(MAIN), NOW_S, "hook", (frame,))
+
+    finding = only(no_progress.check, replace(polling(), source=(line,), values=(read,)), past())
+
+    assert finding.cause.startswith(
+        "main (100) goes round in `while self.done < self.total:` of line 16: self.done is 3, "
+        "self.total is 4. What the loop waits for does not come."
+    )
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,8 @@ from mpwatch.model.host import FilesKey, NewFiles
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.samples import FdLink, Frame, ThreadSample, WaitedOn
 from mpwatch.model.snapshot import FileLine, Process, Snapshot, WorkerLoad
-from mpwatch.model.source_code import Mark, MarkKind, SourceLine, Statement
+from mpwatch.model.source_code import AddedTo, Mark, MarkKind, SourceLine, Statement
+from mpwatch.model.values import FrameValues, NameValue, ValuesRead
 from tests.builders.accounts import (
     COMPUTES,
     IS_AHEAD,
@@ -1627,3 +1628,79 @@ def test_memory_that_grows_by_little_is_no_backlog_without_puts_into_a_full_pipe
     assert backlog(text="q.put(None)") == []
     assert backlog(place="train.py:99 other") != []
     assert backlog(gained=0.2 * MIB) == []
+
+
+TASKS = AddedTo(
+    "self.tasks", "/home/me/data.py", "add", Statement(48, "self.tasks[key] = task"), False
+)
+
+
+def measured(*values: NameValue, added: AddedTo = TASKS, **more: Any) -> Snapshot:
+    """A process that grows, with values of one name that were read every five seconds."""
+    source = SourceLine("/home/me/train.py", 31, "step", Statement(31, "step()"), added=(added,))
+    reads = [
+        ValuesRead(
+            pid(MAIN),
+            NOW_S - 5.0 * (len(values) - 1 - number),
+            "hook",
+            (FrameValues(MAIN, "/home/me/train.py", "step", 31, (value,)),),
+        )
+        for number, value in enumerate(values)
+    ]
+    stack = [thread(100, "train.py:step:31", "train.py:main:57")]
+    return snapshot_of(main(threads=stack), source=(source,), values=tuple(reads), **more)
+
+
+def tasks(length: int, has_graph: bool | None = None) -> NameValue:
+    return NameValue("self.tasks", "dict", length=length, has_graph=has_graph)
+
+
+GROWS = history(rising("anon_bytes", 900 * MIB, 5 * MIB))
+
+
+def test_a_container_that_was_measured_to_grow_is_named_with_its_rate() -> None:
+    finding = only(check, measured(tasks(4700), tasks(4850), tasks(5000)), GROWS)
+
+    words = "`self.tasks` (dict, data.py:48 add) has 5,000 entries, 30 a second more"
+    assert words in finding.evidence
+    assert finding.cause == (
+        f"{words}: `self.tasks[key] = task` at data.py:48 add adds to it, and nothing there "
+        "removes any. The memory that is gained is 171K for each of these entries."
+    )
+    assert finding.advice.startswith("Remove each entry from self.tasks once it was used")
+    assert not finding.is_doubtful
+
+
+def test_a_container_that_does_not_grow_is_not_named_any_more() -> None:
+    kept = Mark("kept", "/home/me/data.py", "add", "self.tasks", TASKS.statement)
+    stack = [thread(100, "data.py:add:48", "train.py:step:31")]
+
+    guessed = only(check, replace(measured(marks=(kept,)), processes=(main(threads=stack),)), GROWS)
+    job = measured(tasks(12), tasks(12), tasks(12), marks=(kept,))
+    known = only(check, replace(job, processes=(main(threads=stack),)), GROWS)
+
+    assert any("self.tasks" in each for each in guessed.evidence)
+    assert not any("self.tasks" in each for each in (*known.evidence, known.cause, known.advice))
+
+
+def test_an_attribute_that_carries_its_graph_is_named_with_detach() -> None:
+    state = AddedTo(
+        "self.state", "/home/me/data.py", "score", Statement(33, "self.state = f(self.state)"),
+        False, True,
+    )  # fmt: skip
+    carried = NameValue("self.state", "Tensor", has_graph=True)
+
+    finding = only(check, measured(carried, carried, carried, added=state), GROWS)
+
+    assert finding.cause.startswith("`self.state` (Tensor, data.py:33 score) carries an autograd")
+    assert "self.state.detach()" in finding.advice
+
+
+def test_tensors_that_are_kept_with_their_graph_are_named_with_it() -> None:
+    reads = [tasks(length, True)._replace(type="list") for length in (100, 150, 200)]
+
+    finding = only(check, measured(*reads, added=TASKS._replace(is_emptied=True)), GROWS)
+
+    assert "the last of them a tensor with its autograd graph" in finding.cause
+    assert "what its class removes from self.tasks is less than that" in finding.cause
+    assert "Add .detach() or .item() of it at data.py:48" in finding.advice

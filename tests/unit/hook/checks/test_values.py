@@ -42,6 +42,23 @@ class Hostile:
     __hash__ = None  # type: ignore[assignment]
 
 
+class HostileKind(type):
+    """A metaclass whose classes can be neither compared nor hashed."""
+
+    def __eq__(cls, other: object) -> bool:
+        raise AssertionError
+
+    def __hash__(cls) -> int:
+        raise AssertionError
+
+    def __getattribute__(cls, name: str) -> Any:
+        raise AssertionError(name)
+
+
+class Unequal(metaclass=HostileKind):
+    pass
+
+
 class Slotted:
     __slots__ = ("count", "unset")
 
@@ -138,6 +155,18 @@ def test_attributes_are_read_without_properties(torch: Any) -> None:
         "STEP": {"type": "int", "number": STEP},
     }
     assert trainer.state.step == 60
+
+
+def test_a_class_that_can_be_neither_compared_nor_hashed_is_named() -> None:
+    unequal = object.__new__(Unequal)
+
+    found = asked(
+        "test_a_class_that_can_be_neither_compared_nor_hashed_is_named",
+        *("unequal", "unequal.step"),
+    )
+
+    assert found == {"unequal": {"type": "Unequal"}}
+    assert type(unequal) is Unequal
 
 
 def test_whether_a_tensor_carries_a_graph_is_read(torch: Any) -> None:

@@ -18,6 +18,7 @@ from mpwatch.observe.sources.attach_schedule import Injection
 from mpwatch.observe.sources.observer import EXITS_S, ObservationPlan, Observer
 from mpwatch.observe.sources.source import TakeStacks
 from mpwatch.observe.sources.stack_schedule import StackSchedule
+from mpwatch.observe.sources.value_schedule import ValueReads
 from tests.builders.samples import MAIN, WORKER_0, sample, tree
 
 
@@ -304,3 +305,21 @@ def test_what_hooks_have_announced_is_waited_for(
     observing(world).poll_hooks_for(5.0)
 
     assert least_s <= world.now_s - 100.0 <= most_s
+
+
+@pytest.mark.parametrize("is_allowed", [True, False])
+def test_values_are_read_only_where_the_plan_allows_it(
+    is_allowed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Snapshot] = []
+
+    def start_due(self: object, snapshot: Snapshot, history: object) -> set[ProcessId]:
+        asked.append(snapshot)
+        return set()
+
+    monkeypatch.setattr(ValueReads, "start_due", start_due)
+    world = World()
+
+    run(observing(world, reads_values=is_allowed), world, 5.0, lambda _: None)
+
+    assert bool(asked) is is_allowed
