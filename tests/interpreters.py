@@ -6,6 +6,9 @@ import os
 import sys
 from pathlib import Path
 
+MUSL = os.environ.get("MPWATCH_MUSL_PYTHON", "")
+"""A Python 3.10 or later that is linked with musl, as on Alpine. On Debian one is built from its
+source by `CC=musl-gcc ./configure`, with a `-print-multiarch` that says `x86_64-linux-musl`."""
 VERSIONS = Path(os.environ.get("PYENV_ROOT", str(Path.home() / ".pyenv"))) / "versions"
 
 

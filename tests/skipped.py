@@ -8,6 +8,7 @@ from collections.abc import Iterable
 REMEDIES = (
     ("MPWATCH_ALL_DEMOS", "MPWATCH_ALL_DEMOS=1 with -n 0"),
     ("MPWATCH_CHROOTS", "MPWATCH_CHROOTS=DIR:DIR, directories made by debootstrap with python3"),
+    ("MPWATCH_MUSL_PYTHON", "MPWATCH_MUSL_PYTHON=PATH of a Python linked with musl"),
     (
         "MPWATCH_DEBIAN",
         "root, MPWATCH_PYZ and MPWATCH_DEBIAN, see tests/integration/nodes/test_single_file.py",
@@ -25,6 +26,7 @@ REMEDIES = (
     ("needs root", "root"),
     ("namespaces of its own", "root"),
     ("run as root", "root, and a writable cgroup"),
+    ("xfsprogs", "apt install xfsprogs btrfs-progs"),
     ("e2fsprogs", "apt install e2fsprogs util-linux"),
     ("setpriv", "apt install util-linux"),
     ("util-linux", "apt install util-linux"),

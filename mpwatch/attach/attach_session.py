@@ -169,7 +169,7 @@ class AttachSession:
                 elif attached.state == "absent" and not again:
                     self.injected.discard(attached.process)
             self.log.injected(attached, sample.cmdline if sample else None)
-            reason = f"{attached.reason} {attached.fix}".strip()
+            reason = ": ".join(filter(None, (attached.reason, attached.fix)))
             report(
                 HookStatus(
                     attached.process,

@@ -32,7 +32,8 @@ from mpwatch.collect.job.reader import ReadRequest, TreeCollector
 from mpwatch.collect.process import procfs
 from mpwatch.collect.process.procfs import TICKS_PER_S, age_s, read_stat, stat_of
 from mpwatch.model.cmdline import python_program
-from mpwatch.model.ids import ProcessId, Role
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.injection import LEFT_ALONE
 from mpwatch.model.samples import ProcSample
 from mpwatch.model.sanitize import clean
 
@@ -52,12 +53,6 @@ MIN_AGE_S = 0.05
 WITHIN_S = 0.5
 """How long to wait for new children to reach that age."""
 _POLL_S = 0.02
-_EXCLUDED: dict[Role, str] = {
-    "resource-tracker": "the resource tracker of multiprocessing is left alone",
-    "forkserver": "the forkserver is left alone: its children load the hook themselves",
-    "shm-manager": "torch_shm_manager is not a Python process",
-    "compile-worker": "compile workers are left alone",
-}
 _OBSERVERS = ("mpwatch", "-m mpwatch")
 """Program names of mpwatch; a program that it runs has its own name."""
 
@@ -304,8 +299,8 @@ def why_not(sample: ProcSample) -> str | None:
     """Why a process is excluded from injection; `None` if it is not."""
     if sample.state in ("Z", "X"):
         return "the process has ended"
-    if sample.role in _EXCLUDED:
-        return _EXCLUDED[sample.role]
+    if sample.role in LEFT_ALONE:
+        return LEFT_ALONE[sample.role]
     if not sample.is_python:
         return "it is not a Python process"
     is_tracer = sample.cmdline[-1:] == (tracer.NAME,)

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mpwatch.model.ids import ProcessId, Role
 
+LEFT_ALONE: Mapping[Role, str] = {
+    "resource-tracker": "the resource tracker of multiprocessing is left alone",
+    "forkserver": "the forkserver is left alone: its children load the hook themselves",
+    "shm-manager": "torch_shm_manager is not a Python process",
+    "compile-worker": "compile workers are left alone",
+}
+"""Roles of processes in which the hook would have no use, and why nothing is injected there."""
 ALREADY_THERE = "already there"
 """The method of a process that has the hook already, so nothing would be done to it."""
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from mpwatch.collect.hook.discovery import NO_HOOK
 from mpwatch.collect.job.jobs import Job, JobProcess
 from mpwatch.describe.account import NO_ACCOUNT, account_rows, certainty_words
 from mpwatch.describe.findings import (
@@ -43,6 +44,7 @@ from mpwatch.model.cmdline import command_words, python_program
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.host import Check, CheckState, HostSample
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.injection import LEFT_ALONE
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Flow, Process, Segment, Snapshot, Thread
 from mpwatch.model.units import DASH, bytes_text, count_text, percent_text, seconds_text
@@ -672,14 +674,25 @@ def problem_lines(snapshot: Snapshot, style: TextStyle) -> list[str]:
         for problem in (*process.sample.problems, *process.problems):
             if process.process not in affected[problem]:
                 affected[problem].append(process.process)
-        if process.hook.state == "pending" and process.ended is None:
-            affected[f"hook pending: {process.hook.reason}"].append(process.process)
+        if process.ended is None and (words := _without_hook(process)):
+            affected[words].append(process.process)
     names = unique_names(snapshot)
     lines: list[str] = []
     for problem, processes in affected.items():
         where = f"  ({joined_names(processes, names)})" if processes else ""
         lines += style.wrap(problem + where, "  ", "    ")
     return lines
+
+
+def _without_hook(process: Process) -> str:
+    """Why a process has no hook that answers, where there is more to say than that."""
+    hook = process.hook
+    if hook.state == "pending":
+        return f"hook pending: {hook.reason}"
+    if hook.state != "absent" or hook.reason in ("", NO_HOOK):
+        return ""
+    is_usual = process.role in LEFT_ALONE or not process.sample.is_python
+    return "" if is_usual else f"no hook: {hook.reason}"
 
 
 def heading(title: str, note: str, style: TextStyle) -> list[str]:

@@ -1,4 +1,4 @@
-"""A small ext4 file system behind a loop device, which a test freezes.
+"""A small file system behind a loop device, which a test freezes.
 
 Whatever happens, a process that does nothing else thaws it after a while.
 """
@@ -16,6 +16,8 @@ import pytest
 
 TOOLS = ("mkfs.ext4", "mount", "umount", "fsfreeze")
 THAW_S = 100.0
+MIBS = {"ext4": 24, "xfs": 320, "btrfs": 128}
+"""Size of the disk by file system; about the least that mkfs takes."""
 NEEDS = (
     pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount and freeze a disk"),
     pytest.mark.skipif(
@@ -51,18 +53,19 @@ class Disk:
 
 
 @contextlib.contextmanager
-def mounted_disk(folder: Path, *options: str) -> Iterator[Disk]:
+def mounted_disk(folder: Path, *options: str, kind: str = "ext4") -> Iterator[Disk]:
     """Make and mount a disk.
 
     Args:
         folder: An empty directory.
-        options: More of mkfs.ext4.
+        options: More of mkfs.
+        kind: The file system.
     """
     image, point = folder / "image", folder / "mnt"
     point.mkdir()
     with open(image, "wb") as file:
-        file.truncate(24 << 20)
-    subprocess.run(["mkfs.ext4", "-q", *options, str(image)], check=True)
+        file.truncate(MIBS[kind] << 20)
+    subprocess.run([f"mkfs.{kind}", "-q", *options, str(image)], check=True)
     mount = subprocess.run(
         ["mount", "-o", "loop", str(image), str(point)], capture_output=True, check=False
     )

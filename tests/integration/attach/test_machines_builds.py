@@ -20,8 +20,10 @@ import pytest
 from mpwatch.attach.inject import detach, inject
 from mpwatch.attach.plan import plan_injection
 from mpwatch.collect.process.procfs import stat_of
-from tests.integration.attach.conftest import PROGRAMS, Start
+from tests.integration.attach.conftest import PROGRAMS, Running, Start
 from tests.integration.attach.test_kinds_of_targets import sample
+from tests.integration.hook.client import wait_for_sockets
+from tests.interpreters import MUSL
 
 ROOT = Path(__file__).parents[3]
 CHROOTS = [path for path in os.environ.get("MPWATCH_CHROOTS", "").split(":") if path]
@@ -158,6 +160,73 @@ def test_a_build_that_cannot_have_the_hook_is_refused_with_the_reason(
         popen.communicate()
     assert (attached.state, planned.reason) == ("absent", attached.reason)
     assert attached.reason.startswith(reason)
+
+
+needs_musl = pytest.mark.skipif(not MUSL, reason="MPWATCH_MUSL_PYTHON names no interpreter")
+LEFT_OUT = "its C library (musl) leaves no unused bytes for the data of the call"
+
+# Two children work through a queue of their parent.
+WORKING = """
+import multiprocessing, time
+def work(queue):
+    while True: queue.get()
+if __name__ == "__main__":
+    queue = multiprocessing.Queue()
+    for _ in range(2):
+        multiprocessing.Process(target=work, args=(queue,), daemon=True).start()
+    print("ready", flush=True)
+    while True:
+        queue.put(1)
+        time.sleep(0.02)
+"""
+
+
+def working_on_musl(start: Start, folder: Path, *before: str) -> Running:
+    """That job, on musl; `before` are arguments before the program."""
+    (folder / "working.py").write_text(WORKING)
+    enter = folder / "enter.py"
+    command = [MUSL, *before, str(folder / "working.py")]
+    enter.write_text(f"import os\nos.execv({MUSL!r}, {command!r})\n")
+    return start(str(enter.with_suffix("")))
+
+
+def mpwatch(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "mpwatch", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+@needs_musl
+def test_a_job_on_musl_is_left_out_with_the_reason_and_read_from_outside(
+    start: Start, runtime: Path, tmp_path: Path
+) -> None:
+    pid = str(working_on_musl(start, tmp_path).pid)
+    plan = mpwatch("attach", pid, "--dry-run")
+    assert plan.returncode == 0
+    assert plan.stdout.count(f"left out: {LEFT_OUT}") == 3, plan
+    dump = mpwatch("dump", pid, "--hook")
+    assert dump.returncode == 0, dump
+    assert "3 running" in dump.stdout
+    assert "work" in dump.stdout.partition("STACKS")[2]
+    assert f"no hook: {LEFT_OUT}: start the job with mpwatch run" in " ".join(dump.stdout.split())
+    detached = mpwatch("detach", pid)
+    assert (detached.returncode, detached.stdout.count("there is no hook in it")) == (0, 3)
+    assert list(runtime.iterdir()) == []
+
+
+@needs_musl
+def test_a_job_on_musl_has_the_hook_by_mpwatch_run(
+    start: Start, runtime: Path, tmp_path: Path
+) -> None:
+    running = working_on_musl(start, tmp_path, str(ROOT / "mpwatch/hook/run.py"))
+    assert len(wait_for_sockets(runtime, 3)) == 3
+    assert "hook ready in 3 of 3" in mpwatch("dump", str(running.pid)).stdout
+    for socket in (runtime / "mpwatch").glob("*.sock"):
+        socket.unlink()
+        break
+    detached = mpwatch("detach", str(running.pid))
+    # The one that does not answer could only be unloaded by a call.
+    assert (detached.returncode, detached.stdout.count("the hook is detached")) == (4, 2)
+    assert LEFT_OUT in detached.stdout
 
 
 EMBEDDING = """

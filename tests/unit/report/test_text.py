@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from mpwatch.collect.hook.discovery import NO_HOOK
 from mpwatch.model.host import Check
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended
@@ -289,6 +290,26 @@ def test_a_pending_hook_is_shown_with_its_reason() -> None:
 
     assert "hook pending in 2 of 2" in text
     assert "hook pending: its main thread is blocked in read(3)" in text
+
+
+def test_why_a_process_has_no_hook_is_shown_where_there_is_a_reason() -> None:
+    snapshot = job()
+    first, second, *others = (
+        replace(process, sample=replace(process.sample, is_python=True))
+        for process in snapshot.processes
+    )
+    reason = "it is sandboxed: a system-call filter"
+    left_out = replace(first, hook=Hook("absent", reason))
+    helper = replace(second, hook=Hook("absent", "it is left alone"), role="resource-tracker")
+
+    text = diagnose_text(replace(snapshot, processes=(left_out, helper, *others)))
+
+    assert f"no hook: {reason}" in text
+    assert "left alone" not in text
+    shell = replace(left_out, sample=replace(first.sample, is_python=False))
+    assert "no hook:" not in diagnose_text(replace(snapshot, processes=(shell, second)))
+    without = replace(first, hook=Hook("absent", NO_HOOK))
+    assert "no hook:" not in diagnose_text(replace(snapshot, processes=(without, second)))
 
 
 def test_an_ended_job_shows_how_many_processes_had_the_hook() -> None:
