@@ -63,6 +63,9 @@ class Stat(NamedTuple):
     machine, its memory is gone, so that most other files of `/proc/PID` are empty or missing."""
     system_ticks: int = 0
     """The part of `cpu_ticks` in the kernel: system calls and page faults."""
+    environment_at: tuple[int, int] = (0, 0)
+    """Where the initial environment begins and ends; 0 where the process may not be inspected. Each
+    program that is executed has it elsewhere."""
 
     @property
     def has_ended(self) -> bool:
@@ -129,6 +132,7 @@ def parse_stat(line: bytes) -> Stat:
         is_fork=bool(int(fields[6]) & _FORKED_NO_EXEC),
         is_exiting=bool(int(fields[6]) & _EXITING),
         system_ticks=int(fields[12]),
+        environment_at=(int(fields[47]), int(fields[48])) if len(fields) > 48 else (0, 0),
     )
 
 

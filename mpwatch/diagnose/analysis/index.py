@@ -53,11 +53,11 @@ def derived(function: Callable[Concatenate[Index, _P], _T]) -> Callable[Concaten
 
     @wraps(function)
     def kept(index: Index, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        key = (function, *args, *kwargs.items())
-        values = index._derived
-        if key not in values:
-            values[key] = function(index, *args, **kwargs)
-        found: _T = values[key]
+        key = (function, args, *kwargs.items()) if kwargs else (function, args)
+        try:
+            found: _T = index._derived[key]
+        except KeyError:
+            found = index._derived[key] = function(index, *args, **kwargs)
         return found
 
     return kept

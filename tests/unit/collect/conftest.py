@@ -133,6 +133,7 @@ class FakeProc:
         code: int = 0,
         ticks: int = 5,
         flags: int = 0,
+        environment_at: int = 0,
     ) -> bytes:
         """A stat line with all 52 fields."""
         raw = name.encode() if isinstance(name, str) else name
@@ -140,7 +141,8 @@ class FakeProc:
             f"{state} {parent} {group} 600 0 -1 {flags} 11 0 12 0 {ticks} "
             f"0 0 0 20 0 {threads} 0 {start} "
         )
-        rest = "1000 25 " + "0 " * 27 + str(code)
+        places = f"{environment_at} {environment_at + 512 * bool(environment_at)} "
+        rest = "1000 25 " + "0 " * 25 + places + str(code)
         return str(pid).encode() + b" (" + raw + b") " + (head + rest).encode() + b"\n"
 
     def _announce(self, pid: int, parent: int) -> None:

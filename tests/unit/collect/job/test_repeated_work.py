@@ -53,6 +53,48 @@ def test_static_facts_that_are_read_again_unchanged_change_nothing(
     assert len(assigned) == 1
 
 
+def test_the_environment_is_read_once_of_each_program_that_a_process_executes(
+    proc: FakeProc,
+) -> None:
+    clock = Clock()
+    proc.process(10, environ="RANK=1\0")
+    proc.write("10/stat", proc.stat(10, 1, start=10, environment_at=4096))
+    tree = TreeCollector(ProcessId(10, 10), proc=str(proc), clock=clock, wall=lambda: 5e9)
+
+    def rank() -> str | None:
+        clock.now_s += REREAD_S + 1
+        reading = tree.collect(CHEAP)
+        assert reading is not None
+        return reading.processes[0].environment.get("RANK")
+
+    assert rank() == "1"
+    # setproctitle(3) writes over that memory.
+    proc.write("10/environ", "title\0")
+    assert rank() == "1"
+    proc.write("10/stat", proc.stat(10, 1, state="D", start=10, environment_at=8192))
+    assert rank() == "1"
+
+    proc.write("10/environ", "RANK=2\0")
+    proc.write("10/stat", proc.stat(10, 1, start=10, environment_at=8192))
+    assert rank() == "2"
+
+
+def test_an_environment_that_could_not_be_read_is_tried_again(proc: FakeProc) -> None:
+    clock = Clock()
+    proc.process(10)
+    proc.write("10/stat", proc.stat(10, 1, state="D", start=10, environment_at=4096))
+    tree = TreeCollector(ProcessId(10, 10), proc=str(proc), clock=clock, wall=lambda: 5e9)
+    tree.collect(CHEAP)
+    proc.write("10/stat", proc.stat(10, 1, start=10, environment_at=4096))
+    proc.write("10/environ", "RANK=3\0")
+    clock.now_s += REREAD_S + 1
+
+    reading = tree.collect(CHEAP)
+
+    assert reading is not None
+    assert reading.processes[0].environment == {"RANK": "3"}
+
+
 def test_a_limit_that_was_changed_from_outside_is_noticed(proc: FakeProc) -> None:
     clock = Clock()
     proc.process(10)
