@@ -61,7 +61,10 @@ def wanted_values(
             continue
         for each in dict.fromkeys(concerned):
             process = index.snapshot.get(each)
-            if process is not None and not process.is_gone and each not in found:
+            if process is None or process.is_gone or each in found:
+                continue
+            # From outside no length is known, nor an attribute.
+            if finding.rule not in OF_GROWTH or process.hook.state == "ready":
                 frames = _wanted_of(index, process, finding.rule in OF_GROWTH)
                 if frames:
                     found[each] = frames
@@ -138,7 +141,11 @@ def difference(index: Index, ranks: Sequence[Process]) -> Difference | None:
                         return None  # one of them is a round ahead: no other counter compares
                     if apart > 1 and (by := _decided_by(index, stacks, name)) is not None:
                         return _of_counter(ranks, known, name, by)
-                elif _parts(decider, lines) and _differ(known):
+                elif not _parts(decider, lines) or name.endswith(_MODE):
+                    continue
+                elif _is_loop(decider) and _has_other_length(known):
+                    return _of_length(ranks, known, name, frames[0], decider)
+                elif not _is_loop(decider) and _differ(known):
                     return _of_condition(ranks, known, name, frames[0], decider)
     return None
 
@@ -187,6 +194,21 @@ def _differ(values: Sequence[NameValue]) -> bool:
     flags = {each.number for each in values if each.type == "bool"}
     is_empty = {each.length == 0 for each in values if each.length is not None}
     return len(kinds) > 1 or len(flags) > 1 or len(is_empty) > 1
+
+
+_MODE = ".training"
+"""Of a module of torch: that one rank trains while another one does not follows from something."""
+
+
+def _is_loop(decider: Decider) -> bool:
+    return decider.statement.text.startswith(("for ", "while ", "async for "))
+
+
+def _has_other_length(values: Sequence[NameValue]) -> bool:
+    """Whether what limits a loop, a whole number or a container, is not the same for all."""
+    limits = [each.length if each.length is not None else each.number for each in values]
+    whole = [each for each in limits if type(each) is int]
+    return len(whole) == len(limits) and len(set(whole)) > 1
 
 
 def _parts(decider: Decider, lines: Sequence[int]) -> bool:
@@ -257,8 +279,27 @@ def _of_condition(
         "collectives in it.",
         f"Let all ranks decide alike: find {name} on one rank and broadcast it "
         "(broadcast_object_list, or an all_reduce of a flag) before that condition; and if it "
-        "depends on files, let all ranks see the same ones, written before a barrier. A longer "
-        "timeout does not help.",
+        "depends on files, let all ranks see the same ones, written before a barrier. Where only "
+        "some ranks are meant to meet it, call no collective below it. A longer timeout does not "
+        "help.",
+    )
+
+
+def _of_length(
+    ranks: Sequence[Process],
+    values: Sequence[NameValue],
+    name: str,
+    frame: Frame,
+    decider: Decider,
+) -> Difference:
+    shown, by = _by_value(ranks, values), _By(frame, decider)
+    return Difference(
+        f"{name} is {shown}",
+        f"{by.words} does not have as many rounds on all ranks: {name} is {shown}. Those with "
+        "fewer rounds have left it, and the others wait in it for them.",
+        f"Let that loop have the same number of rounds on all ranks: agree on the least {name} "
+        "(all_reduce with MIN), drop what is left over or pad (drop_last, DistributedSampler), or "
+        "use the Join context of DistributedDataParallel. A longer timeout does not help.",
     )
 
 
@@ -297,8 +338,8 @@ def same_round(index: Index, ranks: Sequence[Process]) -> str:
     for frames, deciders in _shared(index, ranks):
         lines = [each.line for each in frames]
         for decider in deciders:
-            is_loop = decider.statement.text.startswith(("for ", "while ", "async for "))
-            if is_loop and all(decider.statement.line <= n <= decider.last for n in lines):
+            is_inside = all(decider.statement.line <= n <= decider.last for n in lines)
+            if _is_loop(decider) and is_inside:
                 for name in decider.counts:
                     known = _values(index, ranks, frames[0], name)
                     if known and type(known[0].number) is int:

@@ -23,7 +23,12 @@ from ..safe.one_call import reserve
 try:
     from zlib import compress, decompress
 except ImportError:  # this Python was built without zlib
-    compress = decompress = bytes  # type: ignore[assignment]
+    decompress = bytes  # type: ignore[assignment]
+
+    def compress(data: bytes, level: int) -> bytes:  # type: ignore[misc]
+        """The same data."""
+        return data
+
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from mpwatch.diagnose.analysis.values import (
 from mpwatch.diagnose.rules.distributed import collective_mismatch
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.snapshot import Hook, Process, Snapshot
 from mpwatch.model.source_code import AddedTo, Decider, SourceLine, Statement
 from mpwatch.model.values import FrameValues, NameValue, ValuesRead
 from tests.builders.snapshots import NOW_S, main, only, pid, process, snapshot_of, thread
@@ -110,6 +110,35 @@ def test_a_condition_that_only_some_ranks_meet_is_the_cause() -> None:
     assert found is not None
     assert found.evidence == "found is a str at rank 0 (300), None at rank 1 (301)"
     assert "`if found is not None:` at train.py:30 fit" in found.cause
+
+
+def test_a_loop_of_other_length_is_the_cause() -> None:
+    loop = Decider(Statement(20, "for step in range(self.steps):"), 30, ("self.steps",), ("step",))
+    steps = number("self.steps", 40), number("self.steps", 37)
+    values = read(0, steps[0]), read(1, steps[1])
+
+    found = differs(job(*values, deciders=[loop], at=(25, 35)))
+
+    assert found is not None
+    assert found.evidence == "self.steps is 40 at rank 0 (300), 37 at rank 1 (301)"
+    assert "drop_last" in found.advice
+    assert differs(job(*values, deciders=[loop], at=(25, 26))) is None
+
+
+def test_the_mode_of_a_module_is_not_the_cause() -> None:
+    mode = Decider(Statement(30, "if self.training:"), 32, ("self.training",))
+    values = read(0, number("self.training", True)), read(1, number("self.training", False))
+    assert differs(job(*values, deciders=[mode], at=(31, 35))) is None
+
+
+def test_growth_is_asked_for_only_where_a_hook_can_answer() -> None:
+    line = SourceLine(FILE, 21, "fit", Statement(21, "call()"), added=(ROWS,))
+    outside = rank(0, "all_gather", 21)
+    grows = [finding("steady-growth", pid(300))]
+
+    for each, count in ((outside, 0), (replace(outside, hook=Hook("ready")), 1)):
+        snapshot = snapshot_of(main(), each, source=(line,))
+        assert len(wanted_values(Index(snapshot), grows)) == count
 
 
 @pytest.mark.parametrize(
