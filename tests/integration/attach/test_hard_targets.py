@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import os
 import signal
+import statistics
 import subprocess
 import sys
+import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from mpwatch.attach.inject import detach, inject
 from mpwatch.attach.inject_tree import detach_tree, inject_tree
+from mpwatch.attach.outcomes import Attached
 from mpwatch.collect.process.procfs import stat_of
+from mpwatch.model.ids import ProcessId
 from tests import procfs
+from tests.integration import on_demand
 from tests.integration.attach.conftest import Start
 from tests.integration.attach.test_kinds_of_targets import sample
 from tests.integration.attach.test_late_children import children
@@ -51,6 +57,54 @@ def test_all_of_sixty_four_workers_are_injected_and_detached(start: Start, runti
     gone = detach_tree(samples, lambda outcome: None, timeout_s=60)
     assert {outcome.state for outcome in gone} == {"absent"}
     assert list((runtime / "mpwatch").iterdir()) == []
+
+
+def figures(outcomes: Iterable[Attached]) -> str:
+    """How long the targets were stopped, in ms; the load of the machine with it."""
+    ms = sorted(1000 * (each.stopped_s or 0.0) for each in outcomes)
+    middle, worst = statistics.median(ms), ms[-1]
+    return f"stopped: median {middle:.2f} ms, worst {worst:.2f} ms of {len(ms)}; {os.getloadavg()}"
+
+
+@on_demand.ON_DEMAND
+def test_a_target_with_ten_thousand_threads_is_injected_and_keeps_its_threads(
+    start: Start,
+) -> None:
+    running = start("attach_many", "parked", "9999")
+    attached = []
+    for _ in range(10):
+        attached.append(inject(running.process, timeout_s=60))
+        assert attached[-1].state == "ready", attached
+        assert len(procfs.threads(running.pid)) == 10_001
+        assert detach(running.process, timeout_s=60).state == "absent"
+        assert eventually(lambda: len(procfs.threads(running.pid)) == 10_000)
+    print(figures(attached))
+    assert procfs.status(running.pid, "TracerPid") == "0"
+
+
+@on_demand.ON_DEMAND
+@pytest.mark.timeout(900)
+def test_all_of_a_thousand_processes_are_injected_and_detached(start: Start, runtime: Path) -> None:
+    running = start("attach_many", "calm", "999")
+    samples = [sample(running.pid), *(sample(child.pid) for child in children(running.pid))]
+    outcomes: dict[ProcessId, Attached] = {}
+    began_s = time.monotonic()
+    for _ in range(5):  # as a session does with those that were refused for a moment
+        left = [each for each in samples if each.process not in outcomes]
+        found = inject_tree(left, lambda _: None, timeout_s=120)
+        outcomes |= {each.process: each for each in found if not each.passes}
+        if len(outcomes) == len(samples):
+            break
+    took_s = time.monotonic() - began_s
+    print(f"injected in {took_s:.1f} s; {figures(outcomes.values())}")
+    assert [each for each in outcomes.values() if each.state != "ready"] == []
+    assert len(list((runtime / "mpwatch").glob("*.sock"))) == 1000
+    began_s = time.monotonic()
+    gone = detach_tree(samples, lambda _: None, timeout_s=120)
+    print(f"detached in {time.monotonic() - began_s:.1f} s")
+    assert [each for each in gone if each.state != "absent"] == []
+    assert list((runtime / "mpwatch").iterdir()) == []
+    assert len(children(running.pid)) == 999
 
 
 def test_a_target_in_uninterruptible_sleep_is_refused_and_continues(
