@@ -40,6 +40,7 @@ ProcessMetric: TypeAlias = Literal[
     "main_read_bytes",  # of the main thread; a point each time it has read more, see `ProcSample`
     "queue_backlog",  # items in its queues without a bound, counted by the hook
     "answer_wait",  # 1 while the main thread reads from a socket, else 0; from the first 1 on
+    "gpu_bytes",  # of all GPUs, as the driver counts it; of processes on a GPU only
     "cuda_unreleased",  # CUDA tensors that receivers have not released, counted by the hook
     # What a sleep of the main thread had left, in seconds, at readings that found it in another one
     # than before, or knew more of it: it lasts at least so long.

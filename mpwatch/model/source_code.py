@@ -156,6 +156,7 @@ MarkKind: TypeAlias = Literal[
     "argument-kept",
     "backoff",
     "backward",
+    "bounded",
     "cache",
     "collective",
     "cycle",
@@ -190,6 +191,7 @@ MarkKind: TypeAlias = Literal[
     "slow",
     "starts",
     "std",
+    "stored",
     "submits",
     "takes",
     "truncates",
@@ -201,8 +203,9 @@ MarkKind: TypeAlias = Literal[
 ]
 """`alarm`: sets a timer that ends in a signal. `argument-kept`: a method adds one of its arguments
 to a container of its object. `backoff`: makes each sleep longer than the one before, and nothing in
-the file sets it back. `backward`: a backward pass. `cache`: fills a cache that nothing in the file
-bounds. `collective`: calls a collective of torch.distributed, or a method of that name. `cycle`:
+the file sets it back. `backward`: a backward pass. `bounded`: makes a container with a bound, or
+removes from one under a comparison. `cache`: fills a cache that nothing in the file bounds.
+`collective`: calls a collective of torch.distributed, or a method of that name. `cycle`:
 itertools.cycle of something. `dealt`: takes every n-th element for a worker of n. `death-signal`:
 asks for a signal at the end of the parent. `draw`: leaves items out, or takes as many, as the
 module `random` says. `empty-on-ranks`: returns an empty container on some ranks only, of a function
@@ -213,24 +216,27 @@ lets it run again, or collects. `gives-up`: raises after a loop that has caught 
 `graph-carried`: gives to a model what its call in the round before has returned, and nothing in the
 file detaches it. `graph-kept`: adds what a model has computed with autograd on to a container that
 outlives the round, in a function without a backward pass. `graph-passed`: gives such a value to a
-method of another object. `graph-running`: in the forward pass of a model, computes an attribute
-from itself and from tensors of the batch, with their graph. `kept`: adds to a list, a set or a
-deque from which nothing in the file removes anything. `kept-to-end`: adds to a container of an
-object that only the end of that object empties. `kills`: sends SIGKILL to another process. `limit`:
-sets a limit of its process, such as RLIMIT_CPU. `no-grad`: switches autograd off. `no-sync`: leaves
-gradients unreduced for a while. `one-by-one`: lets a Pool or an executor of processes make a task
-of each item, as its chunksize is 1. `outputs-kept`: adds the result of a training step, of which a
-part is differentiated, to a variable that lives as long as the loop. `passed-over`: goes on to the
-next item at the beginning of a loop, by a condition that is not on the item. `put`: puts an item
-into a queue. `reap`: takes the exit status of any child. `releases`: releases what its function has
-not taken. `seed`: seeds `random`. `self-reference`: defines, in a function, one that calls itself,
+method of another object, in a function with a backward pass one that is computed right there.
+`graph-running`: in the forward pass of a model, computes an attribute from itself and from tensors
+of the batch, with their graph. `kept`: adds to a list, a set or a deque from which nothing in the
+file removes anything. `kept-to-end`: adds to a container of an object that only the end of that
+object empties. `kills`: sends SIGKILL to another process. `limit`: sets a limit of its process,
+such as RLIMIT_CPU. `no-grad`: switches autograd off. `no-sync`: leaves gradients unreduced for a
+while. `one-by-one`: lets a Pool or an executor of processes make a task of each item, as its
+chunksize is 1. `outputs-kept`: adds the result of a training step, of which a part is
+differentiated, to a variable that lives as long as the loop. `passed-over`: goes on to the next
+item at the beginning of a loop, by a condition that is not on the item. `put`: puts an item into a
+queue. `reap`: takes the exit status of any child. `releases`: releases what its function has not
+taken. `seed`: seeds `random`. `self-reference`: defines, in a function, one that calls itself,
 which is a reference cycle. `slow`: takes long for what it does (`SlowKind`). `starts`: starts a
 process, or makes a Pool, in a loop. `std`: takes the standard deviation of a tensor, dividing by n
-- 1. `submits`: submits a task. `takes`: takes an item out of a queue. `truncates`: opens a file of
-data so that it is empty first. `unbounded`: makes a queue without a bound. `unflushed`: writes to
-the standard input of another program, and nothing in the file flushes it. `unwrapped`: takes the
-module out of a wrapped model. `view`: keeps an element or a slice of something in a container.
-`walks`: goes through what a list or deque holds to find or move one element."""
+- 1. `stored`: stores under a key of its own in a dict of an object, from which nothing in the file
+removes anything. `submits`: submits a task. `takes`: takes an item out of a queue. `truncates`:
+opens a file of data so that it is empty first. `unbounded`: makes a queue without a bound.
+`unflushed`: writes to the standard input of another program, and nothing in the file flushes it.
+`unwrapped`: takes the module out of a wrapped model. `view`: keeps an element or a slice of
+something in a container. `walks`: goes through what a list or deque holds to find or move one
+element."""
 
 
 SlowKind: TypeAlias = Literal[

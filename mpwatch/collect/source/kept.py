@@ -50,6 +50,8 @@ def find_held_futures(nodes: Iterable[ast.AST], dropped: Container[str]) -> Iter
 
 _SHARES: Final = frozenset(("detach", "numpy", "squeeze", "t", "transpose", "unsqueeze"))
 """Methods of a tensor whose result refers to the same memory."""
+_NUMBERS: Final = frozenset(("shape", "size", "stride", "tolist"))
+"""What a tensor has that gives plain numbers: an element of it is no view."""
 
 
 def find_views(nodes: Iterable[ast.AST], returned: Mapping[str, ast.Subscript]) -> Iterator[Found]:
@@ -79,7 +81,8 @@ def find_views(nodes: Iterable[ast.AST], returned: Mapping[str, ast.Subscript]) 
             elif isinstance(each, ast.Dict):
                 kept += each.values
             elif isinstance(each, ast.Subscript) and not (
-                isinstance(each.slice, ast.Constant) and isinstance(each.slice.value, str)
+                (isinstance(each.slice, ast.Constant) and isinstance(each.slice.value, str))
+                or last_name(getattr(each.value, "func", each.value)) in _NUMBERS
             ):
                 yield "view", expression_text(each), node
             else:
@@ -153,6 +156,11 @@ _MODELS = re.compile(
     r"|policy|backbone|head|rnn|lstm|gru)",
     re.IGNORECASE,
 )
+_SCORES = re.compile(
+    r"(?:.*_)?(?:elbo|energy|forward|likelihood|log_?prob|loss|nll|training_step)(?:_.*)?",
+    re.IGNORECASE,
+)
+"""Methods of a model that compute what is trained."""
 _LOSSES = re.compile(r"(?:.*_)?(?:criterion|loss|loss_fn|loss_func|objective)", re.IGNORECASE)
 _KEEP_GRAPH: Final = frozenset(
     (
@@ -248,11 +256,13 @@ def _is_over_parameters(node: ast.For) -> bool:
 def find_graphs(function: ast.AST, own: Sequence[ast.AST], file: _Tensors) -> Iterator[Found]:
     """Statements that keep the autograd graph of what a model has computed.
 
-    A backward pass in the same function frees what a graph refers to, and a carried state raises in
-    it: such functions are left out.
+    A backward pass in the same function frees what its graph refers to, and a carried state raises
+    in it: of such functions only a value that is computed where it is passed counts, as no backward
+    pass can go through it there.
     """
     calls = [each for each in own if isinstance(each, ast.Call)]
-    if not isinstance(function, FUNCTIONS) or any(map(_ends_graphs, calls)):
+    ends = [each for each in calls if _ends_graphs(each)]
+    if not isinstance(function, FUNCTIONS) or any(last_name(e.func) not in _BACKWARD for e in ends):
         return
     if not file.imports_torch and not any(True for node in own for _ in _added(node)):
         return
@@ -260,25 +270,45 @@ def find_graphs(function: ast.AST, own: Sequence[ast.AST], file: _Tensors) -> It
         return
     given = [each.arg for each in function.args.args if each.arg not in ("self", "cls")]
     computed = {name: _Computed(0, place) for place, name in enumerate(given)}
+    objects = set(_objects(own))
     for node, parents in within([node for _, node in children(function)]):
         if any(isinstance(each, ast.With) and _switches_off(each) for each in parents):
             continue
         loops = [each for each in parents if isinstance(each, LOOPS)]
-        yield from _kept_graphs(node, own, loops, computed, file)
+        if not ends:
+            yield from _kept_graphs(node, own, loops, computed, file)
         call = node.value if isinstance(node, ast.Expr) else None
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+            of_class = expression_text(call.func.value) in objects
             for place, part in enumerate(call.args):
-                found = _computed(part, computed, file)
-                is_own = len(call.args) > 1 or call.func.attr not in ADDS
+                found = _computed(part, {} if ends else computed, file)
+                is_own = len(call.args) > 1 or call.func.attr not in ADDS or of_class
                 if found is not None and found.line and is_own:
                     yield "graph-passed", f"{call.func.attr}, {place}, {found.line}", node
-        if isinstance(node, ast.Assign):
+        if isinstance(node, ast.Assign) and not ends:
             yield from _carried(own, node, loops, file)
             found = _computed(node.value, computed, file)
             for name in (expression_text(e) for t in node.targets for e in _elements(t)):
                 computed.pop(name, None)
                 if found is not None:
                     computed[name] = found
+
+
+def _objects(own: Sequence[ast.AST]) -> Iterator[str]:
+    """The variables that a function binds to a new object of a class, `tally = Tally()`.
+
+    The containers of the standard library with a name like a class are left out.
+    """
+    for node in own:
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                pairs = [(target, node.value)]
+                if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                    pairs = list(zip(target.elts, node.value.elts, strict=False))
+                for name, value in pairs:
+                    made = last_name(value.func) if isinstance(value, ast.Call) else ""
+                    if made[:1].isupper() and made not in ("Counter", "OrderedDict"):
+                        yield expression_text(name)
 
 
 class _Computed(NamedTuple):
@@ -312,9 +342,12 @@ def _kept_graphs(
                 yield "argument-kept", f"{found.argument}, {text}", node
 
 
+_BACKWARD: Final = frozenset(("backward", "manual_backward"))
+
+
 def _ends_graphs(call: ast.Call) -> bool:
     """A backward pass, or a call that switches autograd off for all that follows."""
-    return last_name(call.func) in ("backward", "manual_backward", "set_grad_enabled", "grad")
+    return last_name(call.func) in _BACKWARD | {"set_grad_enabled", "grad"}
 
 
 def _switches_off(node: ast.With) -> bool:
@@ -374,8 +407,9 @@ def _computed(
         return computed[expression_text(value)]
     if isinstance(value, ast.Call):
         name = last_name(value.func)
-        is_model = name in file.models or _MODELS.fullmatch(name) is not None
-        if is_model and name not in file.frozen and value.args:
+        of = receiver_of(value).rpartition(".")[2] if _SCORES.fullmatch(name) else ""
+        models = {each for each in (name, of) if each in file.models or _MODELS.fullmatch(each)}
+        if models and models.isdisjoint(file.frozen) and value.args:
             return _Computed(value.lineno)
         if isinstance(value.func, ast.Attribute) and name in _KEEP_GRAPH:
             parts = (value.func.value, *value.args)
@@ -569,6 +603,82 @@ def find_kept(nodes: Iterable[ast.AST], emptied: frozenset[str]) -> Iterator[Fou
             continue
         if not is_small_value(call.args[-1]):
             yield "kept", expression_text(container), node
+
+
+def find_stored(
+    function: ast.AST, nodes: Iterable[ast.AST], dicts: Container[str]
+) -> Iterator[Found]:
+    """`self.episodes[key] = (total, frames)` where nothing in the file removes from `episodes`.
+
+    A loop over names, `for name, p in model.named_parameters()`, stores to the same keys again,
+    and a function that looks a key up first makes what is missing.
+    """
+    nodes = list(nodes)
+    looked = {
+        expression_text(each.comparators[0])
+        for each in nodes
+        if isinstance(each, ast.Compare) and isinstance(each.ops[0], ast.In | ast.NotIn)
+    }
+    looked |= {
+        receiver_of(e) for e in nodes if isinstance(e, ast.Call) and last_name(e.func) == "get"
+    }
+    names = {
+        each.id
+        for loop in ast.walk(function)
+        if isinstance(loop, ast.For | ast.comprehension)
+        for each in ast.walk(loop.target)
+        if isinstance(each, ast.Name)
+    }
+    for node in nodes:
+        if not isinstance(node, ast.Assign) or _is_small(node.value):
+            continue
+        for target in node.targets:
+            if not isinstance(target, ast.Subscript) or not isinstance(target.value, ast.Attribute):
+                continue
+            key = variables_of(target.slice)
+            is_new = target.value.attr in dicts and key and key.isdisjoint(names)
+            is_new = is_new and expression_text(target.value) not in looked
+            if is_new:
+                yield "stored", expression_text(target.value), node
+
+
+def dicts_of(tree: ast.Module) -> Iterator[str]:
+    """The attributes that a file binds to a new dict."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            made = node.value
+            is_dict = isinstance(made, ast.Dict) and not made.keys
+            if isinstance(made, ast.Call):
+                is_dict = last_name(made.func) in ("dict", "defaultdict", "OrderedDict")
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            yield from (last_name(e) for e in targets if is_dict and isinstance(e, ast.Attribute))
+
+
+def find_bounded(tree: ast.Module) -> Iterator[Found]:
+    """What has a bound and fills up to it: `while self.size > limit: self.entries.popitem()`."""
+    added = {
+        container_of(expression_text(container))
+        for node in ast.walk(tree)
+        for container, _ in _added(node)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and last_name(node.func) in ("deque", "lru_cache"):
+            sizes = [e.value for e in node.keywords if e.arg in ("maxlen", "maxsize")]
+            sizes += node.args[1:] if last_name(node.func) == "deque" else node.args
+            if sizes and not (isinstance(sizes[0], ast.Constant) and sizes[0].value is None):
+                yield "bounded", last_name(node.func), node
+        elif isinstance(node, ast.While | ast.If) and any(
+            isinstance(each, ast.Compare) and isinstance(each.ops[0], _ORDERS)
+            for each in ast.walk(node.test)
+        ):
+            for name in {
+                n for part in node.body for e in ast.walk(part) for n in names_dropped_from(e)
+            }:
+                if container_of(name) in added:
+                    yield "bounded", name, node
+
+
+_ORDERS = (ast.Gt, ast.GtE, ast.Lt, ast.LtE)
 
 
 def container_of(name: str) -> str:

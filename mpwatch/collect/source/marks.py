@@ -19,7 +19,9 @@ from mpwatch.collect.source.kept import (
     bounded_names,
     container_of,
     containers_emptied_at_end,
+    dicts_of,
     emptied_names,
+    find_bounded,
     find_graphs,
     find_held_futures,
     find_kept,
@@ -27,6 +29,7 @@ from mpwatch.collect.source.kept import (
     find_memo_fills,
     find_outputs,
     find_running,
+    find_stored,
     find_views,
     forward_passes,
     is_cycle,
@@ -80,6 +83,8 @@ def marks(file: str, module: Module) -> Iterator[Mark]:
     dropped = {name for node in ast.walk(module.tree) for name in names_dropped_from(node)}
     emptied = frozenset(map(container_of, (*emptied_names(module.tree), *set_back)))
     at_end = containers_emptied_at_end(module.tree)
+    dicts = {*dicts_of(module.tree)}
+    dicts -= {container_of(each) for each in (*bounded, *(e for e in set_back if "[" not in e))}
     uses_arrays = not imported_roots(module.tree).isdisjoint(("torch", "numpy"))
     unwrapping = frozenset(_unwrapping(module.tree))
     sequences = sequences_of(module.tree)
@@ -119,11 +124,13 @@ def marks(file: str, module: Module) -> Iterator[Mark]:
             *_kills(module, function),
             *_truncates(nodes, assigned),
             *_empty_on_ranks(module, nodes),
+            *(find_bounded(module.tree) if function is module.tree else ()),
             *_unflushed(module, nodes),
             *(find_running(function) if id(function) in forwards else ()),
             *(find_outputs(function) if uses_arrays else ()),
             *(find_kept(nodes, emptied) if name not in ("__init__", "<module>") else ()),
             *(find_kept_to_end(nodes, at_end) if name not in ("__init__", "<module>") else ()),
+            *(find_stored(function, nodes, dicts) if name != "__init__" else ()),
         ]
         if isinstance(function, FUNCTIONS):
             for each in function.decorator_list:

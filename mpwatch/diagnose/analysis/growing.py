@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -41,6 +41,7 @@ from mpwatch.model.findings import Severity
 from mpwatch.model.history import (
     NO_POINTS,
     History,
+    Point,
     ProcessMetric,
     Series,
     columns,
@@ -61,7 +62,7 @@ START_S = 15.0
 """What has risen since a process was this young may be its start: reading a data set, say."""
 
 Resource: TypeAlias = Literal[
-    "child processes", "threads", "queue", "descriptors", "mappings", "memory"
+    "child processes", "threads", "queue", "descriptors", "mappings", "memory", "GPU memory"
 ]
 """The subject of a finding."""
 FileKind: TypeAlias = Literal[
@@ -99,6 +100,13 @@ QUEUE = _Watched("queue", "queue_backlog", Steadiness(20, 100, 20), 0.1)
 DESCRIPTORS = _Watched("descriptors", "fds", Steadiness(20, 12, 2), 0.05)
 MAPPINGS = _Watched("mappings", "maps", Steadiness(20, 256, 16), 0.05)
 MEMORY = _Watched("memory", "anon_bytes", Steadiness(24, 32 * MIB, 2 * MIB), 0.02)
+GPU_MEMORY = _Watched("GPU memory", "gpu_bytes", Steadiness(24, 64 * MIB, 24 * MIB), 0.05)
+"""torch takes memory of the driver in blocks of 2 and 20 MiB, and larger ones as they are."""
+STEPS = 5
+"""Memory of a GPU rises in steps, of which so many show a growth."""
+START_SHARE = 0.25
+"""A step this large, as a part of what was there, belongs to the start of a process on a GPU: its
+context, its model, the optimizer's state, the workspaces of libraries."""
 EVEN_MEMORY = Steadiness(32, 7 * MIB, MIB // 4)
 EVEN = 0.45
 """A growth of memory that is less than `MEMORY` counts where each sixth of the time gains as much
@@ -236,6 +244,12 @@ def _of_process(
             series = series[first_at(series, started_s) :]
             if not series:
                 continue
+        if resource in ("memory", "GPU memory") and is_compiling(index, process):
+            continue
+        if resource == "GPU memory":
+            series = _without_plateaus(series)
+            if not series or _is_loading(index, process):
+                continue
         growth = steady_growth(series, required)
         if growth is None and resource == "memory":
             growth = _even_growth(index, process, series)
@@ -281,6 +295,71 @@ def _even_growth(index: Index, process: Process, series: Series) -> Growth | Non
     steps = [after - before for before, after in pairwise(marks)]
     mean = sum(steps) / len(steps)
     return growth if all(abs(step - mean) <= EVEN * mean for step in steps) else None
+
+
+def _without_plateaus(series: Series) -> Series:
+    """The memory of a process on a GPU after its start, straight between the moments of its steps.
+
+    A staircase with few steps rises steadily where each step comes in about the time of the others.
+
+    Returns:
+        A point for about each second; none where the last step is long ago, compared with the time
+        between others, or where there are fewer than `STEPS`.
+    """
+    moments, values = columns(series)
+    steps = [n for n in range(1, len(values)) if values[n] != values[n - 1]]
+    first = max(
+        (n for n in steps if values[n] - values[n - 1] > START_SHARE * max(values[n - 1], 1)),
+        default=0,
+    )
+    knots = [first, *(n for n in steps if n > first)]
+    if len(knots) <= STEPS:
+        return NO_POINTS
+    gaps_s = [moments[after] - moments[before] for before, after in pairwise(knots)]
+    if moments[-1] - moments[knots[-1]] > 2 * max(gaps_s):
+        return NO_POINTS
+    found: list[Point] = []
+    for (before, after), gap_s in zip(pairwise(knots), gaps_s, strict=True):
+        parts = max(1, round(gap_s))
+        gained = values[after] - values[before]
+        found += (
+            Point(moments[before] + n * gap_s / parts, values[before] + n * gained / parts)
+            for n in range(parts)
+        )
+    return [*found, Point(moments[knots[-1]], values[knots[-1]])]
+
+
+COMPILERS = ("/torch/_dynamo/", "/torch/_inductor/", "/triton/")
+COMPILER_NAMES = frozenset(("ptxas", "nvcc", "cicc", "gcc", "g++", "cc1plus"))
+LOADERS = ("/safetensors/", "/torch/serialization.py")
+LOADS = frozenset(("load_state_dict", "from_pretrained", "load_weights", "load_model"))
+
+
+def is_compiling(index: Index, process: Process) -> bool:
+    """Whether a process compiles a model with torch.compile or triton.
+
+    What that keeps, once for each shape, is not used up again with each step. A stack inside of the
+    compiler shows it, or a compiler of the system that the process has started.
+    """
+    frames = [frame for each in process.threads for frame in each.stack]
+    return any(part in frame.file for frame in frames for part in COMPILERS) or any(
+        child.label.partition(" ")[0] in COMPILER_NAMES
+        for child in index.snapshot.processes
+        if child.parent == process.process
+    )
+
+
+def _is_loading(index: Index, process: Process) -> bool:
+    """Whether a process loads a model, whose memory rises by one tensor after the other."""
+    account = index.snapshot.account.processes.get(process.process)
+    inside = account.main.inside() if account is not None and account.uncounted else None
+    stacks = [each.stack for each in process.threads]
+    stacks += [inside.frames] if inside is not None else []
+    return any(
+        frame.function.rpartition(".")[2] in LOADS or any(part in frame.file for part in LOADERS)
+        for stack in stacks
+        for frame in stack
+    )
 
 
 def puts_into_full_pipe(index: Index, process: Process) -> bool:
@@ -415,6 +494,8 @@ def _candidates(history: History, process: Process, is_parent: bool) -> list[_Wa
         asked.append(THREADS)
     if is_parent:
         asked.append(CHILDREN)
+    if process.gpus:
+        asked.append(GPU_MEMORY)
     least_memory = BACKLOG if feeder_tids(process) else EVEN_MEMORY
     series = history.processes
     return [
@@ -456,6 +537,8 @@ def headroom(index: Index, found: Growing) -> Headroom | None:
                 return None
             total, free = memory.total_bytes, memory.free_bytes
             return _headroom(index, found, memory.what, total, free, found.per_s)
+        case "GPU memory":
+            return _gpu_headroom(index, found)
         case "descriptors":
             limit, fds = fd_limit(process), process.sample.fds
             if not limit or fds is None:
@@ -477,6 +560,29 @@ def headroom(index: Index, found: Growing) -> Headroom | None:
     free = cgroup.pids_limit - cgroup.pids_current
     what = "the process and thread limit of the control group"
     return _headroom(index, found, what, cgroup.pids_limit, free, found.per_s)
+
+
+def gpu_of(process: Process) -> int | None:
+    """The GPU on which a process has most memory; `None` if it has none."""
+    uses = [each for each in process.gpus if each.memory_bytes]
+    return max(uses, key=lambda each: each.memory_bytes or 0).index if uses else None
+
+
+def _gpu_headroom(index: Index, found: Growing) -> Headroom | None:
+    """The GPU whose memory these processes use up first, at the rate of all that grow on it."""
+    per_s: defaultdict[int | None, float] = defaultdict(float)
+    for process, growth in zip(found.processes, found.growths, strict=True):
+        per_s[gpu_of(process)] += growth.per_s
+    near = None
+    for gpu in index.snapshot.gpus or ():
+        total, used = gpu.memory_total_bytes, gpu.memory_used_bytes
+        if gpu.index not in per_s or total is None or used is None:
+            continue
+        what = f"GPU {gpu.index}'s memory"
+        each = _headroom(index, found, what, total, total - used, per_s[gpu.index])
+        if near is None or (each.eta_s or MAX_HORIZON_S) < (near.eta_s or MAX_HORIZON_S):
+            near = each
+    return near
 
 
 def _carried_memory_per_s(found: Growing) -> float:

@@ -240,3 +240,42 @@ def cuda_lent(process: Process) -> CudaLent | None:
         bytes_held=number_of(reading, "bytes"),
         oldest_s=None if oldest_ns is None else oldest_ns / 1e9,
     )
+
+
+CUDA_IPC = "/dev/shm/cuda.shm."
+"""How the names of the driver's files begin that a sender of CUDA memory and those that have it
+open map (libcuda 12 and 13); the receiver's mapping ends when it closes the memory."""
+COUNTER_FILE_BYTES = 10_000 * 8
+"""10,000 counters of 8 bytes in each file (CudaIPCTypes.h, torch 2.13), made by a sender."""
+
+
+def is_counter_file(segment: Segment) -> bool:
+    """Whether a segment has the reference counters of CUDA tensors that its creator has sent."""
+    size = segment.size_bytes
+    return (
+        segment.kind == "torch-named"
+        and size is not None
+        and COUNTER_FILE_BYTES <= size <= COUNTER_FILE_BYTES + 8192
+    )
+
+
+def cuda_receivers(index: Index, senders: Iterable[Process]) -> list[Process]:
+    """The living processes that have CUDA memory open which all of these have sent."""
+    found: list[set[ProcessId]] = []
+    for sender in senders:
+        own = sender.process
+        if cuda_lent(sender) is None and not any(
+            each.creator == own and is_counter_file(each) for each in index.snapshot.segments
+        ):
+            return []
+        found.append(
+            {
+                mapper
+                for each in index.snapshot.segments
+                if each.path.startswith(CUDA_IPC) and own in each.mappers
+                for mapper in each.mappers
+                if mapper != own
+            }
+        )
+    common = set.intersection(*found) if found else set()
+    return [each for each in index.snapshot.living() if each.process in common]

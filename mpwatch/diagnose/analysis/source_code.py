@@ -814,15 +814,19 @@ def _graphs_kept(
         yield mark, _kept_outputs(mark)
     for mark in marks(index, "graph-running"):
         yield mark, _running_graph(mark)
-    if any((each.file, each.function) in running for each in marks(index, "backward")):
-        return  # a backward pass frees what the graphs of its process refer to
+    trained = {(each.file, each.function) for each in marks(index, "backward")}
+    # A backward pass frees what the graphs of its process refer to, but not one that is computed
+    # where it is passed on.
+    is_trained = any(each in running for each in trained)
     others = [*marks(index, "kept", process), *marks(index, "cache", process)]
-    for mark in marks(index, "graph-kept", process):
+    for mark in marks(index, "graph-kept", process) if not is_trained else ():
         container, line, *emptied = mark.about.split(", ", 2)
         is_other = any(each.statement != mark.statement for each in others)
         if not (emptied and is_other):
             yield mark, _kept_graph(mark, container, f"in line {line}", "", emptied)
     for mark in marks(index, "graph-passed", process):
+        if is_trained and (mark.file, mark.function) not in trained:
+            continue
         method, place, line = mark.about.split(", ")
         kept = [each for each in marks(index, "argument-kept") if each.function == method]
         of = [each for each in kept if each.about.startswith(f"{place}, ")]

@@ -94,11 +94,14 @@ class HistoryKeeper:
         if self._started_at_s is None:
             self._started_at_s = at_s
         children = Counter(sample.parent_pid for sample in tree.processes)
+        on_gpus = _gpu_bytes(tree)
         for sample in tree.processes:
             process = sample.process
             values = _process_values(sample)
             values.update(numbers.get(process, {}))
             values["children"] = children[process.pid]
+            if process.pid in on_gpus:
+                values["gpu_bytes"] = on_gpus[process.pid]
             if (is_reading := reads_socket(sample)) or (process, "answer_wait") in self._series:
                 values["answer_wait"] = is_reading
             if self._has_moved(process, "main_read_bytes", sample.main_read_bytes):
@@ -184,6 +187,21 @@ def reads_socket(sample: ProcSample) -> bool:
     """Whether the main thread waits for data on a socket, as for the answer of a server."""
     wait = sample.threads[0].waits_on if sample.threads else None
     return wait is not None and wait.kind == "socket-read"
+
+
+def _gpu_bytes(tree: TreeSample) -> dict[int, int]:
+    """The memory of each process on all GPUs, by pid.
+
+    The driver counts a process that computes and draws twice, with the same number.
+    """
+    found: Counter[int] = Counter()
+    for gpu in tree.gpus or ():
+        of_gpu: dict[int, int] = {}
+        for each in gpu.processes:
+            if each.memory_bytes is not None:
+                of_gpu[each.pid] = max(each.memory_bytes, of_gpu.get(each.pid, 0))
+        found.update(of_gpu)
+    return found
 
 
 def _few_threads(sample: ProcSample) -> int | None:

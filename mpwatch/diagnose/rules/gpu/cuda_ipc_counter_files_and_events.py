@@ -7,13 +7,11 @@ from collections.abc import Iterator
 from mpwatch.describe.processes import is_on_gpu
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
-from mpwatch.diagnose.analysis.resources import cuda_lent
+from mpwatch.diagnose.analysis.resources import cuda_lent, is_counter_file
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process
 
 RULE = "cuda-ipc-counter-files-and-events"
-COUNTER_FILE_BYTES = 10_000 * 8
-"""10,000 counters of 8 bytes in each file (CudaIPCTypes.h, torch 2.13)."""
 EVENTS_LIMIT = 1000
 """Interprocess events, beyond which a send synchronises the stream (CudaIPCTypes.h, torch 2.13)."""
 
@@ -34,10 +32,7 @@ def check(index: Index) -> Iterator[Finding]:
         files = [
             s
             for s in index.snapshot.segments
-            if s.creator == process.process
-            and s.kind == "torch-named"
-            and s.size_bytes is not None
-            and COUNTER_FILE_BYTES <= s.size_bytes <= COUNTER_FILE_BYTES + 8192
+            if s.creator == process.process and is_counter_file(s)
         ]
         in_flight = sum(
             flow.in_flight or 0 for flow in index.snapshot.flows if flow.sender == process.process

@@ -17,6 +17,7 @@ from mpwatch.diagnose.analysis.growing import (
     GrowingSegments,
     Headroom,
     Resource,
+    gpu_of,
     growing,
     growing_files,
     growing_segments,
@@ -46,6 +47,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     counted,
     is_manager,
 )
+from mpwatch.diagnose.analysis.resources import CudaLent, cuda_lent, cuda_receivers
 from mpwatch.diagnose.analysis.shares import (
     PROXY_WRITES,
     asked,
@@ -77,7 +79,7 @@ from mpwatch.model.host import NewFiles
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import FdKind, Frame, inode_of
 from mpwatch.model.snapshot import Process, Thread
-from mpwatch.model.source_code import Statement
+from mpwatch.model.source_code import Mark, Statement
 from mpwatch.model.units import bytes_text, count_text, rate_text, seconds_text
 
 RULE = "steady-growth"
@@ -96,6 +98,7 @@ NOUNS: Mapping[Resource, str] = {
     "descriptors": "open descriptors",
     "mappings": "memory mappings",
     "memory": "private memory",
+    "GPU memory": "GPU memory",
 }
 
 
@@ -117,7 +120,7 @@ class _Explanation(NamedTuple):
 
 def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each resource that rises steadily in a process or a set of workers."""
-    every = growing(index)
+    every = [each for each in growing(index) if not _may_end_at_bound(index, each)]
     # Items in the memory of their producers, whose feeder threads wait for room in a full pipe.
     is_outrun = any(each.resource == "memory" and _consumers(index, each) for each in every)
     for found in every:
@@ -327,12 +330,12 @@ def _numbers(found: Growing, explained: _Explanation) -> Iterator[str]:
 
 
 def _amount(resource: Resource, count: float) -> str:
-    return bytes_text(count) if resource == "memory" else count_text(count)
+    return bytes_text(count) if resource.endswith("memory") else count_text(count)
 
 
 def _pace(resource: Resource, per_s: float) -> str:
     """A rate that is not rounded to zero: `+5.2M/s`, `+3.2/s`, `+12 a minute`."""
-    if resource == "memory":
+    if resource.endswith("memory"):
         return rate_text(per_s, "B")
     if per_s >= 9.95:
         return rate_text(per_s)
@@ -510,6 +513,122 @@ def _memory_by_source(index: Index, found: Growing) -> _Explanation:
         or _kept_messages(index, found)
         or _of_kept(index, process, seen)
     )
+
+
+def _may_end_at_bound(index: Index, found: Growing) -> bool:
+    """Whether the memory of a GPU may rise until a container of the program is full.
+
+    A cache of prefixes, or a memory of transitions, rises for minutes as steadily as what has no
+    bound. Only what shows another reason counts then.
+    """
+    if found.resource != "GPU memory" or not marks(index, "bounded"):
+        return False
+    return not _of_gpu_memory(index, found).is_shown
+
+
+def _of_gpu_memory(index: Index, found: Growing) -> _Explanation:
+    """What keeps memory on a GPU: a receiver of tensors, or what keeps memory of a process."""
+    process = found.process
+    gpus = {gpu for each in found.processes if (gpu := gpu_of(each)) is not None}
+    noun = f"memory on GPU {' and '.join(map(str, sorted(gpus)))}" if gpus else "GPU memory"
+    seen = _allocating(index, found)
+    use = next((each for each in process.gpus if each.reserved_bytes is not None), None)
+    if use is not None:
+        seen.append(
+            f"torch held {bytes_text(use.reserved_bytes)} of it when asked, "
+            f"{bytes_text(use.allocated_bytes)} of that in tensors"
+        )
+    if (lent := _of_receiver(index, found, noun, seen)) is not None:
+        return lent
+    if (by_source := _of_source(index, process, seen)) is not None:
+        return by_source._replace(noun=noun)
+    added = [*marks(index, "kept", process), *marks(index, "stored", process)][:SHOWN]
+    seen += [f"nothing in its file removes what {mark_words(each)} adds" for each in added]
+    return _Explanation(
+        noun,
+        tuple(seen),
+        "It keeps tensors on the GPU: losses, outputs or states with their autograd graph, a list "
+        "or dict of tensors that is only ever added to, an unbounded cache. Memory that torch has "
+        "taken from the driver and uses again does not rise like this; a cache that is still "
+        "filling does, and so do batches that become larger: their growth ends.",
+        f"Bound or clear what is collected, and keep .cpu() copies of small parts.{_NO_GRAPHS} "
+        "torch.cuda.empty_cache() does not help while tensors are referred to. To see the lines "
+        "that allocate: torch.cuda.memory._record_memory_history() and _dump_snapshot().",
+        is_shown=False,
+    )
+
+
+def _of_receiver(
+    index: Index, found: Growing, noun: str, seen: Sequence[str]
+) -> _Explanation | None:
+    """Memory of CUDA tensors that processes have sent, and that their receiver keeps.
+
+    Where their hooks count what receivers have not released, that has to be a part of the growth.
+    """
+    holders = cuda_receivers(index, found.processes)
+    lent = [(each, of) for each in found.processes if (of := cuda_lent(each)) is not None]
+    if not holders or not (lent or all(_puts(index, each) for each in found.processes)):
+        return None
+    if any(not _lends_more(index, found, *each) for each in lent):
+        return None
+    names, is_one = all_called(holders), len(holders) == 1
+    keeps = "keeps" if is_one else "keep"
+    stored = [
+        mark
+        for kind in ("kept", "stored")
+        for mark in marks(index, kind)
+        if any(_is_beside(mark, holder) for holder in holders)
+    ]
+    where = f", most likely by {mark_words(stored[0])}" if len(stored) == 1 else ""
+    subject, verb = all_called(found.processes), "sends" if len(found.processes) == 1 else "send"
+    likely = "" if lent else "Most likely "
+    takes = marks(index, "takes", holders[0])
+    return _Explanation(
+        noun,
+        (
+            *(
+                f"{called(each)} has sent {of.sent:.0f} CUDA tensors, of which its receivers have "
+                f"not released {of.unreleased:.0f}"
+                for each, of in lent
+            ),
+            f"{names} {'has' if is_one else 'have'} CUDA memory of {subject} open",
+            *(f"{called(holders[0])} takes items: {mark_words(each)}" for each in takes[:1]),
+            *(f"nothing in its file removes what {mark_words(e)} keeps" for e in stored[:SHOWN]),
+            *seen,
+        ),
+        f"{likely}{subject} {verb} CUDA tensors to {names}, which {keeps} them{where}. The memory "
+        "of a CUDA tensor that is sent belongs to its sender, which cannot use it again as long as "
+        "the receiver refers to the tensor, or to a view of it.",
+        f"In {names}, keep only what is needed later, as a copy (.clone(), or .cpu()), and drop "
+        "what was received before the next item is taken; or send CPU tensors. empty_cache() and "
+        "ipc_collect() free nothing that the receiver refers to.",
+        f"{names} {keeps} CUDA tensors of {subject}, "
+        f"which {'has' if verb == 'sends' else 'have'} ever more {noun}"
+        if lent
+        else None,
+    )
+
+
+def _lends_more(index: Index, found: Growing, sender: Process, lent: CudaLent) -> bool:
+    """Whether what receivers have not released rises, and is a part of what was gained."""
+    series = index.history.of(sender.process, "cuda_unreleased")
+    growth = found.growths[found.processes.index(sender)]
+    is_more = rise(series, within_s=growth.span_s) > 0
+    return is_more and (lent.bytes_held is None or lent.bytes_held >= growth.gained / 4)
+
+
+def _puts(index: Index, process: Process) -> bool:
+    """Whether a function that the main thread of a process is in puts items into a queue."""
+    thread = main_thread(process)
+    running = {(f.file, f.function) for f in own_frames(thread.stack)} if thread else set()
+    return any((each.file, each.function) in running for each in marks(index, "put", process))
+
+
+def _is_beside(mark: Mark, process: Process) -> bool:
+    """Whether a mark is in a file beside those of the program that a main thread is in."""
+    thread = main_thread(process)
+    own = [f for f in own_frames(thread.stack) if not is_library(f)] if thread else []
+    return mark.file.rpartition("/")[0] in {each.file.rpartition("/")[0] for each in own}
 
 
 def _allocating(index: Index, found: Growing) -> list[str]:
@@ -1343,4 +1462,5 @@ _EXPLAINED_BY: Mapping[Resource, Callable[[Index, Growing], _Explanation]] = {
     "descriptors": _of_descriptors,
     "mappings": _of_mappings,
     "memory": _of_memory,
+    "GPU memory": _of_gpu_memory,
 }

@@ -19,8 +19,8 @@ from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import Point, ProcessMetric
 from mpwatch.model.host import FilesKey, NewFiles
 from mpwatch.model.ids import ProcessId, Role
-from mpwatch.model.samples import FdLink, Frame, ThreadSample, WaitedOn
-from mpwatch.model.snapshot import FileLine, Process, Snapshot, WorkerLoad
+from mpwatch.model.samples import FdLink, Frame, GpuSample, ThreadSample, WaitedOn
+from mpwatch.model.snapshot import FileLine, GpuUse, Process, Snapshot, WorkerLoad
 from mpwatch.model.source_code import AddedTo, Mark, MarkKind, SourceLine, Statement
 from mpwatch.model.values import FrameValues, NameValue, ValuesRead
 from tests.builders.accounts import (
@@ -319,6 +319,7 @@ PASSES = Mark(
     "update, 0, 25",
     Statement(27, "self.auroc.update(logits, y)"),
 )
+PASSES_BACK = Mark("backward", PASSES.file, "mine", "", Statement(29, "backward()"))
 KEEPS = Mark(
     "argument-kept",
     "/home/me/metrics.py",
@@ -374,8 +375,12 @@ def test_what_a_metric_keeps_of_a_model_is_named_with_the_line_that_computes_it(
         pytest.param((CARRIES._replace(file="/o.py"),), id="another process"),
         pytest.param((PASSES,), id="a method that is not known to keep it"),
         pytest.param(
-            (PASSES, KEEPS, Mark("backward", PASSES.file, "mine", "", Statement(29, "backward()"))),
+            (PASSES._replace(kind="graph-kept", about="self.rows, 25"), PASSES_BACK),
             id="a backward pass frees it",
+        ),
+        pytest.param(
+            (PASSES, KEEPS, PASSES_BACK._replace(file="/home/me/train.py", function="<module>")),
+            id="one of its caller frees it",
         ),
         pytest.param(
             (CARRIES, CARRIES._replace(function="other")), id="two functions that may not run"
@@ -392,7 +397,8 @@ def test_what_a_metric_keeps_of_a_model_is_named_with_the_line_that_computes_it(
     ],
 )
 def test_no_graph_is_named_where_the_source_does_not_decide(marks: tuple[Mark, ...]) -> None:
-    mines = main(threads=[thread(MAIN, "train.py:mine:51")], torch_loaded=True)
+    own = thread(MAIN, "train.py:mine:51", "train.py:<module>:60")
+    mines = main(threads=[own], torch_loaded=True)
     past = history(rising("anon_bytes", 900 * MIB, 5 * MIB))
 
     assert "keeps autograd graphs" not in only(check, snapshot_of(mines, marks=marks), past).cause
@@ -1704,3 +1710,205 @@ def test_tensors_that_are_kept_with_their_graph_are_named_with_it() -> None:
     assert "the last of them a tensor with its autograd graph" in finding.cause
     assert "what its class removes from self.tasks is less than that" in finding.cause
     assert "Add .detach() or .item() of it at data.py:48" in finding.advice
+
+
+ON_GPU: dict[str, Any] = {
+    "more": {"gpus": (GpuUse(1, 2 * GIB), GpuUse(0, MIB))},
+    "torch_loaded": True,
+}
+GPUS = tuple(GpuSample(n, "H100", f"GPU-{n}", 60 * GIB, 80 * GIB) for n in range(2))
+TAKES = Mark("takes", "/home/me/train.py", "main", "rows", Statement(45, "row = rows.get()"))
+PUTS = Mark("put", "/home/me/data.py", "act", "rows", Statement(61, "rows.put(x)"))
+STORES = Mark(
+    "stored", "/home/me/book.py", "record", "self.rows", Statement(18, "self.rows[n] = frames")
+)
+BOUNDED = Mark("bounded", "/home/me/c.py", "<module>", "self.rows", Statement(9, "while ...:"))
+
+
+def steps(*values: int, every_s: float = 8.0) -> Sequence[Point]:
+    """Memory of a GPU in MiB that is read each second, and that rises every few seconds."""
+    count = round(len(values) * every_s)
+    return [Point(NOW_S - count + n + 1, values[int(n / every_s)] * MIB) for n in range(count)]
+
+
+def gpu_past(*values: int, every_s: float = 8.0, of: Sequence[int] = (MAIN,)) -> Any:
+    return history({(number, "gpu_bytes"): steps(*values, every_s=every_s) for number in of})
+
+
+LEAK = (14, 520, 900, 960, 980, 1020, 1040, 1080, 1120)
+"""A context and a model, and then blocks of the allocator."""
+
+
+def test_memory_of_a_gpu_that_rises_in_steps_is_reported_with_what_is_left_of_it() -> None:
+    job = snapshot_of(main(**ON_GPU), gpus=GPUS)
+
+    finding = only(check, job, gpu_past(*LEAK))
+
+    assert finding.summary.startswith("main (100) has ever more memory on GPU 1: +4.")
+    assert finding.severity is Severity.INFO
+    assert finding.subject == "GPU memory"
+    assert finding.is_doubtful
+    assert "220M more memory on GPU 1" in finding.evidence[0]
+    assert "GPU 1's memory: 20.0G of 80.0G left, used up in 82 min" in finding.evidence[-1]
+    assert "_record_memory_history" in finding.advice
+
+
+def test_memory_of_a_gpu_that_is_used_up_soon_is_urgent() -> None:
+    full = (replace(GPUS[1], memory_used_bytes=79 * GIB + 900 * MIB),)
+
+    finding = only(check, snapshot_of(main(**ON_GPU), gpus=full), gpu_past(*LEAK))
+
+    assert finding.severity is Severity.CRITICAL
+    assert "; GPU 1's memory is used up in 30 s" in finding.summary
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pytest.param((14, 520, 900, 960, 980, 980, 980, 980, 980), id="a start, and no growth"),
+        pytest.param((14, 520, 900, 920, 1000, 1030, 1040, 1044, 1046), id="a cache that fills"),
+        pytest.param((900, 900, 900, 960, 1000, 960, 1000, 960, 1000), id="up and down"),
+        pytest.param((900, 902, 904, 906, 908, 910, 912, 914, 916), id="little"),
+        pytest.param((900, 900, 900, 1000, 1000, 1000, 1100, 1100, 1100), id="two steps"),
+    ],
+)
+def test_memory_of_a_gpu_that_does_not_rise_steadily_is_not_reported(values: Any) -> None:
+    assert found(check, snapshot_of(main(**ON_GPU), gpus=GPUS), gpu_past(*values)) == []
+
+
+@pytest.mark.parametrize(
+    "stack",
+    [
+        "torch/_inductor/compile_fx.py:compile",
+        "torch/_dynamo/convert_frame.py:compile",
+        "triton/compiler/compiler.py:make_ttgir",
+        "torch/nn/modules/module.py:load_state_dict",
+        "safetensors/torch.py:load_file",
+    ],
+)
+def test_memory_that_rises_while_a_model_is_compiled_or_loaded_is_not_reported(stack: str) -> None:
+    busy = main(threads=[thread(MAIN, stack, "train.py:main:66")], **ON_GPU)
+
+    assert found(check, snapshot_of(busy, gpus=GPUS), gpu_past(*LEAK)) == []
+
+
+def test_private_memory_that_rises_while_a_model_is_compiled_is_not_reported() -> None:
+    past = history(rising("anon_bytes", 900 * MIB, 5 * MIB))
+    compiler = process(300, "other", label="ptxas 300")
+    inside = "torch/_inductor/graph.py:run"
+
+    assert found(check, snapshot_of(main(), compiler), past) == []
+    assert found(check, snapshot_of(main(threads=[thread(MAIN, inside)])), past) == []
+    assert len(found(check, snapshot_of(main(), replace(compiler, label="find 300")), past)) == 1
+
+
+def test_a_container_with_a_bound_may_be_what_fills_the_memory_of_a_gpu() -> None:
+    own = [thread(MAIN, "train.py:mine:51")]
+    trains = main(threads=own, **ON_GPU)
+    fills = snapshot_of(trains, gpus=GPUS, marks=(BOUNDED,))
+    graphs = snapshot_of(trains, gpus=GPUS, marks=(BOUNDED, PASSES, KEEPS))
+
+    assert found(check, fills, gpu_past(*LEAK)) == []
+    assert only(check, graphs, gpu_past(*LEAK)).cause.startswith("Most likely `self.preds.append")
+
+
+def test_a_value_that_is_passed_on_where_another_one_is_trained_keeps_its_graph() -> None:
+    trains = main(threads=[thread(MAIN, "train.py:mine:51")], **ON_GPU)
+    job = snapshot_of(trains, gpus=GPUS, marks=(PASSES, KEEPS, PASSES_BACK))
+
+    finding = only(check, job, gpu_past(*LEAK))
+
+    assert finding.cause.startswith("Most likely `self.preds.append(preds)` at metrics.py:19")
+    assert finding.summary.startswith("main (100) has ever more memory on GPU 1")
+    assert not finding.is_doubtful
+
+
+def lending_job(*marks: Mark, unreleased: int | None = None) -> Snapshot:
+    """Two actors that send CUDA tensors to the main process."""
+    lent = {"sent": 90, "synchronised": 0, "unreleased": unreleased, "bytes": 90 * MIB}
+    actors = [
+        process(
+            number,
+            "spawned",
+            label=f"actor {number}",
+            threads=[thread(number, "data.py:act:59")],
+            more={
+                **ON_GPU["more"],
+                "gauges": {"cuda_lent": lent} if unreleased is not None else {},
+            },
+            torch_loaded=True,
+        )
+        for number in (920, 936)
+    ]
+    learner = main(threads=[thread(MAIN, "train.py:main:45")], **ON_GPU)
+    segments = [
+        part
+        for actor in actors
+        for part in (
+            segment(
+                actor.pid,
+                actor.pid,
+                kind="torch-named",
+                size_bytes=80064,
+                mappers=(actor.process,),
+            ),
+            segment(
+                10 * actor.pid,
+                path=f"/dev/shm/cuda.shm.0.{actor.pid:x}.1",
+                kind="other",
+                mappers=(learner.process, actor.process),
+            ),
+        )
+    ]
+    return snapshot_of(learner, *actors, segments=segments, gpus=GPUS, marks=marks)
+
+
+def test_the_receiver_that_keeps_cuda_tensors_of_others_is_named() -> None:
+    past = gpu_past(*LEAK, of=(920, 936))
+
+    finding = only(check, lending_job(TAKES, PUTS, STORES), past)
+
+    senders = "actor 920 (920) and actor 936 (936)"
+    assert finding.summary.startswith(f"{senders} have ever more memory on GPU 1: +")
+    assert finding.process == pid(920)
+    assert finding.cause.startswith(
+        f"Most likely {senders} send CUDA tensors to main (100), which keeps them, most likely by "
+        "`self.rows[n] = frames` at book.py:18 record. The memory of a CUDA tensor that is sent "
+        "belongs to its sender"
+    )
+    assert f"main (100) has CUDA memory of {senders} open" in finding.evidence
+    assert "drop what was received" in finding.advice
+    assert finding.severity is Severity.INFO
+    assert not finding.is_doubtful
+
+
+def test_hooks_count_what_a_receiver_keeps() -> None:
+    past = gpu_past(*LEAK, of=(920, 936))
+    kept = replace(
+        past,
+        processes={
+            **past.processes,
+            **{(pid(n), "cuda_unreleased"): line(70, 1, 60) for n in (920, 936)},
+        },
+    )
+
+    keeps = only(check, lending_job(unreleased=70), kept)
+    shares_once = only(check, lending_job(PUTS, unreleased=70), past)
+
+    assert keeps.summary.startswith(
+        "main (100) keeps CUDA tensors of actor 920 (920) and actor 936 (936), which have ever "
+        "more memory on GPU 1"
+    )
+    assert (
+        "has sent 90 CUDA tensors, of which its receivers have not released 70"
+        in (keeps.evidence[1])
+    )
+    assert keeps.cause.startswith("actor 920 (920) and actor 936 (936) send CUDA tensors to main")
+    assert "send CUDA tensors" not in shares_once.cause
+
+
+def test_a_process_that_has_only_lent_cuda_memory_may_keep_its_own() -> None:
+    finding = only(check, lending_job(TAKES), gpu_past(*LEAK, of=(920, 936)))
+
+    assert "send CUDA tensors" not in finding.cause
+    assert finding.is_doubtful

@@ -5,7 +5,13 @@ from dataclasses import replace
 
 from mpwatch.model.history import Point, rise
 from mpwatch.model.host import FilesKey, NewFiles
-from mpwatch.model.samples import MemorySample, ThreadSample, WaitedOn
+from mpwatch.model.samples import (
+    GpuProcessSample,
+    GpuSample,
+    MemorySample,
+    ThreadSample,
+    WaitedOn,
+)
 from mpwatch.observe.state.history import POINTS_KEPT, TREND_POINTS, HistoryKeeper
 from tests.builders.samples import MAIN, WORKER_0, job, sample, tree
 
@@ -197,3 +203,25 @@ def test_numbers_that_follow_from_more_than_the_reading_are_added_with_it() -> N
         keeper.add(job(float(second)), (), {MAIN: {"cpu_percent": float(second)}})
 
     assert [p.value for p in keeper.history().of(MAIN, "cpu_percent")] == [*range(10)]
+
+
+def test_the_memory_of_a_process_on_all_gpus_is_remembered() -> None:
+    keeper = HistoryKeeper()
+    for second in range(2):
+        at_s, number = float(second), MAIN.pid
+        uses = [
+            (
+                GpuProcessSample(number, 5 + second),
+                GpuProcessSample(number, 5 + second, "graphics"),
+                GpuProcessSample(WORKER_0.pid, None),
+            ),
+            (GpuProcessSample(number, 2), GpuProcessSample(999_999, 70)),
+        ]
+        gpus = tuple(GpuSample(n, "H100", f"GPU-{n}", processes=u) for n, u in enumerate(uses))
+        job_now = tree(at_s, sample(MAIN, at_s), sample(WORKER_0, at_s))
+        keeper.add(replace(job_now, gpus=gpus), (), {})
+
+    past = keeper.history()
+
+    assert [point.value for point in past.of(MAIN, "gpu_bytes")] == [7, 8]
+    assert not past.of(WORKER_0, "gpu_bytes"), "the driver does not say how much"
