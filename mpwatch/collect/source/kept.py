@@ -630,7 +630,7 @@ def find_stored(
         if isinstance(each, ast.Name)
     }
     for node in nodes:
-        if not isinstance(node, ast.Assign) or _is_small(node.value):
+        if not isinstance(node, ast.Assign) or is_small_value(node.value):
             continue
         for target in node.targets:
             if not isinstance(target, ast.Subscript) or not isinstance(target.value, ast.Attribute):
