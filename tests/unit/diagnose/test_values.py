@@ -91,6 +91,17 @@ def test_a_counter_that_differs_is_the_cause() -> None:
     assert "begin with the same self.step" in finding.advice
 
 
+def test_a_condition_on_the_rank_around_a_collective_comes_first() -> None:
+    values = read(0, number("self.step", 300)), read(1, number("self.step", 50))
+    snapshot = job(*values, deciders=[LOOP, EVERY])
+    under = replace(snapshot.source[0], within=(Statement(19, "if self.rank == 0:"),))
+
+    finding = only(collective_mismatch.check, replace(snapshot, source=(under, snapshot.source[1])))
+
+    assert "self.step is 300 at rank 0 (300), 50 at rank 1 (301)" in finding.evidence
+    assert finding.cause.startswith("Only some ranks call all_gather")
+
+
 def test_a_rank_that_is_one_round_ahead_has_no_other_counter() -> None:
     values = read(0, number("self.step", 51)), read(1, number("self.step", 50))
     assert differs(job(*values, deciders=[LOOP, EVERY])) is None

@@ -215,7 +215,8 @@ def _finding(index: Index, groups: Mapping[str, list[Process]], since_s: float) 
     cause, advice = guarded or _explained(index, by_call, [each for _, each in records])
     if differs is not None:
         evidence.append(differs.evidence)
-        cause, advice = differs.cause, differs.advice
+        if guarded is None:
+            cause, advice = differs.cause, differs.advice
     return Finding(
         rule=RULE,
         severity=Severity.CRITICAL,
