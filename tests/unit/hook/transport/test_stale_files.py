@@ -39,6 +39,20 @@ def test_old_files_are_removed_and_recent_ones_stay(tmp_path: Path) -> None:
     assert sweep_all(tmp_path) == {recent.name}
 
 
+def test_a_process_is_looked_at_once_for_all_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand processes with the hook have four thousand files there."""
+    for pid in range(5):
+        for suffix in wire.FILE_SUFFIXES:
+            leave(tmp_path, pid, suffix=suffix)
+    seen: list[int] = []
+    monkeypatch.setattr(runtime_dir, "start_ticks", lambda _system, pid: seen.append(pid))
+
+    sweep_all(tmp_path)
+    assert sorted(seen) == [5_000_000 + pid for pid in range(5)]
+
+
 def test_above_the_size_limit_the_oldest_files_are_removed_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
