@@ -129,7 +129,13 @@ os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})
 sys.exit(main(["diagnose", "{job.pid}", "--for", "1", "--fail-on", "warning"]))
 """
     done = subprocess.run(
-        python(code), capture_output=True, text=True, timeout=60, check=False, cwd="/"
+        python(code),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        cwd="/",
+        env={**os.environ, "XDG_CONFIG_HOME": "/"},  # that of the tests is for their user only
     )
 
     assert (done.returncode, done.stdout) == (4, ""), done.stderr
