@@ -700,7 +700,8 @@ def reported(
     yield Finding(
         rule=rule,
         severity=severity,
-        process=first.process,
+        # Of many that end one after the other another one is the first as the log goes on.
+        process=None if process is None and len(entries) > 1 else first.process,
         summary=f"{called_if_known(process)} {summary}",
         evidence=(*evidence_of(first), *more),
         cause=cause,

@@ -245,6 +245,7 @@ SlowKind: TypeAlias = Literal[
     "collect",
     "copy",
     "deepcopy",
+    "elements",
     "empty-cache",
     "list-to-array",
     "list-to-tensor",
@@ -253,10 +254,10 @@ SlowKind: TypeAlias = Literal[
 ]
 """`all-of`: goes through all of a list that outlives the call. `choice`: goes through all weights
 or elements for each draw. `collect`: a garbage collection. `copy`: copies all of what outlives the
-call, or its beginning. `deepcopy`: copies object by object.
-`empty-cache`: gives cached GPU memory back. `list-to-array` and `list-to-tensor`: convert a list
-value by value. `rows`: makes an object of each row of a data frame. `single-values`: reads one
-number of a tensor or array a call."""
+call, or its beginning. `deepcopy`: copies object by object. `elements`: compares or converts
+elements of a tensor one by one. `empty-cache`: gives cached GPU memory back. `list-to-array` and
+`list-to-tensor`: convert a list value by value. `rows`: makes an object of each row of a data
+frame. `single-values`: reads one number of a tensor or array a call."""
 
 
 class Mark(NamedTuple):

@@ -41,7 +41,7 @@ from mpwatch.collect.source.kept import (
     tensors_of,
     variables_of,
 )
-from mpwatch.collect.source.slow_statements import slow
+from mpwatch.collect.source.slow_statements import Slow, elements, slow, tensors_in
 from mpwatch.collect.source.syntax import (
     BRANCHES,
     FUNCTIONS,
@@ -89,6 +89,7 @@ def marks(file: str, module: Module) -> Iterator[Mark]:
     unwrapping = frozenset(_unwrapping(module.tree))
     sequences = sequences_of(module.tree)
     tensors = tensors_of(module.tree)
+    tensor_names = tensors_in(module.tree) if uses_arrays else {}
     returned = returned_slices_of(module.tree) if uses_arrays else {}
     assigned = _assigned(module.tree)
     forwards = {id(each) for each in forward_passes(module.tree)} if uses_arrays else set()
@@ -112,7 +113,8 @@ def marks(file: str, module: Module) -> Iterator[Mark]:
             *_draws(nodes),
             *_releases(nodes),
             *_walks(nodes, sequences),
-            *_slow(nodes, sequences),
+            *_slow(slow(nodes, sequences)),
+            *_slow(elements(nodes, tensor_names.get(name, ()), tensor_names.get("", ()))),
             *find_held_futures(nodes, dropped),
             *find_graphs(function, nodes, tensors),
             *_collections(function, nodes),
@@ -632,8 +634,8 @@ def _walks(nodes: Iterable[ast.AST], sequences: Mapping[str, str]) -> Iterator[F
                 yield "walks", f"{kind} {expression_text(container)}, {expression_text(node)}", node
 
 
-def _slow(nodes: Sequence[ast.AST], sequences: Mapping[str, str]) -> Iterator[Found]:
-    for found in slow(nodes, sequences):
+def _slow(expressions: Iterable[Slow]) -> Iterator[Found]:
+    for found in expressions:
         yield "slow", f"{found.kind}: {expression_text(found.node)}", found.node
 
 

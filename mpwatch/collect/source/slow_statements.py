@@ -6,7 +6,7 @@ import ast
 from collections.abc import Container, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from mpwatch.collect.source.syntax import LOOPS, last_name
+from mpwatch.collect.source.syntax import FUNCTIONS, LOOPS, last_name, own_nodes
 from mpwatch.model.source_code import SlowKind
 
 _TENSORS: Final = frozenset(
@@ -81,6 +81,102 @@ def _single_values(nodes: Sequence[ast.AST]) -> Iterator[Slow]:
         receiver = node.func.value if isinstance(node.func, ast.Attribute) else None
         if isinstance(receiver, ast.Subscript):
             yield Slow("single-values", node)
+
+
+def tensors_in(tree: ast.AST) -> dict[str, frozenset[str]]:
+    """The variables of each function of a file that are tensors, as far as the file shows.
+
+    An attribute or variable that is bound to what a function of torch returns, and a parameter of
+    a function that the file calls with such a tensor, or with a part of it.
+
+    Returns:
+        Last names, by the name of the function; attributes under an empty name.
+    """
+    functions = [each for each in ast.walk(tree) if isinstance(each, FUNCTIONS)]
+    attributes: set[str] = set()
+    found: dict[str, set[str]] = {}
+    for function in functions:
+        own = found.setdefault(function.name, set())
+        for node in own_nodes(function):
+            if isinstance(node, ast.Assign) and _makes_tensor(node.value):
+                for target in node.targets:
+                    if isinstance(target, ast.Attribute):
+                        attributes.add(target.attr)
+                    elif isinstance(target, ast.Name):
+                        own.add(target.id)
+    for function in functions:
+        for node in own_nodes(function):
+            called = _called(node.func)[1] if isinstance(node, ast.Call) else ""
+            others = [each for each in functions if each.name == called]
+            if not isinstance(node, ast.Call) or len(others) != 1:
+                continue
+            names = [each.arg for each in others[0].args.args if each.arg not in ("self", "cls")]
+            for name, given in zip(names, node.args, strict=False):
+                if _is_tensor(given, found[function.name], attributes):
+                    found[called].add(name)
+    return {"": frozenset(attributes), **{name: frozenset(each) for name, each in found.items()}}
+
+
+_MAKES: Final = frozenset(
+    (
+        *("arange", "argmax", "cat", "empty", "full", "ones", "rand", "randint", "randn", "stack"),
+        *("tensor", "topk", "where", "zeros"),
+    )
+)
+
+
+def _makes_tensor(value: ast.expr) -> bool:
+    return (
+        isinstance(value, ast.Call)
+        and _called(value.func)[0] == "torch"
+        and _called(value.func)[1] in _MAKES
+    )
+
+
+def _is_tensor(node: ast.expr, names: Container[str], attributes: Container[str]) -> bool:
+    """Whether an expression is one of these tensors, or an element or a part of one."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    if isinstance(node, ast.Attribute):
+        return node.attr in attributes
+    return isinstance(node, ast.Name) and node.id in names
+
+
+def elements(
+    nodes: Sequence[ast.AST], names: Container[str], attributes: Container[str]
+) -> Iterator[Slow]:
+    """`row[i] == row[j]` and `int(row[i])` of a tensor in a loop: one element at a time.
+
+    Args:
+        nodes: The syntax of one function.
+        names: Its variables that are tensors.
+        attributes: Attributes that are.
+    """
+    inside = {
+        id(each)
+        for node in nodes
+        if isinstance(node, (*LOOPS, *_COMPREHENSIONS))
+        for each in ast.walk(node)
+    }
+    for node in nodes:
+        if id(node) not in inside:
+            continue
+        parts: list[ast.expr] = []
+        if isinstance(node, ast.Compare):
+            parts = [node.left, *node.comparators]
+        elif isinstance(node, ast.Call) and _called(node.func) in _NUMBERS_OF:
+            parts = node.args[:1]
+        if any(
+            isinstance(each, ast.Subscript)
+            and not isinstance(each.slice, ast.Slice)
+            and _is_tensor(each, names, attributes)
+            for each in parts
+        ):
+            assert isinstance(node, ast.expr)
+            yield Slow("elements", node)
+
+
+_NUMBERS_OF: Final = (("", "bool"), ("", "float"), ("", "int"))
 
 
 def _is_list(node: ast.expr | None, sequences: Container[str], unpacked: Container[str]) -> bool:

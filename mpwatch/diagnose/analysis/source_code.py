@@ -940,6 +940,15 @@ _SLOW: Mapping[SlowKind, tuple[str, str, str]] = {
         ": all that the object refers to is copied, also what does not change.",
         "Copy only what is changed (clone() of a tensor, copy() of a dict), or share what is not.",
     ),
+    "elements": (
+        "takes single elements of a tensor",
+        ": each of them is a tensor of its own, and where that is on the GPU, each comparison or "
+        "conversion launches a kernel and waits until it is through, which takes many times as "
+        "long as the same with numbers of Python, while the GPU has hardly anything to compute.",
+        "Move the tensor to the CPU once before the loop (rows = tensor.tolist(), or .cpu()), or "
+        "compute on whole tensors: one comparison gives the mask of all elements. A larger batch, "
+        "a faster GPU or torch.compile do not help.",
+    ),
     "empty-cache": (
         "waits for the GPU and gives its cached memory back",
         ": the allocations after it have to ask the driver for memory again.",

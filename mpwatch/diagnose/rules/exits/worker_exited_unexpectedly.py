@@ -51,7 +51,14 @@ from mpwatch.diagnose.analysis.source_code import mark_place, mark_words, marks,
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_shape, main_thread, user_frame
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.edges import blocked_for_s
-from mpwatch.diagnose.known_errors import contains, evidence_of, first_of, gives, place_of
+from mpwatch.diagnose.known_errors import (
+    KNOWN_ERRORS,
+    contains,
+    evidence_of,
+    first_of,
+    gives,
+    place_of,
+)
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended, Frame
@@ -117,6 +124,8 @@ def check(index: Index) -> Iterator[Finding]:
         entry = _last_exception(index.snapshot, process)
         if entry is not None and NOT_RECEIVED in entry.tags:
             found = replace(found, effect_of=NOT_RECEIVED)  # it did not end the sender
+        elif (known := _known_error(index.snapshot, exits)) is not None:
+            found = replace(found, effect_of=known)
         if is_doubtful and _ended_well(index, process):
             found = replace(found, **_with_a_content_parent(index.snapshot, exits))
         if ended.signal in _TIMERS:
@@ -124,6 +133,17 @@ def check(index: Index) -> Iterator[Finding]:
         if (limit := _LIMITS.get(ended.signal or 0)) is not None:
             found = _with_limit(index, found, process, limit)
         yield found if ended.signal is None else _with_left_lock(index, found)
+
+
+def _known_error(snapshot: Snapshot, exits: Sequence[tuple[Process, Ended]]) -> str | None:
+    """The rule that explains the error with which these processes have ended; `None` for none."""
+    failed = {process.process for process, ended in exits if death_of(ended) == "failed"}
+    last = {entry.process: entry for entry in snapshot.errors if entry.process in failed}
+    tags = (tag for entry in last.values() for tag in entry.tags)
+    return next((tag for tag in tags if tag in _KNOWN_RULES), None)
+
+
+_KNOWN_RULES = frozenset(known.rule for known in KNOWN_ERRORS)
 
 
 def _with_limit(index: Index, found: Finding, process: Process, limit: str) -> Finding:

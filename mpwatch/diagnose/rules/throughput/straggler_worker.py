@@ -5,9 +5,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words
-from mpwatch.describe.processes import wait_verb
+from mpwatch.describe.processes import is_on_gpu, wait_verb
 from mpwatch.diagnose.analysis.distributed.ranks import has_group, in_collective, is_in_backward
 from mpwatch.diagnose.analysis.forecast import median
 from mpwatch.diagnose.analysis.idle_time import quiet_s, wait_share, waiting_s
@@ -26,6 +27,9 @@ from mpwatch.diagnose.analysis.shares import (
     core_share,
     doing_words,
     idle_share,
+    imported_until_s,
+    is_work,
+    main_account,
     shares,
     times_faster,
     waiting_share,
@@ -36,15 +40,18 @@ from mpwatch.diagnose.analysis.shares import (
 from mpwatch.diagnose.analysis.source_code import (
     end_of_loop,
     endless_loop,
+    marks,
     source_of,
     spin,
     why_endless,
 )
-from mpwatch.diagnose.analysis.stack_patterns import main_thread, shape_in, user_frame
+from mpwatch.diagnose.analysis.stack_patterns import SETUP, main_thread, shape_in, user_frame
 from mpwatch.diagnose.analysis.waits.blockages import USUAL_FACTOR, usual_pause_s
+from mpwatch.model.account import NO_CORE, together
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import columns
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.progress import BUCKET_S
 from mpwatch.model.snapshot import Loader, Process
 from mpwatch.model.units import bytes_text, seconds_text
 
@@ -95,7 +102,7 @@ def check(index: Index) -> Iterator[Finding]:
             yield from _by_samples(index, owner, workers)
     yield from _among_siblings(index)
     yield from _in_pools(index)
-    yield from _among_ranks(index)
+    yield from _among_ranks(index) or _among_gpu_ranks(index)
 
 
 def _in_pools(index: Index) -> Iterator[Finding]:
@@ -175,23 +182,137 @@ def _among_siblings(index: Index) -> Iterator[Finding]:
             yield _finding_of_rounds(index, owner, slow[0], others, waited)
 
 
-def _among_ranks(index: Index) -> Iterator[Finding]:
+def _among_ranks(index: Index) -> list[Finding]:
     """The one rank that works while all others spend most of their time in collectives."""
     ranks = [each for each in index.snapshot.living() if each.role == "rank" or has_group(each)]
     waits = {each.process: _collective_share(index, each) for each in ranks}
     slow = [each for each in ranks if working_share(index, each) >= SLOW_SHARE]
     others = [each for each in ranks if each not in slow]
     if len(slow) != 1 or not others or min(waits[each.process] for each in others) < OWNER_WAITS:
-        return
+        return []
     works = [
         with_a_core(index, each, working_share(index, each) - core_share(index, each), LEAST_TIME)
         for each in others
     ]
     if all(_is_in_one_wait(index, each) for each in others) or spin(index, slow[0]) is not None:
-        return
+        return []
     if TURN_SHARE <= max(works) <= SLOW_SHARE / FACTOR:
         waited = sum(waits[each.process] for each in others) / len(others)
-        yield _finding_of_ranks(index, slow[0], others, waited)
+        return [_finding_of_ranks(index, slow[0], others, waited)]
+    return []
+
+
+class _Steps(NamedTuple):
+    """What a rank on a GPU did since the start of all ranks, as parts of its time with a core."""
+
+    rank: Process
+    on_gpu: float
+    """Its waits for the GPU."""
+    works: float
+    """Its own work in Python or on files."""
+    functions: Mapping[str, float]
+    """Of that, the functions, `main.py step`."""
+    line: str
+    """The line of most of it; empty for none."""
+
+
+def _among_gpu_ranks(index: Index) -> list[Finding]:
+    """The one rank that computes on the cpu while all others wait for their GPUs.
+
+    A collective of NCCL is a kernel, which runs until the slowest rank has launched its own: the
+    others then wait for the GPU at any line that reads a result. Where each rank waits for its own
+    kernels, all of them do. Only of a training, whose ranks meet in each step.
+    """
+    ranks = [
+        each
+        for each in index.snapshot.living()
+        if (each.role == "rank" or has_group(each)) and each.has_nccl and is_on_gpu(each)
+    ]
+    if len(ranks) < 2 or not marks(index, "backward"):
+        return []
+    started_s = max(_set_up_until_s(index, each) for each in ranks)
+    steps = [each for rank in ranks if (each := _steps(index, rank, started_s)) is not None]
+    slow = [each for each in steps if each.on_gpu <= LEAST_ON_GPU and each.works >= SLOW_SHARE]
+    others = [each for each in steps if each not in slow]
+    if len(steps) < len(ranks) or len(slow) != 1 or not others:
+        return []
+    waits, most = min(e.on_gpu for e in others), max(e.works for e in others)
+    if waits < OWNER_WAITS or not TURN_SHARE <= most <= slow[0].works / 2:
+        return []
+    if spin(index, slow[0].rank) is not None or any(_is_in_one_wait(index, e.rank) for e in others):
+        return []
+    mine = max(slow[0].functions, key=lambda each: slow[0].functions[each], default="")
+    has_more = bool(mine) and all(
+        slow[0].functions[mine] >= FACTOR * each.functions.get(mine, 0.0) > 0 for each in others
+    )
+    at = f" at {slow[0].line}" if slow[0].line else ""
+    return [
+        _finding_of_ranks(
+            index,
+            slow[0].rank,
+            [each.rank for each in others],
+            sum(each.on_gpu for each in others) / len(others),
+            _OnGpu(at, has_more),
+        )
+    ]
+
+
+LEAST_ON_GPU = 0.15
+"""A rank that waits for the GPU for more of its time has kernels, or other ranks, to wait for."""
+
+
+class _OnGpu(NamedTuple):
+    """What is known of the slow one of ranks that wait for the GPU."""
+
+    at: str
+    has_more: bool
+
+
+def _set_up_until_s(index: Index, rank: Process) -> float:
+    """When a rank was last found in an import or in the set-up of its model, monotonic."""
+    account = main_account(index, rank.process)
+    until_s = imported_until_s(index, rank) or 0.0
+    for bucket in account.buckets if account is not None else ():
+        if any(each.what == SETUP for each in bucket.tally.seen):
+            until_s = max(until_s, (bucket.number + 1) * BUCKET_S)
+    return until_s
+
+
+def _steps(index: Index, rank: Process, from_s: float) -> _Steps | None:
+    """What a rank did from then on; `None` where too little was seen."""
+    account = main_account(index, rank.process)
+    buckets = account.buckets if account is not None else ()
+    tally = together(each.tally for each in buckets if each.number * BUCKET_S >= from_s)
+    if tally.observed_s < STEPS_S:
+        return None
+    found = tally.shares()
+    rest = 1 - sum(each.share for each in found if each.activity == NO_CORE)
+    if rest < LEAST_TIME:
+        return None
+    work = [e for e in found if is_work(e.activity) and e.activity.target not in ("gpu", "core")]
+    functions: defaultdict[str, float] = defaultdict(float)
+    for each in work:
+        if each.activity.place:
+            functions[_function_of(each.activity.place)] += each.share / rest
+    most = max(functions, key=lambda each: functions[each], default="")
+    lines = [e for e in work if _function_of(e.activity.place) == most]
+    return _Steps(
+        rank,
+        sum(each.share for each in found if each.activity.target == "gpu") / rest,
+        sum(each.share for each in work) / rest,
+        functions,
+        max(lines, key=lambda each: each.share).activity.place if most else "",
+    )
+
+
+STEPS_S = 15.0
+"""Of steps that were seen for less, shares say little."""
+
+
+def _function_of(place: str) -> str:
+    """`main.py step` of `main.py:31 step`."""
+    file, _, rest = place.partition(":")
+    return f"{file} {rest.partition(' ')[2]}"
 
 
 def _is_in_one_wait(index: Index, rank: Process) -> bool:
@@ -218,12 +339,18 @@ def _collective_share(index: Index, rank: Process) -> float:
 
 
 def _finding_of_ranks(
-    index: Index, slow: Process, others: Sequence[Process], waited: float
+    index: Index,
+    slow: Process,
+    others: Sequence[Process],
+    waited: float,
+    on_gpu: _OnGpu | None = None,
 ) -> Finding:
     """Describe the rank for which the others wait in each step."""
     place = work_place(index, [slow])
     at = f" at {place.words}" if place is not None else ""
     has_more = place is not None and _has_more_of_the_same(index, slow, others, place)
+    if on_gpu is not None:
+        at, has_more = on_gpu
     evidence = [
         f"{called(each)}: {words}"
         for each in (slow, *others[:3])
@@ -241,12 +368,13 @@ def _finding_of_ranks(
         others=tuple(each.process for each in others),
         subject="ranks",
         summary=(
-            f"{all_called(others, 3)} {waits} {waited:.0%} of the time in collectives for "
+            f"{all_called(others, 3)} {waits} {waited:.0%} of the time "
+            f"{'in collectives' if on_gpu is None else 'for the GPU, most likely in NCCL,'} for "
             f"{called(slow)}, which {'has more to compute' if has_more else 'works'}{at}"
         ),
         evidence=tuple(evidence),
         cause=(
-            f"A collective ends when all ranks have entered it. {called(slow)} does more before it "
+            f"{_ENDS if on_gpu is None else _ENDS_ON_GPU} {called(slow)} does more before it "
             "enters than the others, in each step; the ranks that wait are not the cause."
             f"{_MORE_OF_THE_SAME if has_more else ''}"
         ),
@@ -260,6 +388,11 @@ def _finding_of_ranks(
     )
 
 
+_ENDS = "A collective ends when all ranks have entered it."
+_ENDS_ON_GPU = (
+    "A collective of NCCL is a kernel on each GPU, which ends when all ranks have launched theirs: "
+    "until then the others wait for the GPU, however fast it is."
+)
 _MORE_OF_THE_SAME = (
     " All of them run the same code there, and it computes several times as long as any other: its "
     "part of the data is larger, by more samples or longer ones."

@@ -1842,3 +1842,40 @@ def test_the_size_of_a_tensor_is_no_view_of_it(tmp_path: Path) -> None:
 
     views = [each for each in marks_of(tmp_path / "seen.py", text) if each[0] == "view"]
     assert views == [("view", 6, "x[1]")]
+
+
+BEAM = """\
+import torch
+
+class Beam:
+    def __init__(self, size):
+        self.tokens = torch.full((size, 1), 1)
+        self.names = list(range(size))
+
+    def repeats(self, row, words):
+        for start in range(9):
+            if all(row[start + k] == row[k] for k in range(3)):
+                return True
+            if words[start] == words[0]:
+                return False
+        return row[0] == row[1]
+
+    def advance(self):
+        last = torch.zeros(3)
+        for i in range(3):
+            self.repeats(self.tokens[i], self.names)
+            if int(last[i]) > 2 or int(self.names[i]) > 2:
+                return
+            if (last[:2] == 0).all() or last == 0:
+                return
+        return int(last[0])
+"""
+
+
+def test_elements_of_tensors_that_are_compared_one_by_one_are_read(tmp_path: Path) -> None:
+    marks = marks_of(tmp_path / "beam.py", BEAM)
+
+    assert [each for each in marks if each[0] == "slow"] == [
+        ("slow", 10, "elements: row[start + k] == row[k]"),
+        ("slow", 20, "elements: int(last[i])"),
+    ]

@@ -14,6 +14,7 @@ from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History, Point, ProcessMetric
 from mpwatch.model.samples import ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Hook, Process, Snapshot
+from mpwatch.model.source_code import Mark, SourceLine, Statement
 from tests.builders.accounts import JOINS, answers_from, with_shares
 from tests.builders.snapshots import (
     MAIN,
@@ -424,3 +425,39 @@ def test_a_main_process_that_mostly_waits_for_one_busy_process_is_reported_alone
     assert "waits for the answers of spawned 150 (150), which is busy" in finding.summary
     assert "waits for its answers 71% of the time" in finding.evidence[0]
     assert "only one works at a time" in finding.cause
+
+
+COMPARES = "if all(row[i + k] == row[n + k] for k in range(3)):"
+ELEMENTS = Mark(
+    "slow",
+    "/home/me/train.py",
+    "repeats",
+    "elements: row[i + k] == row[n + k]",
+    Statement(26, COMPARES),
+)
+
+
+@pytest.mark.parametrize(
+    ("busy", "place", "is_told"),
+    [(0.8, "train.py:26 repeats", True), (0.8, "train.py:40 step", False), (0.4, None, False)],
+    ids=["at that line", "elsewhere", "it waits most of the time"],
+)
+def test_a_process_that_compares_elements_of_a_tensor_one_by_one_is_told(
+    busy: float, place: str | None, is_told: bool
+) -> None:
+    where = place or "train.py:26 repeats"
+    seen = SourceLine("/home/me/train.py", 26, "repeats", Statement(26, COMPARES))
+    compared = snapshot_of(main(), source=(seen,), marks=(ELEMENTS,))
+    computes = Activity("computing", "native code", place=where)
+    waits = Activity("waiting", "data on socket 77", "socket")
+
+    findings = found(check, with_shares(compared, p100={computes: busy, waits: 1 - busy}))
+
+    assert bool(findings) is is_told
+    if is_told:
+        assert findings[0].summary == (
+            "main (100) spends its time at train.py:26 repeats: row[i + k] == row[n + k] takes "
+            "single elements of a tensor"
+        )
+        assert "launches a kernel and waits" in findings[0].cause
+        assert findings[0].advice.startswith("Move the tensor to the CPU once before the loop")

@@ -9,6 +9,7 @@ import pytest
 from mpwatch.diagnose.analysis.exits import death_of
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.consequences import with_causes
+from mpwatch.diagnose.engine import Engine
 from mpwatch.diagnose.rules.exits import (
     orphaned_workers,
     worker_exited_unexpectedly,
@@ -26,6 +27,7 @@ from mpwatch.model.source_code import Mark, SourceLine, Statement
 from tests.builders.snapshots import (
     MAIN,
     MIB,
+    NO_HISTORY,
     NOW_S,
     WAITING_MAIN,
     WALL_S,
@@ -353,6 +355,23 @@ def test_workers_of_a_pool_that_take_no_task_end_in_their_initializer(
     assert "main (100) was last seen at train.py:52 main" in finding.evidence
     assert ("before they take their first task" in finding.cause) == (full_s > 10)
     assert ("with the same initargs" in finding.advice) == (full_s > 10)
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_known_error_of_workers_that_end_again_and_again_is_the_cause(is_known: bool) -> None:
+    text = "Cannot re-initialize CUDA in forked subprocess" if is_known else "no such file"
+    workers = in_a_row(12)
+    raised = [
+        log("exception", each.pid, text, where="process start", type="RuntimeError", text=text)
+        for each in workers
+    ]
+    job = snapshot_of(main(), *workers, log=tuple(raised))
+
+    effect = only(worker_exited_unexpectedly.check, job)
+    findings = Engine().diagnosed(job, NO_HISTORY).findings
+
+    assert effect.effect_of == ("cuda-in-forked-child" if is_known else None)
+    assert (findings[0].rule == "cuda-in-forked-child") is is_known
 
 
 def test_a_few_replaced_workers_are_no_restart_loop() -> None:

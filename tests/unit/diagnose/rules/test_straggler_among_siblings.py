@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from mpwatch.diagnose.rules.throughput.straggler_worker import check
-from mpwatch.model.account import NO_CORE, Activity
+from mpwatch.model.account import IMPORTS, NO_CORE, Activity
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import Point
-from mpwatch.model.snapshot import Snapshot
+from mpwatch.model.samples import MapSample
+from mpwatch.model.snapshot import GpuUse, Snapshot
+from mpwatch.model.source_code import Mark, Statement
 from tests.builders.accounts import (
     COMPUTES,
     IN_A_CONDITION,
@@ -284,3 +287,82 @@ def test_the_one_worker_of_a_pool_that_has_all_of_the_work_is_named() -> None:
 )
 def test_a_pool_with_more_at_work_or_nobody_waiting_is_none(job: Snapshot) -> None:
     assert found(check, job) == []
+
+
+ON_GPU: dict[str, Any] = {"more": {"gpus": (GpuUse(0, 1 << 30),)}}
+NCCL = MapSample(900, 65_530, 0, ("libnccl.so.2",), NOW_S)
+FOR_GPU = Activity("spinning", "", "gpu", place="train.py:44 step")
+IMPORTING = Activity("computing", IMPORTS, place="train.py:3 <module>")
+BACKWARD = Mark("backward", "/home/me/train.py", "step", "", Statement(40, "loss.backward()"))
+
+
+def gpu_ranks(
+    mine: dict[Activity, float], other: dict[Activity, float], *, trains: bool = True
+) -> Snapshot:
+    """Rank 0, which computes, and two others that launch kernels."""
+    job = [
+        process(n, "rank", label=f"rank {n - 200}", maps=NCCL, **ON_GPU) for n in (200, 201, 202)
+    ]
+    seen = snapshot_of(main(), *job, marks=(BACKWARD,) if trains else ())
+    return with_shares(seen, p200=mine, p201=other, p202=other)
+
+
+def test_a_rank_that_computes_while_the_others_wait_for_their_gpus_is_named() -> None:
+    finding = only(check, gpu_ranks({SAVES: 1.0}, {FOR_GPU: 0.8, COMPUTES: 0.2}))
+
+    assert finding.process == pid(200)
+    assert finding.summary == (
+        "rank 1 (201) and rank 2 (202) wait 80% of the time for the GPU, most likely in NCCL, for "
+        "rank 0 (200), which works at train.py:55 save"
+    )
+    assert finding.cause.startswith("A collective of NCCL is a kernel on each GPU")
+    assert "at least 20% of its present time" in finding.evidence[-1]
+
+
+def test_a_rank_that_computes_longer_in_the_function_of_the_others_has_more_data() -> None:
+    elsewhere = COMPUTES._replace(place="train.py:33 step")
+
+    finding = only(check, gpu_ranks({COMPUTES: 1.0}, {FOR_GPU: 0.8, elsewhere: 0.2}))
+
+    assert "which has more to compute at train.py:30 step" in finding.summary
+    assert "its part of the data is larger" in finding.cause
+
+
+def test_what_ranks_did_while_they_started_does_not_count() -> None:
+    """Of a minute, all of them spent half in imports."""
+    first = gpu_ranks({IMPORTING: 1.0}, {IMPORTING: 1.0})
+    later = gpu_ranks({SAVES: 1.0}, {FOR_GPU: 0.8, COMPUTES: 0.2})
+    accounts = dict(later.account.processes)
+    for identity, account in accounts.items():
+        start = first.account.processes[identity].uncounted[0].buckets[:6]
+        thread_now = account.uncounted[0]
+        both = thread_now._replace(buckets=(*start, *thread_now.buckets[6:]))
+        accounts[identity] = replace(account, uncounted=(both,))
+    job = replace(later, account=replace(later.account, processes=accounts))
+
+    assert "wait 80% of the time for the GPU" in only(check, job).summary
+
+
+@pytest.mark.parametrize(
+    "healthy",
+    [
+        pytest.param(gpu_ranks({FOR_GPU: 0.9}, {FOR_GPU: 0.9}), id="long steps on all GPUs"),
+        pytest.param(
+            gpu_ranks({FOR_GPU: 0.3, COMPUTES: 0.7}, {FOR_GPU: 0.8, COMPUTES: 0.2}),
+            id="it has to wait, too",
+        ),
+        pytest.param(
+            gpu_ranks({COMPUTES: 1.0}, {FOR_GPU: 0.45, COMPUTES: 0.55}), id="all compute much"
+        ),
+        pytest.param(
+            gpu_ranks({COMPUTES: 1.0}, {FOR_GPU: 0.8, COMPUTES: 0.2}, trains=False),
+            id="no training, whose ranks may never meet",
+        ),
+        pytest.param(
+            gpu_ranks({NO_CORE: 0.8, COMPUTES: 0.2}, {FOR_GPU: 0.8, COMPUTES: 0.2}),
+            id="it waits for a core",
+        ),
+    ],
+)
+def test_ranks_on_gpus_that_work_alike_have_no_straggler(healthy: Snapshot) -> None:
+    assert found(check, healthy) == []
