@@ -15,7 +15,7 @@ from tests.conftest import Program, Start
 # RAS of all jobs of a machine listens on one port.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("nccl")]
 
-WITHIN_S = 60.0
+WITHIN_S = 120.0
 
 
 def first_of(program: Program, rule: str) -> Finding:
