@@ -59,6 +59,8 @@ CAUSES_OF: Mapping[str, tuple[str, ...]] = {
         "worker-segfault",
         "worker-exited-unexpectedly",
     ),
+    "cuda-ipc-limbo": ("steady-growth",),
+    "cuda-ipc-counter-files-and-events": ("steady-growth",),
     "raw-fork-inherits-sharer": ("fd-exhaustion-producer",),
     "orphaned-workers": (
         "worker-oom-killed",
@@ -175,6 +177,8 @@ CAUSES_OF: Mapping[str, tuple[str, ...]] = {
 GROWTH = "steady-growth"
 GROWTH_LEADS_TO: Mapping[str, frozenset[str]] = {
     "worker-oom-killed": frozenset(("memory", "queue")),
+    "cuda-ipc-limbo": frozenset(("sent GPU memory",)),
+    "cuda-ipc-counter-files-and-events": frozenset(("sent GPU memory",)),
     "shm-full-enospc": frozenset(("shared-memory files", "shared memory", "files in memory")),
     "pids-limit": frozenset(("threads", "child processes")),
 }

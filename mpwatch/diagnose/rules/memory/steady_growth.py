@@ -606,6 +606,7 @@ def _of_receiver(
         f"which {'has' if verb == 'sends' else 'have'} ever more {noun}"
         if lent
         else None,
+        "sent GPU memory",
     )
 
 

@@ -1903,6 +1903,11 @@ def test_hooks_count_what_a_receiver_keeps() -> None:
         "has sent 90 CUDA tensors, of which its receivers have not released 70"
         in (keeps.evidence[1])
     )
+    assert keeps.subject == "sent GPU memory"
+    limbo = replace(keeps, rule="cuda-ipc-limbo", subject="")
+    assert with_causes((keeps, limbo)) == {limbo: "steady-growth"}
+    own = replace(keeps, subject="GPU memory")
+    assert with_causes((own, limbo)) == {}
     assert keeps.cause.startswith("actor 920 (920) and actor 936 (936) send CUDA tensors to main")
     assert "send CUDA tensors" not in shares_once.cause
 
