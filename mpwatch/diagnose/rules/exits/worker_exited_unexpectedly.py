@@ -1088,12 +1088,12 @@ _QUIET = (
 )
 _FAILED_LOADING = (
     "An exception outside the fetching of a sample: while unpickling the dataset in a spawned "
-    "worker, in worker_init_fn or in an import; or a call of sys.exit or os._exit. The "
-    "traceback is on the worker's standard error, not in the error that main raises."
+    "worker, in worker_init_fn or in an import, whose traceback is on the worker's standard "
+    "error, not in the error that main raises; or a call of sys.exit or os._exit."
 )
 _FAILED = (
-    "An uncaught exception in that process, or a call of sys.exit or os._exit. The traceback "
-    "is on its standard error. Processes that wait for it are not notified."
+    "An uncaught exception in that process, whose traceback is on its standard error then, or a "
+    "call of sys.exit or os._exit, which leaves none. Processes that wait for it are not notified."
 )
 _ALONE = "Processes that wait for this one are not notified."
 _STAYS_LOCKED = "A lock or queue that it held at that moment stays locked for ever."

@@ -255,6 +255,8 @@ def _finding_of_files(index: Index, found: GrowingFiles) -> Finding:
     return Finding(
         rule=RULE,
         severity=urgency(found.eta_s, growth.span_s),
+        # Files that fill no limit within a day may be what the program is to make.
+        is_doubtful=found.eta_s is None,
         process=found.makers[0].process if found.makers else index.snapshot.root,
         others=tuple(each.process for each in found.makers[1:]),
         subject=kind,

@@ -196,6 +196,9 @@ def _among_ranks(index: Index) -> list[Finding]:
     ]
     if all(_is_in_one_wait(index, each) for each in others) or spin(index, slow[0]) is not None:
         return []
+    place = work_place(index, (slow[0],))
+    if place is not None and place.words.endswith((" __init__", " <module>")):
+        return []  # it sets up what the others have: that is no part of a step
     if TURN_SHARE <= max(works) <= SLOW_SHARE / FACTOR:
         waited = sum(waits[each.process] for each in others) / len(others)
         return [_finding_of_ranks(index, slow[0], others, waited)]

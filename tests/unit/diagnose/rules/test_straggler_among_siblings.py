@@ -124,6 +124,7 @@ def test_processes_that_wait_for_other_reasons_have_no_straggler(healthy: Snapsh
 
 
 SAVES = Activity("computing", "Python code", place="train.py:55 save")
+SETS_UP = Activity("computing", "Python code", place="train.py:12 __init__")
 
 
 def ranks(
@@ -190,6 +191,7 @@ def test_a_rank_that_waits_for_a_core_at_the_line_of_the_others_may_have_as_much
         pytest.param(ranks(waits=0.3), id="the others wait a little"),
         pytest.param(ranks(slow=0.6), id="it waits, too"),
         pytest.param(ranks(waits=1.0, works=0.0), id="a stall has other rules"),
+        pytest.param(ranks(waits=0.79, mine_is=SETS_UP), id="it sets up what the others have"),
     ],
 )
 def test_ranks_that_wait_for_each_other_have_no_straggler(healthy: Snapshot) -> None:
