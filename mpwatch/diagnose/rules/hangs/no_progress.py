@@ -336,6 +336,8 @@ def _acquires(process: Process, index: Index) -> bool:
         or user_frame(thread.stack) is None
     ):
         return False
+    if calls(own_frames(thread.stack)[:2], "multiprocessing/queues.py:get"):
+        return False  # another reader of that queue has the lock while it waits for an item
     return (quiet_s(process, index) or 0.0) >= WARNED_S
 
 

@@ -22,6 +22,7 @@ from tests.builders.snapshots import (
     exited,
     fds,
     found,
+    frames,
     history,
     line,
     main,
@@ -311,6 +312,9 @@ def test_a_semaphore_is_taken_twice_only_if_none_but_those_that_wait_can_have_it
     assert ("dead-end" in verdicts) is is_held
 
 
+READS = frames("multiprocessing/synchronize.py:__enter__", "multiprocessing/queues.py:get")
+
+
 def test_a_semaphore_that_none_is_seen_to_hold_is_told_while_the_others_only_poll() -> None:
     """Without source nothing shows who has it: main writes a line to its log now and then."""
     sleeps = WaitedOn("timer", "clock_nanosleep", timeout_s=0.2)
@@ -333,6 +337,13 @@ def test_a_semaphore_that_none_is_seen_to_hold_is_told_while_the_others_only_pol
     assert any("main (100) sleeps again and again" in each for each in finding.evidence)
     others = found(no_progress.check, working, past)
     assert not any("no process is at work" in each.summary for each in others)
+
+    readers = [
+        replace(each, threads=(replace(each.threads[0], stack=(*READS, *each.threads[0].stack)),))
+        for each in held
+    ]
+    idle = found(no_progress.check, replace(job, processes=(polls, *readers)), past)
+    assert not any("no process is at work" in each.summary for each in idle)
 
 
 RING = (
