@@ -173,6 +173,7 @@ MarkKind: TypeAlias = Literal[
     "graph-kept",
     "graph-passed",
     "graph-running",
+    "graph-summed",
     "kept",
     "kept-to-end",
     "kills",
@@ -218,11 +219,12 @@ file detaches it. `graph-kept`: adds what a model has computed with autograd on 
 outlives the round, in a function without a backward pass. `graph-passed`: gives such a value to a
 method of another object, in a function with a backward pass one that is computed right there.
 `graph-running`: in the forward pass of a model, computes an attribute from itself and from tensors
-of the batch, with their graph. `kept`: adds to a list, a set or a deque from which nothing in the
-file removes anything. `kept-to-end`: adds to a container of an object that only the end of that
-object empties. `kills`: sends SIGKILL to another process. `limit`: sets a limit of its process,
-such as RLIMIT_CPU. `no-grad`: switches autograd off. `no-sync`: leaves gradients unreduced for a
-while. `one-by-one`: lets a Pool or an executor of processes make a task of each item, as its
+of the batch, with their graph. `graph-summed`: adds a loss itself, of which the loop runs the
+backward pass, to a sum that outlives the round. `kept`: adds to a list, a set or a deque from which
+nothing in the file removes anything. `kept-to-end`: adds to a container of an object that only the
+end of that object empties. `kills`: sends SIGKILL to another process. `limit`: sets a limit of its
+process, such as RLIMIT_CPU. `no-grad`: switches autograd off. `no-sync`: leaves gradients unreduced
+for a while. `one-by-one`: lets a Pool or an executor of processes make a task of each item, as its
 chunksize is 1. `outputs-kept`: adds the result of a training step, of which a part is
 differentiated, to a variable that lives as long as the loop. `passed-over`: goes on to the next
 item at the beginning of a loop, by a condition that is not on the item. `put`: puts an item into a

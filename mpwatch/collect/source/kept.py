@@ -537,6 +537,50 @@ def find_outputs(function: ast.AST) -> Iterator[Found]:
                     yield "outputs-kept", f"{text}, {first_line(made)}, {first_line(loop)}", node
 
 
+def find_sums(function: ast.AST) -> Iterator[Found]:
+    """`total += loss` in a loop that also calls `loss.backward()`, and does not begin `total` anew.
+
+    A tensor that is the sum of others refers to the graphs of all of them. A backward pass frees
+    the tensors that a graph has saved, and leaves its nodes.
+    """
+    for loop, parents in within([node for _, node in children(function)]):
+        if not isinstance(loop, LOOPS) or any(isinstance(each, LOOPS) for each in parents):
+            continue
+        for inner in (loop, *(e for e in ast.walk(loop) if isinstance(e, LOOPS) and e is not loop)):
+            yield from _summed(list(ast.walk(inner)))
+
+
+def _summed(inside: Sequence[ast.AST]) -> Iterator[Found]:
+    """The sums of losses in one loop."""
+    differentiated = {
+        name
+        for each in inside
+        if isinstance(each, ast.Call) and last_name(each.func) in _BACKWARD
+        for part in (each.func, *each.args)
+        for name in names_in(part)
+    }
+    plain = {
+        expression_text(target)
+        for each in inside
+        if isinstance(each, ast.Assign)
+        and any(
+            isinstance(part, ast.expr) and last_name(part) in _WITHOUT_GRAPH
+            for part in ast.walk(each.value)
+        )
+        for target in each.targets
+    }
+    begun = {expression_text(t) for e in inside if isinstance(e, ast.Assign) for t in e.targets}
+    for node in inside:
+        if not isinstance(node, ast.AugAssign) or not isinstance(node.op, ast.Add):
+            continue
+        target, value = expression_text(node.target), node.value
+        if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mult | ast.Div):
+            value = value.left
+        is_loss = isinstance(value, ast.Name) and value.id in differentiated - plain
+        if is_loss and target not in begun and target not in differentiated:
+            yield "graph-summed", f"{target}, {expression_text(value)}", node
+
+
 def is_unbounded_cache(decorator: ast.expr) -> bool:
     """`@cache` of functools, or its `@lru_cache(maxsize=None)`."""
     if not isinstance(decorator, ast.Call):

@@ -814,6 +814,8 @@ def _graphs_kept(
         yield mark, _kept_outputs(mark)
     for mark in marks(index, "graph-running"):
         yield mark, _running_graph(mark)
+    for mark in marks(index, "graph-summed", process):
+        yield mark, _summed_graph(mark)
     trained = {(each.file, each.function) for each in marks(index, "backward")}
     # A backward pass frees what the graphs of its process refer to, but not one that is computed
     # where it is passed on.
@@ -863,6 +865,17 @@ def _running_graph(mark: Mark) -> Kept:
         "all batches hang on it, one more with each step.",
         f"Update {state} under torch.no_grad(), or from detached tensors (mean.detach()). "
         "gc.collect() or clearing other lists does not help.",
+    )
+
+
+def _summed_graph(mark: Mark) -> Kept:
+    total, _, loss = mark.about.partition(", ")
+    return Kept(
+        f"{mark_words(mark)} adds {loss} itself to {total}, with its autograd graph",
+        f"Most likely {mark_words(mark)} keeps autograd graphs: {loss} is a tensor, and the sum "
+        f"{total} refers to the graphs of all that were added to it, until it begins anew. "
+        "backward() frees the tensors that a graph has saved, and not the graph.",
+        f"Add a number: {total} += {loss}.item(), or {loss}.detach(). gc.collect() does not help.",
     )
 
 

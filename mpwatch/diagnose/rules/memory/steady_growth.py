@@ -816,7 +816,7 @@ def _of_kept(index: Index, process: Process, seen: list[str]) -> _Explanation:
     large = [each for each in added if _LARGE.search(each.statement.text)]
     large.sort(key=lambda each: _REDUCED.search(each.statement.text) is not None)
     containers = {each.about.partition("[")[0] for each in large}
-    loop = loop_around(index, main.stack) if main is not None else None
+    loop = _lasting_loop(index, process, main) if main is not None else None
     rounds = f" over the rounds of {_loop_words(*loop)}" if loop else ""
     slices = _SLICES if process.sample.torch_loaded else ""
     # No DataLoader worker trains: its tensors have no graph.
@@ -874,6 +874,16 @@ def _of_cache(frame: Frame, lookup: Statement, seen: Sequence[str]) -> _Explanat
 _LARGE = re.compile(r"\.(?:numpy|cpu|clone|detach|copy|tolist|to|tobytes)\(|\b(?:np|numpy|torch)\.")
 """In a statement that adds an array, a tensor or a copy of one."""
 _REDUCED = re.compile(r"\.(?:mean|sum|max|min|norm|std|median)\(")
+
+
+def _lasting_loop(index: Index, process: Process, main: Thread) -> tuple[Frame, Statement] | None:
+    """The loop in which memory rises: of a function that the main thread has not left for a while.
+
+    A function that is called anew in each round may have loops of its own, which end.
+    """
+    inside = {(each.file, each.function) for each in _inside(index, process)}
+    lasting = [each for each in main.stack if (each.file, each.function) in inside]
+    return loop_around(index, lasting or main.stack)
 
 
 def _of_source(index: Index, process: Process, seen: list[str]) -> _Explanation | None:

@@ -1663,6 +1663,53 @@ def validate(self, loader, model):
 """
 
 
+SUMS = """import torch
+
+def train(model, loader, optimizer):
+    for epoch in range(9):
+        running = 0.0
+        for batch in loader:
+            loss = model(batch).mean()
+            loss.backward()
+            running += loss
+            total += loss.item()
+            window += loss
+            if full:
+                window = 0.0
+        mean = running / 9
+
+def weigh(model, loader, accelerator):
+    for batch in loader:
+        loss = model(batch)
+        accelerator.backward(loss)
+        loss = loss.item()
+        self.total += loss
+
+def scale(model, loader, accelerator):
+    for batch in loader:
+        loss = model(batch)
+        accelerator.backward(loss)
+        self.total += loss * len(batch)
+
+def join(parts):
+    for loss in parts:
+        whole += loss
+    whole.backward()
+"""
+
+
+def test_a_sum_of_losses_with_their_graphs_is_marked(tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text(SUMS)
+
+    found = SourceCode().marks(OWN, str(file), time.time())
+
+    assert {(m.statement.line, m.about) for m in found if m.kind == "graph-summed"} == {
+        (9, "running, loss"),
+        (27, "self.total, loss"),
+    }
+
+
 def test_what_keeps_the_graphs_of_training_steps_is_marked(tmp_path: Path) -> None:
     file = tmp_path / "norm.py"
     file.write_text(KEEPS_STEPS)

@@ -419,6 +419,23 @@ def test_outputs_of_training_steps_that_are_kept_are_named() -> None:
     )
 
 
+def test_a_sum_of_losses_with_their_graphs_is_named() -> None:
+    train = "/home/me/train.py"
+    sums = Mark(
+        "graph-summed", train, "fit", "self.total, loss", Statement(27, "self.total += loss")
+    )
+    passes_back = Mark("backward", train, "fit", "", Statement(25, "loss.backward()"))
+    trains = main(threads=[thread(MAIN, "train.py:fit:25")], torch_loaded=True)
+    past = history(rising("anon_bytes", 900 * MIB, 5 * MIB))
+
+    finding = only(check, snapshot_of(trains, marks=(sums, passes_back)), past)
+
+    assert finding.cause.startswith(
+        "Most likely `self.total += loss` at train.py:27 fit keeps autograd graphs: loss is a "
+    )
+    assert finding.advice.startswith("Add a number: self.total += loss.item()")
+
+
 def test_statistics_that_a_forward_pass_computes_from_themselves_are_named() -> None:
     mean, var = (
         Mark("graph-running", "/app/layers.py", "forward", name, Statement(line, f"{name} = ..."))
@@ -1528,6 +1545,26 @@ def test_the_queue_of_an_executor_has_a_bound_and_what_waits_for_it_has_none() -
     assert submits.summary.startswith("main (100) submits tasks faster than pool-worker 200 (200)")
     assert "maxsize" not in submits.advice + maps.advice
     assert "gathers all items of Executor.map at train.py:46 main" in maps.summary
+
+
+def test_memory_rises_in_the_loop_that_goes_on_and_not_in_one_of_a_function_called_anew() -> None:
+    outer, inner = Statement(36, "for batch in loader:"), Statement(63, "for j in range(9):")
+    source = (
+        SourceLine("/home/me/train.py", 38, "fit", Statement(38, "step()"), within=(outer,)),
+        SourceLine("/home/me/data.py", 67, "emit", Statement(67, "x = f()"), within=(inner,)),
+    )
+    stack = thread(MAIN, "data.py:emit:67", "train.py:fit:38")
+    job = with_shares(snapshot_of(main(threads=[stack]), source=source), p100={COMPUTES: 1.0})
+    account = job.account.processes[pid(MAIN)]
+    [own] = account.uncounted
+    frames = (Frame("fit", "/home/me/train.py", 0),)
+    callers = (Callers(NOW_S - 30, NOW_S - 1, frames, 8, 0),)
+    account = replace(account, uncounted=(own._replace(callers=callers),))
+    known = replace(job, account=replace(job.account, processes={pid(MAIN): account}))
+    past = history(rising("anon_bytes", 900 * MIB, 5 * MIB))
+
+    assert "`for batch in loader:` at train.py:36 fit" in only(check, known, past).cause
+    assert "`for j in range(9):` at data.py:63 emit" in only(check, job, past).cause
 
 
 def test_a_map_is_known_by_what_all_stacks_have_in_common_if_the_last_one_is_missing() -> None:
