@@ -57,7 +57,6 @@ LONG = {name for name, case in ALL.items() if case.is_alone}
 USUAL = frozenset(
     (
         "barrier-of-the-dead",
-        "batch-of-different-shapes",
         "collective-mismatch",
         "copy-on-write-growth",
         "event-set-hangs",

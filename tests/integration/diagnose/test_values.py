@@ -9,6 +9,7 @@ import pytest
 
 from tests.conftest import PROGRAMS, Start
 from tests.integration.observe.commands import diagnosed, open_findings
+from tests.integration.on_demand import ON_DEMAND
 from tests.procfs import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -47,6 +48,7 @@ def test_a_condition_that_only_one_rank_meets_is_the_cause_from_outside(start: S
     assert "`if saved is not None and len(saved) > 1:`" in first["cause"]
 
 
+@ON_DEMAND
 def test_a_container_that_grows_is_named_and_one_that_does_not_is_not(start: Start) -> None:
     program = str(PROGRAMS / "growing_values.py")
     job = start([sys.executable, "-m", "mpwatch", "run", "--headless", program])
