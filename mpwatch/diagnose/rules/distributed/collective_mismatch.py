@@ -350,7 +350,7 @@ _OVER_OWN = re.compile(
     r"|[\w.]+\.(?:items|keys|values)\(\)|[\w.]+):"
 )
 """A loop over what a variable holds; not over a range, a loader, or what a model has."""
-_ALIKE = re.compile(r"loader|param|buffer|module|model|layer|group|batch|range|bucket|dataset")
+_ALIKE = re.compile(r"loader|data|param|buffer|module|model|layer|group|batch|range|bucket|dataset")
 
 
 def _unequal_loop(
@@ -442,6 +442,16 @@ def _one_in_backward(
             "any of them leaves. Or do not leave the loop, and let a rank that has nothing to "
             "learn from a batch run its backward pass on a loss of zero that uses the outputs "
             "(outputs.sum() * 0).",
+        )
+    if ended is not None and ended.over:
+        return (
+            f"{averages} {all_called(others)} {_have(others)} ended {ended.words}, in which the "
+            f"others still are. Its loop goes over {ended.over}, which decides by itself when it "
+            "ends: most likely that was not decided alike on all ranks (an early stop by a loss "
+            "that one rank knows, a counter that was restored on one rank).",
+            f"Let all ranks end that loop in the same round: decide on one rank and broadcast it, "
+            f"or all_reduce what {ended.over} decides by, in each round and before any rank leaves "
+            "the loop. drop_last, the Join context or a longer timeout do not help against that.",
         )
     same = (
         "Give all ranks the same number of batches (DistributedSampler with drop_last, or the "
@@ -593,13 +603,16 @@ class _EndedLoop(NamedTuple):
     words: str
     by: str
     """The conditions in it that end it and that ranks may meet differently; empty for none."""
+    over: str = ""
+    """What it goes over, where that is an object of the program which ends by itself."""
 
 
 def _ended_loop(index: Index, ahead: Process, inside: Process) -> _EndedLoop | None:
     """What one rank has ended in which another one still is; `None` if that is not seen."""
     left = left_function(ahead, inside)
     if left is not None:
-        return _EndedLoop(f"{left.line.function}()", loop_ends(index, left.line, True))
+        by = loop_ends(index, left.line, True)
+        return _EndedLoop(f"{left.line.function}()", by, _own_iterator(index, left.line))
     again = begun_again(index, _stack(inside), _stack(ahead))
     if again is not None:
         anew = f"{_loop_words(*again)}, and begun it anew"
@@ -608,6 +621,18 @@ def _ended_loop(index: Index, ahead: Process, inside: Process) -> _EndedLoop | N
     if passed is None:
         return None
     return _EndedLoop(_loop_words(*passed), loop_ends(index, passed[0], True))
+
+
+_OVER_OBJECT = re.compile(r"^for \w+ in ([A-Za-z_][\w.]*[^s\W]):$")
+"""A name in the plural is that of several things, and ends with the last of them."""
+
+
+def _own_iterator(index: Index, frame: Frame) -> str:
+    """The object that the innermost loop around a frame goes over, if it is none of the data."""
+    line = source_of(index, frame)
+    loops = [each for each in line.within if each.text.startswith("for ")] if line else []
+    found = _OVER_OBJECT.match(loops[-1].text) if loops else None
+    return found[1] if found is not None and not _ALIKE.search(found[1].lower()) else ""
 
 
 def _loop_words(frame: Frame, header: Statement) -> str:

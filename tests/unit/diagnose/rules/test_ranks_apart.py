@@ -1256,3 +1256,31 @@ def test_a_loop_in_which_the_other_ranks_are_as_well_is_not_told_as_of_one_rank(
     finding = only(collective_mismatch.check, snapshot_of(main(), *ranks, source=(source,)))
 
     assert "`for key in sorted(metrics):` of line 16" not in finding.cause
+
+
+@pytest.mark.parametrize(
+    ("loop", "is_named"),
+    [
+        ("for epoch in epoch_counter:", True),
+        ("for epoch in self.stopper:", True),
+        ("for batch in train_loader:", False),
+        ("for epoch in range(9):", False),
+        ("for epoch in self.epochs:", False),
+        ("for rows in dataset:", False),
+    ],
+)
+def test_a_loop_over_an_object_that_ends_by_itself_is_told_where_one_rank_has_ended_it(
+    loop: str, is_named: bool
+) -> None:
+    header = Statement(48, loop)
+    source = (line("train.py", 53, "fit", "self.train_batches()", within=(header,)),)
+    ranks = (
+        rank(0, BACKWARD, "train.py:fit:53", "train.py:run:63"),
+        rank(1, f"{C10D}:barrier", "train.py:run:66"),
+    )
+
+    finding = only(collective_mismatch.check, snapshot_of(main(), *ranks, source=source))
+
+    assert ("which decides by itself when it ends" in finding.cause) is is_named
+    assert ("Let all ranks end that loop in the same round" in finding.advice) is is_named
+    assert ("fewer batches" in finding.cause) is not is_named
