@@ -513,12 +513,7 @@ def find_outputs(function: ast.AST) -> Iterator[Found]:
         if not isinstance(loop, LOOPS) or any(isinstance(each, LOOPS) for each in parents):
             continue
         inside = list(ast.walk(loop))
-        differentiated = {
-            name
-            for each in inside
-            if isinstance(each, ast.Call) and last_name(each.func) == "backward"
-            for name in names_in(each.func)
-        }
+        differentiated = _differentiated(inside)
         if not differentiated:
             continue
         assigned = {
@@ -537,28 +532,34 @@ def find_outputs(function: ast.AST) -> Iterator[Found]:
                     yield "outputs-kept", f"{text}, {first_line(made)}, {first_line(loop)}", node
 
 
-def find_sums(function: ast.AST) -> Iterator[Found]:
-    """`total += loss` in a loop that also calls `loss.backward()`, and does not begin `total` anew.
-
-    A tensor that is the sum of others refers to the graphs of all of them. A backward pass frees
-    the tensors that a graph has saved, and leaves its nodes.
-    """
-    for loop, parents in within([node for _, node in children(function)]):
-        if not isinstance(loop, LOOPS) or any(isinstance(each, LOOPS) for each in parents):
-            continue
-        for inner in (loop, *(e for e in ast.walk(loop) if isinstance(e, LOOPS) and e is not loop)):
-            yield from _summed(list(ast.walk(inner)))
-
-
-def _summed(inside: Sequence[ast.AST]) -> Iterator[Found]:
-    """The sums of losses in one loop."""
-    differentiated = {
+def _differentiated(inside: Iterable[ast.AST]) -> set[str]:
+    """The names in calls of a backward pass, `loss.backward()` and `accelerator.backward(loss)`."""
+    return {
         name
         for each in inside
         if isinstance(each, ast.Call) and last_name(each.func) in _BACKWARD
         for part in (each.func, *each.args)
         for name in names_in(part)
     }
+
+
+def find_sums(function: ast.AST) -> Iterator[Found]:
+    """`total += loss` in a loop that also calls `loss.backward()`, and does not begin `total` anew.
+
+    A tensor that is the sum of others refers to the graphs of all of them. A backward pass frees
+    the tensors that a graph has saved, and leaves its nodes.
+    """
+    seen: set[ast.AST] = set()
+    for loop, _ in within([node for _, node in children(function)]):
+        for about, text, node in _summed(list(ast.walk(loop))) if isinstance(loop, LOOPS) else ():
+            if node not in seen:
+                seen.add(node)
+                yield about, text, node
+
+
+def _summed(inside: Sequence[ast.AST]) -> Iterator[Found]:
+    """The sums of losses in one loop."""
+    differentiated = _differentiated(inside)
     plain = {
         expression_text(target)
         for each in inside

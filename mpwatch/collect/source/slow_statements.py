@@ -65,14 +65,15 @@ def slow(nodes: Sequence[ast.AST], sequences: Container[str]) -> Iterator[Slow]:
     yield from _single_values(nodes)
 
 
+def _in_loops(nodes: Sequence[ast.AST]) -> set[int]:
+    """The ids of all syntax in loops and comprehensions."""
+    loops = (node for node in nodes if isinstance(node, (*LOOPS, *_COMPREHENSIONS)))
+    return {id(each) for loop in loops for each in ast.walk(loop)}
+
+
 def _single_values(nodes: Sequence[ast.AST]) -> Iterator[Slow]:
     """`x[i, j].item()` in a loop: one number a call."""
-    inside = {
-        id(each)
-        for node in nodes
-        if isinstance(node, (*LOOPS, *_COMPREHENSIONS))
-        for each in ast.walk(node)
-    }
+    inside = _in_loops(nodes)
     for node in nodes:
         is_item = isinstance(node, ast.Call) and _called(node.func)[1] == "item" and not node.args
         if not is_item or id(node) not in inside:
@@ -152,12 +153,7 @@ def elements(
         names: Its variables that are tensors.
         attributes: Attributes that are.
     """
-    inside = {
-        id(each)
-        for node in nodes
-        if isinstance(node, (*LOOPS, *_COMPREHENSIONS))
-        for each in ast.walk(node)
-    }
+    inside = _in_loops(nodes)
     for node in nodes:
         if id(node) not in inside:
             continue

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from mpwatch.describe.frames import is_library, own_frames
+from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.diagnose.analysis.distributed.ranks import rank_groups
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.process_queries import all_called
@@ -396,9 +396,9 @@ class Grown(NamedTuple):
     @property
     def words(self) -> str:
         """``` `self.tasks` (dict, orchestrator.py:48 add) has 5,021 entries, +30/s ```."""
-        file = self.added.file.rpartition("/")[2]
-        place = f"{file}:{self.added.statement.line} {self.added.function}"
-        name = f"`{self.added.name}` ({self.value.type}, {place})"
+        added = self.added
+        place = frame_words(Frame(added.function, added.file, added.statement.line))
+        name = f"`{added.name}` ({self.value.type}, {place})"
         if self.added.is_carried:
             return f"{name} carries an autograd graph at each of the last readings"
         graph = ", the last of them a tensor with its autograd graph" * bool(self.value.has_graph)

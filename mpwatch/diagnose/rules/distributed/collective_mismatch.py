@@ -350,7 +350,7 @@ _OVER_OWN = re.compile(
     r"|[\w.]+\.(?:items|keys|values)\(\)|[\w.]+):"
 )
 """A loop over what a variable holds; not over a range, a loader, or what a model has."""
-_ALIKE = re.compile(r"loader|data|param|buffer|module|model|layer|group|batch|range|bucket|dataset")
+_ALIKE = re.compile(r"loader|data|param|buffer|module|model|layer|group|batch|range|bucket")
 
 
 def _unequal_loop(
@@ -427,72 +427,84 @@ def _one_in_backward(
 ) -> tuple[str, str]:
     """Cause and advice where some ranks are in the backward pass of DDP and others are not."""
     name, others = next((n, group) for n, group in by_call if n != BACKWARD)
-    averages = (
-        "The backward pass of DistributedDataParallel averages gradients by collectives that "
-        f"all ranks have to enter; {all_called(others)} called {name} instead."
+    inside = dict(by_call)[BACKWARD][0]
+    same = (
+        "Give all ranks the same number of batches (DistributedSampler with drop_last, or the "
+        f"Join context), and call {name} on all ranks after the same batch."
     )
-    ended = _ended_loop(index, others[0], dict(by_call)[BACKWARD][0])
-    if ended is not None and ended.by:
+    ended = _ended_loop(index, others[0], inside)
+    cause, advice = (
+        _parted_in_the_loop(index, by_call, records, same)
+        if ended is None
+        else _ended_it_before(index, others, ended, inside, same)
+    )
+    return (
+        "The backward pass of DistributedDataParallel averages gradients by collectives that "
+        f"all ranks have to enter; {all_called(others)} called {name} instead. {cause}",
+        advice,
+    )
+
+
+def _parted_in_the_loop(
+    index: Index,
+    by_call: Sequence[tuple[str, list[Process]]],
+    records: Sequence[Recorded],
+    same: str,
+) -> tuple[str, str]:
+    """Why ranks are apart of which none is seen to have ended the loop of the others."""
+    name, others = next((n, group) for n, group in by_call if n != BACKWARD)
+    fresh = _fresh_loss(index, others) if name == BUFFERS else None
+    known = fresh or _branched(index, by_call, records)
+    if known is not None:
+        return known
+    branch = "a branch on the rank or on its data makes only some of them call one of the two."
+    round_ = same_round(index, [rank for _, group in by_call for rank in group])
+    return (
+        f"They are in the same round of a loop ({round_} on all of them), so that {branch}"
+        if round_
+        else f"The ranks have run a different number of batches, or {branch}",
+        same + _NO_SKIPPED_BACKWARD,
+    )
+
+
+def _ended_it_before(
+    index: Index, others: Sequence[Process], ended: _EndedLoop, inside: Process, same: str
+) -> tuple[str, str]:
+    """Why some ranks have ended a loop before the others."""
+    what = (
+        f"{all_called(others)} {_have(others)} ended {ended.words}, in which the others still are"
+    )
+    if ended.by:
         return (
-            f"{averages} {all_called(others)} {_have(others)} ended {ended.words}, in which "
-            f"the others still are, most likely by {ended.by}: each rank meets that by values "
-            "of its own.",
+            f"{what}, most likely by {ended.by}: each rank meets that by values of its own.",
             f"Let all ranks leave that loop in the same round: combine what {ended.by} tests "
             "(all_reduce of a flag or a count, with MAX) in every round, on all ranks, before "
             "any of them leaves. Or do not leave the loop, and let a rank that has nothing to "
             "learn from a batch run its backward pass on a loss of zero that uses the outputs "
             "(outputs.sum() * 0).",
         )
-    if ended is not None and ended.over:
-        return (
-            f"{averages} {all_called(others)} {_have(others)} ended {ended.words}, in which the "
-            f"others still are. Its loop goes over {ended.over}, which decides by itself when it "
-            "ends: most likely that was not decided alike on all ranks (an early stop by a loss "
-            "that one rank knows, a counter that was restored on one rank).",
-            f"Let all ranks end that loop in the same round: decide on one rank and broadcast it, "
-            f"or all_reduce what {ended.over} decides by, in each round and before any rank leaves "
-            "the loop. drop_last, the Join context or a longer timeout do not help against that.",
-        )
-    same = (
-        "Give all ranks the same number of batches (DistributedSampler with drop_last, or the "
-        f"Join context), and call {name} on all ranks after the same batch."
-    )
-    fresh = _fresh_loss(index, others) if ended is None and name == BUFFERS else None
-    if fresh is not None:
-        return f"{averages} {fresh[0]}", fresh[1]
-    branched = _branched(index, by_call, records) if ended is None else None
-    if branched is not None:
-        return f"{averages} {branched[0]}", branched[1]
-    if ended is None:
-        round_ = same_round(index, [rank for _, group in by_call for rank in group])
-        return (
-            f"{averages} "
-            + (
-                f"They are in the same round of a loop ({round_} on all of them), so that a branch "
-                "on the rank or on its data makes only some of them call one of the two."
-                if round_
-                else "The ranks have run a different number of batches, or a branch on the rank or "
-                "on its data makes only some of them call one of the two."
-            ),
-            same + _NO_SKIPPED_BACKWARD,
-        )
-    why = (
-        f"{averages} {all_called(others)} {_have(others)} ended {ended.words}, in which the "
-        "others still are, most likely after fewer batches"
-    )
-    skip = _passes_over_backward(index, dict(by_call)[BACKWARD][0])
+    skip = _passes_over_backward(index, inside)
     if skip is not None:
         return (
-            f"{averages} {all_called(others)} {_have(others)} ended {ended.words}, in which the "
-            f"others still are. Most likely `{skip.text}` of line {skip.line} has passed over a "
-            "backward pass there: each rank decides that by its own batch. Otherwise there were "
-            "fewer batches.",
+            f"{what}. Most likely `{skip.text}` of line {skip.line} has passed over a backward "
+            "pass there: each rank decides that by its own batch. Otherwise there were fewer "
+            "batches.",
             f"A rank must not skip a backward pass alone: combine what `{skip.text}` tests on all "
             "ranks (all_reduce of a flag, with MAX) so that all skip the same batch, or run it on "
             "a loss of zero that uses the outputs (outputs.sum() * 0). The same number of batches "
             "for all ranks does not help by itself.",
         )
+    if ended.over:
+        return (
+            f"{what}. Its loop goes over {ended.over}, which decides by itself when it ends: most "
+            "likely that was not decided alike on all ranks (an early stop by a loss that one rank "
+            "knows, a counter that was restored on one rank).",
+            "Let all ranks end that loop in the same round: decide on one rank and broadcast it, "
+            f"or all_reduce what {ended.over} decides by, in each round and before any rank leaves "
+            "the loop. drop_last, the Join context or a longer timeout do not help against that.",
+        )
     drawn = uneven_draw(index)
+    why = f"{what}, most likely after fewer batches"
     if drawn is None:
         return f"{why}.", same
     return (

@@ -109,9 +109,11 @@ def check(index: Index) -> Iterator[Finding]:
     found = [each for ranks in rank_groups(index) for each in _of_ranks(index, ranks)]
     yield from found
     yield from _joining(index)
-    are_apart = any(len(set(apart(index, ranks))) > 1 for ranks in rank_groups(index))
-    if not found and not are_apart and not all_on_gpu(index):
-        yield from (_of_nccl(index, each) for each in late_ranks(index))
+    late = late_ranks(index)
+    if not late or found or all_on_gpu(index):
+        return
+    if not any(len(set(apart(index, ranks))) > 1 for ranks in rank_groups(index)):
+        yield from (_of_nccl(index, each) for each in late)
 
 
 def _of_ranks(index: Index, ranks: Sequence[Process]) -> Iterator[Finding]:

@@ -200,11 +200,8 @@ def _idle_since_started(
     if not working or not makes or "maxtasksperchild" in makes[-1]:
         return ()
     last = max(each.process.start_ticks for each in working)
-    return [
-        each
-        for each in workers
-        if _is_idle(each) and each.process.start_ticks - last >= YOUNGER_S * 100
-    ]
+    later = YOUNGER_S * index.snapshot.ticks_per_s
+    return [each for each in workers if _is_idle(each) and each.process.start_ticks - last >= later]
 
 
 def _of_one_replaced(
