@@ -26,7 +26,7 @@ def main():
     gradient = torch.ones(1000)
     print("ready", flush=True)
     for _ in DataLoader(range(1_000_000), num_workers=int(os.environ.get("HOOKED") or 0)):
-        compute(0.05)
+        compute(0.02)
         if os.environ["RANK"] in os.environ["SLOW"].split(","):
             slow_input()
         dist.all_reduce(gradient)

@@ -45,6 +45,8 @@ CHANGE_PERCENT = 10
 CHANGE = 0.15
 """A step time, by this part."""
 LINES_KEPT = 16
+LINE_LEAD = 1.25
+"""Another line is told once it has so many times the stacks of the one that was told, and one more."""
 SAMPLES_KEPT = 16
 """Within so many a stack that was taken has arrived."""
 STEPS_OVER_S = 60.0
@@ -164,8 +166,8 @@ class RankWaits:
                 self._lines = Counter({each: n // 2 for each, n in self._lines.items() if n > 1})
             if self._lines:
                 best = max(self._lines, key=self._lines.__getitem__)
-                # Of two lines that are as frequent, one is told.
-                if self._lines[best] >= 2 * self._lines.get(self.line, 0):
+                # Of two lines that are about as frequent, the one that was told stays.
+                if self._lines[best] >= 1 + LINE_LEAD * self._lines.get(self.line, 0):
                     self.line = best
 
     def _waited_at(self, at_s: float) -> bool:

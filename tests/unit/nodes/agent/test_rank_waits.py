@@ -137,6 +137,18 @@ def test_the_line_is_that_of_most_stacks_outside_of_collectives() -> None:
     assert read(RankWaits(), stacks).line == "train.py:12 load"
 
 
+def test_a_line_that_came_first_gives_way_to_one_that_is_clearly_more_frequent() -> None:
+    loads, computes = (
+        rank(each, "train.py:step:40", stack_age_s=0.0)
+        for each in ("train.py:load:12", "train.py:compute:30")
+    )
+    rarer = [computes] * 6 + [loads] * 8
+    known = read(RankWaits(), rarer)
+
+    assert known.line == "train.py:30 compute"
+    assert read(known, [loads]).line == "train.py:12 load"
+
+
 def _at(second: int, *calls: str) -> Thread:
     return replace(thread(RANK, *calls, state="R"), stack_at_s=NOW_S + second, stack_age_s=0.0)
 
