@@ -321,27 +321,46 @@ def _after_a_loop(
 ) -> tuple[str, str] | None:
     """Cause and advice where some ranks have ended a loop in which the others still are.
 
-    Told where one of them waits for a collective on the GPU, whose line does not show what
-    launched it.
+    Not where a rank is under a condition on its number, which decides more surely.
     """
-    if len(by_call) != 2 or not any(name.endswith(OF_NCCL) for name, _ in by_call):
+    if len(by_call) != 2:
         return None
+    is_launched = any(name.endswith(OF_NCCL) for name, _ in by_call)
     for (name, inside), (other, ahead) in (by_call, by_call[::-1]):
-        ended = _ended_loop(index, ahead[0], inside[0])
+        ended = _ended_loop(index, ahead[0], inside[0], functions=is_launched)
         if ended is None or not ended.words.startswith("the loop"):
             continue
+        if not is_launched and _is_under_rank(index, ahead[0], inside[0]):
+            continue
         by = f", most likely by {ended.by}" if ended.by else ", most likely after fewer rounds"
+        launched = "which was launched in that loop" if is_launched else "which it calls"
         return (
             f"{all_called(ahead)} {_have(ahead)} ended {ended.words}, in which "
             f"{all_called(inside)} still {_are(inside)}{by}. {all_called(inside)} "
-            f"{'waits' if len(inside) == 1 else 'wait'} for {name}, which was launched in that "
-            f"loop, and {all_called(ahead)} for {other}, which comes after it.",
-            "Let all ranks do the same number of rounds: give each the same number of batches (a "
+            f"{'waits' if len(inside) == 1 else 'wait'} for {name}, {launched}, and "
+            f"{all_called(ahead)} for {other}, which comes after it.",
+            ("" if is_launched else _ONCE_AFTER.format(name=name))
+            + "Let all ranks do the same number of rounds: give each the same number of batches (a "
             "DistributedSampler with drop_last, a fixed number of steps for data that is streamed, "
             "or the Join context of DistributedDataParallel), or let all of them stop as soon as "
-            "one has none left (all_reduce of a flag, with MAX, in each round).",
+            "one has none left (all_reduce of a flag, with MAX, in each round). A longer timeout "
+            "does not help.",
         )
     return None
+
+
+_ONCE_AFTER = (
+    "If that {name} only adds up numbers (a metric, a count), add them up on each rank in the loop "
+    "and reduce the sums once after it, so that the number of rounds does not matter. Else: "
+)
+
+
+def _is_under_rank(index: Index, ahead: Process, inside: Process) -> bool:
+    """Whether one of two ranks is under a condition on the rank."""
+    if any(guard_on_rank(index, each) is not None for each in (ahead, inside)):
+        return True
+    frame = user_frame(_stack(inside))
+    return frame is not None and collective_under_rank(index, frame) is not None
 
 
 _OVER_OWN = re.compile(
@@ -619,9 +638,18 @@ class _EndedLoop(NamedTuple):
     """What it goes over, where that is an object of the program which ends by itself."""
 
 
-def _ended_loop(index: Index, ahead: Process, inside: Process) -> _EndedLoop | None:
-    """What one rank has ended in which another one still is; `None` if that is not seen."""
-    left = left_function(ahead, inside)
+def _ended_loop(
+    index: Index, ahead: Process, inside: Process, functions: bool = True
+) -> _EndedLoop | None:
+    """What one rank has ended in which another one still is; `None` if that is not seen.
+
+    Args:
+        index: The snapshot.
+        ahead: The rank that has ended it.
+        inside: The other one.
+        functions: Whether a function that it has left counts, before the loop around.
+    """
+    left = left_function(ahead, inside) if functions else None
     if left is not None:
         by = loop_ends(index, left.line, True)
         return _EndedLoop(f"{left.line.function}()", by, _own_iterator(index, left.line))

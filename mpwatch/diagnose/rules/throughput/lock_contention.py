@@ -257,6 +257,57 @@ def _waits(index: Index, process: Process) -> Mapping[str, _Wait]:
     return found
 
 
+class _Inside(NamedTuple):
+    """Work that a process does after the statement that took the lock, before it is released."""
+
+    took: Statement
+    """`with store.session() as session:`, or a call of acquire()."""
+    frame: Frame
+    """The function of `took`, at the line that leads to the work."""
+    work: Frame
+    """The innermost line of the program."""
+
+    @property
+    def taken(self) -> str:
+        """``` `with self.lock:` at main.py:28 work ```."""
+        return f"`{self.took.text}` at {frame_words(self.frame._replace(line=self.took.line))}"
+
+
+def _inside(index: Index, waits: Sequence[tuple[Process, _Wait]]) -> _Inside | None:
+    """Where the holder works, as far as present stacks show that it is inside of what others take.
+
+    One process is at a line of a function that another one is behind: its `with` statement is
+    around that one, or its call of acquire().
+    """
+    stacks = [(_calls(process), wait.place) for process, wait in waits]
+    takers = [own for own, place in stacks if own and frame_words(own[-1]) == place]
+    found = (_behind(index, own, taker) for own, _ in stacks for taker in takers if own)
+    return next((each for each in found if each is not None), None)
+
+
+def _calls(process: Process) -> list[Frame]:
+    """The calls of the main thread in the program, outermost first."""
+    thread = main_thread(process)
+    own = own_frames(thread.stack) if thread is not None else ()
+    return [each for each in reversed(own) if not is_library(each)]
+
+
+def _behind(index: Index, own: Sequence[Frame], taker: Sequence[Frame]) -> _Inside | None:
+    """What the last call that two stacks have in common shows of the one that does not wait."""
+    for mine, its in zip(own, taker, strict=False):
+        if (mine.file, mine.function) != (its.file, its.function):
+            return None
+        if mine.line == its.line:
+            continue
+        line, work = source_of(index, mine), source_of(index, own[-1])
+        if line is None or (work is not None and USES_DATABASE.search(work.statement.text)):
+            return None
+        blocks = [each for each in line.within if each.text.startswith(("with ", "async with "))]
+        took = next((each for each in (*blocks, *line.held) if each.line == its.line), None)
+        return _Inside(took, mine, own[-1]) if took is not None else None
+    return None
+
+
 def _finding(
     index: Index, lock: str, waits: Sequence[tuple[Process, _Wait]], works: Sequence[float]
 ) -> Finding:
@@ -265,7 +316,7 @@ def _finding(
     mean = sum(wait.share for _, wait in waits) / len(waits)
     name = _name(lock)
     is_database = lock.startswith(LOCK_ON) and lock.endswith(DATABASES)
-    place = work_place(index, processes)
+    place, inside = work_place(index, processes), _inside(index, waits)
     at = f", at {place.words}" if place is not None else ""
     evidence = [
         f"{called(process)}: {wait.share:.0%} waiting for it at {wait.place}, {work:.0%} at work"
@@ -292,26 +343,53 @@ def _finding(
             f"{name}: one of them works at a time{at}"
         ),
         evidence=tuple(evidence),
-        cause=(
-            f"They share {name} and hold it while they work, so they work one after the other. "
-            f"More processes do not make this faster.{_DATABASE if is_database else ''}"
-        ),
-        advice=(
-            f"Commit once for many rows (a few hundred, or a whole task) in place of each at "
-            f"{waits[0][1].place}; PRAGMA journal_mode=WAL makes a commit cheaper. Or send the "
-            "rows to one process that writes them."
-            if is_database
-            else "Work without the lock, and take it only to read or change what is shared: look "
-            f"at what is done after {waits[0][1].place}. Or give each process its own part of the "
-            "data, and combine the parts at the end."
-        ),
+        cause=_cause(name, inside, is_database),
+        advice=_advice(waits[0][1].place, inside, is_database),
     )
 
 
-_DATABASE = (
-    " A transaction of SQLite that writes locks the whole file until its commit is on the disk, "
-    "however few rows it has."
-)
+def _cause(name: str, inside: _Inside | None, is_database: bool) -> str:
+    """Why the processes work one after the other.
+
+    Args:
+        name: The lock in words.
+        inside: What is done while it is held, where that is seen.
+        is_database: Whether it is that of a database.
+    """
+    held = f"They share {name} and hold it while they work, so they work one after the other."
+    until = "until its commit is on the disk, however few rows it has"
+    if inside is not None:
+        calls, work = frame_words(inside.frame), frame_words(inside.work)
+        through = "" if calls == work else f", called at {calls}"
+        held += f" {inside.taken} takes it, and what takes long is inside: {work}{through}."
+        until = "until its commit"
+    if is_database:
+        held += f" A transaction of SQLite that writes locks the whole file {until}."
+    return f"{held} More processes do not make this faster."
+
+
+def _advice(taken_at: str, inside: _Inside | None, is_database: bool) -> str:
+    """What to do about it; see `_cause`, and the line at which most of them wait."""
+    if inside is not None:
+        only = "the statements of the database" if is_database else "what reads or changes that"
+        no_help = ", a longer timeout or journal_mode=WAL do" if is_database else " do"
+        return (
+            f"Do what takes long at {frame_words(inside.work)} before {inside.taken} or after its "
+            f"end, and hold the lock only for {only}: read what is needed, work without the lock, "
+            f"and then take it to store the result. More processes{no_help} not help: only one of "
+            "them has it at a time."
+        )
+    if is_database:
+        return (
+            "Commit once for many rows (a few hundred, or a whole task) in place of each at "
+            f"{taken_at}; PRAGMA journal_mode=WAL makes a commit cheaper. Or send the rows to one "
+            "process that writes them."
+        )
+    return (
+        "Work without the lock, and take it only to read or change what is shared: look at what is "
+        f"done after {taken_at}. Or give each process its own part of the data, and combine the "
+        "parts at the end."
+    )
 
 
 def _severity(

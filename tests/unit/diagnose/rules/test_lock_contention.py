@@ -28,6 +28,11 @@ def job(works: float, lock: Activity = LOCK, count: int = 4, **more: Activity) -
     return with_shares(snapshot_of(main(), *processes), p100={SLEEPS: 1.0}, **shares)
 
 
+def at(number: int, function: str, text: str, *within: str) -> SourceLine:
+    around = tuple(Statement(number - 4, each) for each in within)
+    return SourceLine("/home/me/train.py", number, function, Statement(number, text), around)
+
+
 def test_processes_that_work_one_at_a_time_under_one_lock_are_named() -> None:
     finding = only(check, job(works=0.25))
 
@@ -50,6 +55,41 @@ def test_a_lock_on_a_file_is_called_one() -> None:
     finding = only(check, job(works=0.5, lock=FILE_LOCK, count=2))
 
     assert "2 processes wait 50% of the time for the lock on /data/cache.db" in finding.summary
+
+
+def in_turn(*work: str, text: str = "with store.session() as db:") -> Snapshot:
+    """Two processes of which one has the lock that `save` takes in its line 48, through `put`."""
+    taken = job(0.4, FILE_LOCK._replace(place="train.py:12 put"), count=2)
+    waits = thread(200, "train.py:put:12", "train.py:save:48", "train.py:run:70", still_s=0.1)
+    works = thread(201, *work, "train.py:save:52", "train.py:run:70", still_s=0.1)
+    threads = {200: (waits,), 201: (works,)}
+    processes = [replace(p, threads=threads.get(p.pid, p.threads)) for p in taken.processes]
+    source = (at(52, "save", "score(rows)", text), at(60, "add", "db.executemany(SQL, rows)"))
+    return replace(taken, processes=tuple(processes), source=source)
+
+
+def test_work_inside_of_the_block_that_takes_the_lock_is_named_with_the_block() -> None:
+    finding = only(check, in_turn("train.py:score:31"))
+
+    assert (
+        "`with store.session() as db:` at train.py:48 save takes it, and what takes long is "
+        "inside: train.py:31 score, called at train.py:52 save." in finding.cause
+    )
+    assert finding.advice.startswith(
+        "Do what takes long at train.py:31 score before `with store.session() as db:` at "
+        "train.py:48 save"
+    )
+
+
+@pytest.mark.parametrize(
+    "healthy",
+    [
+        pytest.param(in_turn("train.py:add:60"), id="a statement of the database"),
+        pytest.param(in_turn("train.py:score:31", text="if rows:"), id="no block around it"),
+    ],
+)
+def test_work_is_not_told_to_be_inside_of_a_block_that_no_stack_shows(healthy: Snapshot) -> None:
+    assert "inside:" not in only(check, healthy).cause
 
 
 def test_a_lock_that_one_process_keeps_is_left_to_the_rules_for_hangs() -> None:
@@ -86,11 +126,6 @@ def held_database(*stack: str, has_it: bool = True, works: float = 0.1) -> Snaps
         at(60, "add", "db.executemany(SQL, rows)"),
     )
     return replace(taken, processes=(holder, *taken.processes[1:]), source=source)
-
-
-def at(number: int, function: str, text: str, *within: str) -> SourceLine:
-    around = tuple(Statement(number - 4, each) for each in within)
-    return SourceLine("/home/me/train.py", number, function, Statement(number, text), around)
 
 
 def test_who_has_a_database_locked_while_it_does_something_else_is_named_with_the_block() -> None:

@@ -814,6 +814,37 @@ def test_the_condition_that_ends_a_loop_on_one_rank_is_named() -> None:
     assert "broadcast the decision" in finding.advice
 
 
+def ended(*conditions: str) -> Finding:
+    """Ranks that reduce in each round of a loop, and one that is behind that loop."""
+    outer = ("train.py:main:86", "train.py:<module>:95")
+    reduces = ("train.py:update:34", "train.py:validate:51", *outer)
+    ranks = (
+        *(rank(n, f"{C10D}:all_reduce", *reduces) for n in (0, 1)),
+        rank(2, f"{C10D}:barrier", "train.py:validate:55", *outer),
+    )
+    batches = Statement(49, "for batch in loader:")
+    under = tuple(Statement(54, each) for each in conditions)
+    source = (
+        line("train.py", 51, "validate", "meter.update(psnr)", within=(batches,)),
+        line("train.py", 55, "validate", "dist.barrier()", within=under),
+    )
+    return only(collective_mismatch.check, snapshot_of(main(), *ranks, source=source))
+
+
+def test_a_rank_that_has_ended_the_loop_of_a_collective_is_told_with_the_loop() -> None:
+    finding = ended()
+
+    assert finding.cause.startswith(
+        "rank 2 (302) has ended the loop `for batch in loader:` of line 49 in validate(), in which "
+        "rank 0 (300) and rank 1 (301) still are, most likely after fewer rounds."
+    )
+    assert finding.advice.startswith("If that all_reduce only adds up numbers")
+
+
+def test_a_rank_under_a_condition_on_its_number_has_not_ended_a_loop_before() -> None:
+    assert "has ended the loop" not in ended("if rank == 2:").cause
+
+
 AGAIN = ("train.py:sync:44", "train.py:__iter__:48", "train.py:fit:59", "train.py:run:89")
 
 
