@@ -277,8 +277,10 @@ class Mark(NamedTuple):
     the functions that empty it, `self.items, clear() and __exit__()`; of a graph the state, or the
     container, the line of the model's call and what empties the container, `self.outputs, 25,
     reset()`; of what is passed the method, the position of the argument and that line, `update, 0,
-    25`; of a kept argument its position and the container, `0, self.outputs`; of what kills, of a
-    loss and of an empty result the condition for it, `if used > limit: in line 50`; of a slice that
+    25`; of a kept argument its position and the container, `0, self.outputs`; of a
+    loss and of an empty result the condition for it, `if used > limit: in line 50`, and of what
+    kills before it the lines of the only calls that lead there, `76, 106; if used > limit: in line
+    50`; of a slice that
     was made before it is kept also its line, `line 23: rows[:, 0]`; of a timer the lines at which
     its function returns before it is cancelled, `39, 45`; of a file that is emptied the part of its
     name that is written out, and the lines of the condition and of the loop around, `features.npy,

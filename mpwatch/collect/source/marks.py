@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from signal import Signals
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from mpwatch.collect.source.control_flow import LOGS, STARTS_TASK
 from mpwatch.collect.source.kept import (
@@ -410,10 +410,44 @@ def _kills(module: Module, function: ast.AST) -> Iterator[Found]:
         is_sent = is_it and name in ("kill", "killpg", "send_signal") and not is_itself
         is_own = name == "kill" and not call.args and isinstance(call.func, ast.Attribute)
         if is_sent or is_own:
-            under = next((each for each in reversed(parents) if isinstance(each, ast.If)), None)
+            calls = list(_calls_of(module, function))
+            above = [*(each for call in reversed(calls) for each in call.parents), *parents]
+            under = next((each for each in reversed(above) if isinstance(each, ast.If)), None)
             header = quoted(module, under) if under is not None else None
+            lines = ", ".join(str(call.line) for call in calls)
             about = f"{header.text} in line {header.line}" if header is not None else ""
-            yield "kills", about, node
+            yield "kills", f"{lines}; {about}", node
+
+
+class _OnlyCall(NamedTuple):
+    """The one call of a function in its file."""
+
+    line: int
+    parents: Sequence[ast.AST]
+    """The statements around it, outermost first."""
+
+
+_CALLS: Final = 4
+"""Calls that are followed, one above the other."""
+
+
+def _calls_of(module: Module, function: ast.AST) -> Iterator[_OnlyCall]:
+    """The call of a function, that of the function which contains it, and so on."""
+    functions = [each for each in ast.walk(module.tree) if isinstance(each, FUNCTIONS)]
+    for _ in range(_CALLS):
+        if not isinstance(function, FUNCTIONS):
+            return
+        found = [
+            (other, _OnlyCall(node.lineno, parents))
+            for other in functions
+            for node, parents in within([child for _, child in children(other)])
+            if isinstance(node, ast.Expr) and isinstance(call := node.value, ast.Call)
+            if last_name(call.func) == function.name
+        ]
+        if len(found) != 1:
+            return
+        function, only = found[0]
+        yield only
 
 
 def _assigned(tree: ast.Module) -> dict[str, ast.expr]:

@@ -64,7 +64,7 @@ def line_at(index: Index, place: str) -> SourceLine | None:
     return _by_place(index).get(place)
 
 
-Awaited: TypeAlias = Literal["file-removed", "file-made", "variable"]
+Awaited: TypeAlias = Literal["file-removed", "file-made", "variable", "work-done"]
 """What a loop that sleeps and checks again waits for."""
 
 
@@ -72,6 +72,7 @@ LOOP_ENDS: Mapping[Awaited, str] = {
     "file-removed": "when a file is removed",
     "file-made": "when there is a file",
     "variable": "when a variable of its own process changes",
+    "work-done": "when the work that it counts is done",
 }
 
 
@@ -87,6 +88,17 @@ _FILE = re.compile(r"\b(?:exists|lexists|is_file|isfile|is_dir|isdir)\([^()]*\)$
 _SEVERAL = re.compile(r"\b(?:and|or|if|in)\b|[<>=]")
 _VARIABLE = re.compile(r"[\w.]+(?<!\.value)(?: ?(?:[<>]=?|[!=]=) ?[\w.]+)?")
 """A subscript may be of an array in shared memory, and `value` is of a multiprocessing.Value."""
+_WORK = re.compile(
+    r"\.(?:empty|qsize)\(|\b\w*(?:active|busy|in_?flight|outstanding|pending|remaining|running"
+    r"|unfinished|workers|tasks|jobs)\w*\b",
+    re.IGNORECASE,
+)
+"""In a condition that asks whether what was given out is done."""
+_NOT_WORK = re.compile(
+    r"\b\w*(?:time|deadline|stop|shutdown|exit|clock)\w*\b|\.is_set\("
+    r"|^[\w.]*\b_?(?:is_)?(?:active|running)$"
+)
+"""In the condition of what works until it is told to end."""
 _HANDLERS: Mapping[str, Awaited] = {
     "except FileExistsError": "file-removed",
     "except FileNotFoundError": "file-made",
@@ -102,6 +114,8 @@ def _kind_of(header: str) -> Awaited | None:
         return None
     if _FILE.search(found[2]) and not _SEVERAL.search(found[2]):
         return "file-made" if found[1] else "file-removed"
+    if _WORK.search(found[2]) and not _NOT_WORK.search(found[2]):
+        return "work-done"
     return "variable" if _VARIABLE.fullmatch(found[2]) and ".value " not in found[2] else None
 
 
@@ -130,6 +144,7 @@ def _quoted(header: Statement) -> str:
     return f"`{header.text}` in line {header.line}"
 
 
+_HAS_ITEM = re.compile(r"\bnot [\w.]+\.empty\(")
 _POLLS = re.compile(r"\bEmpty\b|\.(?:empty|qsize|poll)\(")
 
 
@@ -138,10 +153,12 @@ def polls_for_item(line: SourceLine) -> bool:
 
     In `except queue.Empty:`, or under a condition on `empty()`.
     """
-    around = [*line.within, *line.after]
+    around = [*((each, True) for each in line.within), *((each, False) for each in line.after)]
     return any(
-        _POLLS.search(each.text) and each.text.startswith(("except", "if ", "while ", "elif "))
-        for each in around[-2:]
+        _POLLS.search(each.text)
+        and each.text.startswith(("except", "if ", "while ", "elif "))
+        and not (is_within and _HAS_ITEM.search(each.text))
+        for each, is_within in around[-2:]
     )
 
 

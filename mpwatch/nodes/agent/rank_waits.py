@@ -46,7 +46,7 @@ CHANGE = 0.15
 """A step time, by this part."""
 LINES_KEPT = 16
 LINE_LEAD = 1.25
-"""Another line is told once it has so many times the stacks of the one that was told, and one more."""
+"""Another line is told once it has so many times the stacks of the told one, and one more."""
 SAMPLES_KEPT = 16
 """Within so many a stack that was taken has arrived."""
 STEPS_OVER_S = 60.0

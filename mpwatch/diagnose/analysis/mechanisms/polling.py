@@ -139,6 +139,7 @@ _UNTIL: Mapping[Awaited, str] = {
     "file-removed": ", until a file is removed",
     "file-made": ", until there is a file",
     "variable": ", until a variable changes",
+    "work-done": ", until work is done",
 }
 _COPIES = "each process has its own copy, and a change in one does not show in another."
 _CAUSES: Mapping[Awaited, str] = {
@@ -155,6 +156,11 @@ _CAUSES: Mapping[Awaited, str] = {
     "variable": (
         "The loop {loop} ends when a variable of its own process changes. Unless it is in shared "
         f"memory, {_COPIES}"
+    ),
+    "work-done": (
+        "The loop {loop} ends when the work that was given out is done, as it counts it. So it "
+        "counts something as unfinished that no process does: a task of a process that was ended "
+        "or replaced, one whose result was lost, or a state that nothing sets any more."
     ),
 }
 _CONDITION = (
@@ -179,6 +185,12 @@ _ADVICE: Mapping[Awaited, str] = {
         f"written, and check how they ended. {_DEADLINE} {_OUTSIDE}"
     ),
     "variable": f"{_SHARED} {_DEADLINE}",
+    "work-done": (
+        "Let the exit of a process end what it was given: check is_alive() or exitcode in that "
+        "loop, take an ended process out of what counts as running, and give its task to another "
+        "one or count it as failed. mpwatch dump --locals shows what the loop counts. More "
+        f"processes or waiting longer do not help. {_OUTSIDE}"
+    ),
 }
 
 
@@ -192,10 +204,12 @@ def polls_in_vain(index: Index) -> InVain | None:
             continue
         if is_manager(process):
             continue
-        asleep_s = _polls_s(index, process, has_manager=has_manager)
+        asleep_s = _polls_s(index, process, may_use_files=has_manager)
         quiet = quiet_s(process, index)
         if _is_new(index, process):
             return None
+        if asleep_s < POLLS_S and _awaits_work(index, process):
+            asleep_s = _polls_s(index, process, may_use_files=True)
         if asleep_s >= POLLS_S:
             pollers.append(process)
             times.append(asleep_s)
@@ -437,10 +451,28 @@ def _is_helper(index: Index, child: Process) -> bool:
     return child.role == "other" and age is not None and age < _HELPER_S
 
 
-def _polls_s(index: Index, process: Process, *, has_manager: bool) -> float:
+def _awaits_work(index: Index, process: Process) -> bool:
+    """Whether the loop of a process ends when other processes, which all wait, have done work.
+
+    What it reads and writes meanwhile is no progress then: it looks at figures, and logs them.
+    """
+    condition = condition_of(index, process)
+    others = [each for each in index.snapshot.living() if each.role not in SERVICE_ROLES]
+    return (
+        condition is not None
+        and condition.kind == "work-done"
+        and any(each.process != process.process for each in others)
+    )
+
+
+def _polls_s(index: Index, process: Process, *, may_use_files: bool) -> float:
     """Seconds for which a process has only slept at one line, and neither read nor written.
 
-    What it asks a manager may be what its loop waits for, so that this does not count.
+    Args:
+        index: The snapshot.
+        process: The process.
+        may_use_files: Whether what it reads and writes does not count. What it asks a manager may
+            be what its loop waits for.
     """
     cpu_percent = mean_cpu_percent(process, index.history)
     if cpu_percent is not None and cpu_percent > POLLS_PERCENT:
@@ -454,7 +486,7 @@ def _polls_s(index: Index, process: Process, *, has_manager: bool) -> float:
         return 0.0  # the threads of a process give each other work without a system call
     quiet_s = index.snapshot.at_s - last_transfer_s(index, process)
     at_one_line = at_one_line_s(index, process.process)
-    return at_one_line if has_manager else min(at_one_line, max(0.0, quiet_s))
+    return at_one_line if may_use_files else min(at_one_line, max(0.0, quiet_s))
 
 
 def _is_in_one_sleep(index: Index, process: Process) -> bool:

@@ -624,6 +624,14 @@ def _is_below_in_loop(index: Index, frame: Frame, line: int) -> bool:
     )
 
 
+def _leads_to(index: Index, frame: Frame, mark: Mark) -> bool:
+    """Whether a frame is in a loop in which a statement runs, or a call that leads to it."""
+    if frame.function == mark.function:
+        return _is_below_in_loop(index, frame, mark.statement.line)
+    lines = mark.about.partition("; ")[0].split(", ")
+    return any(_is_below_in_loop(index, frame, int(each)) for each in lines if each)
+
+
 class _Killer(NamedTuple):
     """A process of the job that may have sent SIGKILL, as its source and its stacks show."""
 
@@ -645,14 +653,15 @@ def _killer(index: Index, ended: Ended) -> _Killer | None:
         for thread in process.threads
         for frame in own_frames(thread.stack)
         for mark in kills
-        if (frame.file, frame.function) == (mark.file, mark.function)
-        if _is_below_in_loop(index, frame, mark.statement.line)
+        if frame.file == mark.file
+        if _leads_to(index, frame, mark)
     ]
     if len({(process.process, mark) for process, _, mark in found}) != 1:
         return None
     process, thread, mark = found[0]
     by = "" if thread.tid == process.pid else f", in its thread {thread.name},"
-    under = f", under `{mark.about.replace(' in line', '` in line')}" if mark.about else ""
+    _, _, condition = mark.about.partition("; ")
+    under = f", under `{condition.replace(' in line', '` in line')}" if condition else ""
     return _Killer(f"{called(process)}{by}", mark_words(mark), under)
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from mpwatch.describe.processes import wait_verb
 from mpwatch.diagnose.analysis.idle_time import last_transfer_s
 from mpwatch.diagnose.analysis.index import Index, derived
+from mpwatch.diagnose.analysis.mechanisms.polling import polls_in_vain
 from mpwatch.diagnose.analysis.newest import own_lines
 from mpwatch.diagnose.analysis.process_queries import (
     SERVICE_ROLES,
@@ -108,6 +109,8 @@ def check(index: Index) -> Iterator[Finding]:
         sleep = _sleep_of(index, stages.working)
         if sleep is None:
             yield _finding(index, stages)
+        elif polls_in_vain(index) is not None:
+            return  # nothing moves at all, which is told as that
         elif _is_pace(sleep) or not all(map(_is_in_one_sleep, stages.working)):
             yield _of_sleep(index, stages, sleep)
     yield from asleep

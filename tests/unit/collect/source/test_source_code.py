@@ -1404,10 +1404,31 @@ def test_lines_that_kill_another_process_are_read_with_their_condition(tmp_path:
     )
 
     assert marks_of(tmp_path / "watch.py", text) == [
-        ("kills", 3, "if used > 9: in line 2"),
-        ("kills", 4, ""),
-        ("kills", 5, ""),
+        ("kills", 3, "; if used > 9: in line 2"),
+        ("kills", 4, "; "),
+        ("kills", 5, "; "),
     ]
+
+
+def test_a_function_that_kills_is_read_with_the_only_calls_that_lead_to_it(tmp_path: Path) -> None:
+    text = (
+        "def end(pid):\n"
+        "    os.kill(pid, signal.SIGKILL)\n"
+        "def check(self):\n"
+        "    for entry in self.entries:\n"
+        "        if entry.memory > self.limit:\n"
+        "            end(entry.pid)\n"
+        "def run(self):\n"
+        "    while self.jobs:\n"
+        "        self.check()\n"
+        "        time.sleep(0.25)\n"
+    )
+
+    assert marks_of(tmp_path / "watch.py", text) == [
+        ("kills", 2, "6, 9; if entry.memory > self.limit: in line 5"),
+    ]
+    twice = f"{text}def stop(self):\n    end(self.pid)\n"
+    assert marks_of(tmp_path / "other.py", twice)[0] == ("kills", 2, "; ")
 
 
 SESSION = """\

@@ -626,7 +626,7 @@ KILLS = Mark(
     "kills",
     "/home/me/train.py",
     "run",
-    "if used > limit: in line 50",
+    "63; if used > limit: in line 50",
     Statement(51, "os.kill(child.pid, signal.SIGKILL)"),
 )
 
@@ -649,6 +649,17 @@ def test_a_process_that_is_in_a_loop_that_kills_is_named_as_the_sender() -> None
         "`if used > limit:` in line 50. Otherwise: "
     )
     assert finding.advice.startswith(f"Look at the condition for {line} first.")
+
+
+def test_a_process_in_a_loop_that_calls_what_kills_is_named_as_the_sender() -> None:
+    watches = main(threads=[thread(MAIN, "train.py:serve:64")])
+    loop = (Statement(60, "while self.jobs:"),)
+    at = SourceLine("/home/me/train.py", 64, "serve", Statement(64, "sleep(1)"), loop)
+    job = snapshot_of(watches, dead_worker(role="spawned", signal=9), marks=(KILLS,), source=(at,))
+
+    assert "main (100) ended it: `os.kill(child.pid, signal.SIGKILL)` at train.py:51 run" in (
+        only(worker_exited_unexpectedly.check, job).cause
+    )
 
 
 @pytest.mark.parametrize(

@@ -564,6 +564,9 @@ def test_a_loop_that_sleeps_while_all_that_it_started_has_ended_is_told() -> Non
         ("while not os.path.exists(path):", "until there is a file", "another name or folder"),
         ("while not self.ready:", "until a variable changes", "its own copy"),
         ("while self.done < total:", "until a variable changes", "its own copy"),
+        ("while self.running:", "until a variable changes", "its own copy"),
+        ("while self.jobs or not tasks.empty():", "until work is done", "as unfinished"),
+        ("while time.time() < end and self.jobs:", "", "If it is a file"),
         ("while not ready.is_set():", "", "If it is a file"),
         ("while True:", "", "If it is a file"),
     ],
@@ -585,6 +588,32 @@ def test_the_condition_of_a_loop_decides_what_it_waits_for(
     assert finding.summary.endswith(until or "at train.py:17 wait_for_steps")
     assert cause in finding.cause
     assert ("flock" in finding.advice) is (until == "until a file is removed")
+
+
+@pytest.mark.parametrize(
+    ("header", "still_s", "is_told"),
+    [
+        ("while self.jobs:", 40.0, True),
+        ("while self.jobs:", 5.0, False),
+        ("while not stop.is_set():", 40.0, False),
+    ],
+)
+def test_a_loop_that_reads_figures_while_it_awaits_work_of_idle_processes_is_told(
+    header: str, still_s: float, is_told: bool
+) -> None:
+    idle = one(300, None, threads=[thread(300, "train.py:run:37", still_s=still_s)])
+    line = SourceLine(
+        "/home/me/train.py",
+        17,
+        "wait_for_steps",
+        Statement(17, "time.sleep(1)"),
+        within=(Statement(16, header),),
+    )
+    job = replace(polling(idle), source=(line,))
+
+    told = found(no_progress.check, job, past(written_ago_s=2.0))
+
+    assert [each.subject for each in told] == ["polls"] * is_told
 
 
 def test_a_loop_whose_values_were_read_is_told_with_them() -> None:
