@@ -285,7 +285,8 @@ ASKS = ("ping", "stacks", "gauges", "values", "detach")
   `line`, `values`: {name: {`type`: name of its class, `number`: of an int, bool or float, `length`:
   of a container, str or bytes, `has_graph`: of a tensor, or of the last element of a list or tuple
   that is one, whether it carries an autograd graph}}}],
-  each of the innermost frame of that function; names that are not there are left out;
+  each of the innermost frame of that function, or, for thread 0, of the global variables of the
+  module that was loaded from the file; names that are not there are left out;
 - `detach`: `detached`, and then a GOODBYE: the hook uninstruments itself.
 
 Anything else gets `error`.

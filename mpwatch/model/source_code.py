@@ -186,6 +186,7 @@ MarkKind: TypeAlias = Literal[
     "pool-block",
     "put",
     "reap",
+    "registry",
     "releases",
     "seed",
     "self-reference",

@@ -699,6 +699,71 @@ def dicts_of(tree: ast.Module) -> Iterator[str]:
             yield from (last_name(e) for e in targets if is_dict and isinstance(e, ast.Attribute))
 
 
+_CONTAINERS: Final = frozenset(
+    ("Counter", "OrderedDict", "defaultdict", "deque", "dict", "list", "set")
+)
+
+
+def registries_of(tree: ast.Module) -> dict[str, str]:
+    """The containers that a file makes once: its global variables, and attributes of its classes.
+
+    Returns:
+        The name by which functions of the file may write each, `entries`, `Handler.known`,
+        `cls.known`, `self.known`, and the name by which the module has it.
+    """
+    found = {name: name for node in tree.body for name in _made_containers(node)}
+    for owner in (each for each in tree.body if isinstance(each, ast.ClassDef)):
+        for name in (made for node in owner.body for made in _made_containers(node)):
+            whole = f"{owner.name}.{name}"
+            found |= dict.fromkeys((whole, f"cls.{name}", f"self.{name}"), whole)
+    return found
+
+
+def _made_containers(node: ast.stmt) -> Iterator[str]:
+    """The names that a statement binds to a new container without a bound."""
+    if not isinstance(node, ast.Assign | ast.AnnAssign):
+        return
+    made = node.value
+    is_new = isinstance(made, ast.Dict | ast.List | ast.Set)
+    if isinstance(made, ast.Call):
+        is_bounded = any(each.arg in ("maxlen", "maxsize") for each in made.keywords)
+        is_new = last_name(made.func) in _CONTAINERS and not is_bounded
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    yield from (each.id for each in targets if is_new and isinstance(each, ast.Name))
+
+
+def find_registered(
+    function: ast.AST, nodes: Iterable[ast.AST], registries: Mapping[str, str]
+) -> Iterator[Found]:
+    """`known[key] = handler` in a function, where `known` is a global variable of the file."""
+    nodes = list(nodes)
+    if not isinstance(function, FUNCTIONS):
+        return
+    # What it makes itself is a variable of its own, unless it says otherwise.
+    shared = {name for node in nodes if isinstance(node, ast.Global) for name in node.names}
+    own = {name for node in nodes for name in names_set(node)} - shared
+    own |= {each.arg for each in function.args.args}
+    told: set[str] = set()
+    for container, value in (pair for node in nodes for pair in _stored(node)):
+        name = expression_text(container)
+        whole = registries.get(name, "")
+        if whole and name not in own and whole not in told and not is_small_value(value):
+            told.add(whole)
+            yield "registry", whole, container
+
+
+def _stored(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """The container and the value of a statement that adds one to the other."""
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        call = node.value
+        if isinstance(call.func, ast.Attribute) and call.func.attr in ADDS and call.args:
+            yield call.func.value, call.args[-1]
+    elif isinstance(node, ast.Assign):
+        for target in node.targets:
+            if isinstance(target, ast.Subscript) and not isinstance(target.slice, ast.Constant):
+                yield target.value, node.value
+
+
 def find_bounded(tree: ast.Module) -> Iterator[Found]:
     """What has a bound and fills up to it: `while self.size > limit: self.entries.popitem()`."""
     added = {

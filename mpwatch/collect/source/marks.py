@@ -28,6 +28,7 @@ from mpwatch.collect.source.kept import (
     find_kept_to_end,
     find_memo_fills,
     find_outputs,
+    find_registered,
     find_running,
     find_stored,
     find_sums,
@@ -37,6 +38,7 @@ from mpwatch.collect.source.kept import (
     is_unbounded_cache,
     names_dropped_from,
     names_set,
+    registries_of,
     returned_slices_of,
     sequences_of,
     tensors_of,
@@ -86,6 +88,7 @@ def marks(file: str, module: Module) -> Iterator[Mark]:
     at_end = containers_emptied_at_end(module.tree)
     dicts = {*dicts_of(module.tree)}
     dicts -= {container_of(each) for each in (*bounded, *(e for e in set_back if "[" not in e))}
+    registries = registries_of(module.tree)
     uses_arrays = not imported_roots(module.tree).isdisjoint(("torch", "numpy"))
     unwrapping = frozenset(_unwrapping(module.tree))
     sequences = sequences_of(module.tree)
@@ -135,6 +138,7 @@ def marks(file: str, module: Module) -> Iterator[Mark]:
             *(find_kept(nodes, emptied) if name not in ("__init__", "<module>") else ()),
             *(find_kept_to_end(nodes, at_end) if name not in ("__init__", "<module>") else ()),
             *(find_stored(function, nodes, dicts) if name != "__init__" else ()),
+            *find_registered(function, nodes, registries),
         ]
         if isinstance(function, FUNCTIONS):
             for each in function.decorator_list:

@@ -72,6 +72,8 @@ MARKS: Final = 24
 """Marks kept of one file."""
 IMPORTED: Final = 32
 """Files that are read because another file imports them; the others are for lines of stacks."""
+TRIED: Final = 256
+"""Names of files that are tried: most imports are of installed packages."""
 SKIPS: Final = 4
 """Kept of one function."""
 LOCKS: Final = 6
@@ -105,7 +107,7 @@ class SourceCode:
         while waiting:
             path = waiting.pop(0)
             is_more = path != file and path not in self._modules
-            if path in self._marked or (is_more and len(self._modules) >= IMPORTED):
+            if path in self._marked or (is_more and self._is_full()):
                 continue
             self._marked.add(path)
             module = self._module(process, path, since_s)
@@ -171,9 +173,14 @@ class SourceCode:
                     found = ClassOfProgram(file, module, node)
         return found
 
+    def _is_full(self) -> bool:
+        """Whether no more files are read only because another one imports them."""
+        found = sum(module is not None for module, _ in self._modules.values())
+        return found >= IMPORTED or len(self._modules) >= TRIED
+
     def _module(self, process: ProcessId, file: str, since_s: float) -> Module | None:
         if file not in self._modules:
-            if len(self._modules) >= FILES:
+            if sum(module is not None for module, _ in self._modules.values()) >= FILES:
                 return None
             self._modules[file] = _read(process, file)
         module, changed_s = self._modules[file]
@@ -390,16 +397,24 @@ class SourceReads:
 
 
 def _imported(file: str, tree: ast.Module) -> Iterator[str]:
-    """The files beside a file that it may import, as far as their names are written in it."""
+    """The files of a program that one of them may import, as far as their names are written in it.
+
+    They are beside it; or, where it is in a package, below the folder that contains the package.
+    """
     folder = file.rpartition("/")[0]
+    above, _, own = folder.rpartition("/")
     for node in ast.walk(tree):
         names: list[str] = []
+        level = node.level if isinstance(node, ast.ImportFrom) else 0
         if isinstance(node, ast.Import):
             names = [each.name for each in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.level <= 1:
+        elif isinstance(node, ast.ImportFrom) and level <= 2:
             inside = [each.name for each in node.names]
             names = [node.module] if node.module else inside
             if node.module:
                 names += [f"{node.module}.{each}" for each in inside]
         for name in names:
-            yield f"{folder}/{name.replace('.', '/')}.py"
+            is_above = level == 2 or (level == 0 and name.partition(".")[0] == own)
+            path = f"{above if is_above else folder}/{name.replace('.', '/')}"
+            yield f"{path}.py"
+            yield f"{path}/__init__.py"

@@ -10,7 +10,7 @@ from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.diagnose.analysis.distributed.ranks import rank_groups
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.process_queries import all_called
-from mpwatch.diagnose.analysis.source_code import is_on_rank, source_of
+from mpwatch.diagnose.analysis.source_code import is_on_rank, marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, own_threads
 from mpwatch.model.findings import Finding
 from mpwatch.model.ids import ProcessId
@@ -34,6 +34,9 @@ NEW_S = 60.0
 """Older values are not compared."""
 THREADS = 8
 """Threads of a process that grows."""
+MODULES = 3
+"""Modules whose global containers are asked for."""
+_MODULE = "<module>"
 
 
 def wanted_values(
@@ -91,7 +94,23 @@ def _wanted_of(index: Index, process: Process, is_growth: bool) -> tuple[WantedF
             kept = tuple(dict.fromkeys(names))[:NAMES_LIMIT]
             if kept:
                 found.append(WantedFrame(thread.tid, frame.file, frame.function, kept))
-    return tuple(dict.fromkeys(found))[:FRAMES_LIMIT]
+    more = _registries(index) if is_growth else []
+    frames = list(dict.fromkeys(found))[: FRAMES_LIMIT - len(more)]
+    return (*frames, *more)
+
+
+def _registries(index: Index) -> list[WantedFrame]:
+    """The containers that modules of the program have once and functions add to.
+
+    Such a function may take no time, so that no stack shows it.
+    """
+    names: defaultdict[str, list[str]] = defaultdict(list)
+    for mark in marks(index, "registry"):
+        names[mark.file].append(mark.about)
+    return [
+        WantedFrame(0, file, _MODULE, tuple(dict.fromkeys(found))[:NAMES_LIMIT])
+        for file, found in list(names.items())[:MODULES]
+    ]
 
 
 def _outermost_first(stack: Sequence[Frame]) -> list[Frame]:
@@ -434,6 +453,12 @@ def _series(index: Index, process: ProcessId) -> Mapping[tuple[str, int], Grown 
         (line.file, line.function, each.name): each
         for line in index.snapshot.source
         for each in line.added
+    }
+    names |= {
+        (mark.file, _MODULE, mark.about): AddedTo(
+            mark.about, mark.file, mark.function, mark.statement, is_emptied=False
+        )
+        for mark in reversed(marks(index, "registry"))
     }
     found: dict[tuple[str, int], Grown | None] = {}
     for key, points in series.items():

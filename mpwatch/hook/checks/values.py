@@ -1,4 +1,4 @@
-"""Values of names in frames of the program: numbers, lengths and types, on request.
+"""Values of names in frames and modules of the program: numbers, lengths, types, on request.
 
 It runs on the hook's thread and holds no object of the program but types: each read is one call of
 functions written in C, see `safe.one_call`, which begins at the frame of a thread and ends at a
@@ -21,7 +21,13 @@ import os
 import struct
 import sys
 from itertools import compress, repeat
-from types import CellType, GetSetDescriptorType, MemberDescriptorType
+from types import (
+    CellType,
+    GetSetDescriptorType,
+    MappingProxyType,
+    MemberDescriptorType,
+    ModuleType,
+)
 
 from ..safe import exact, foreign_exceptions
 from ..safe.one_call import dereference, frames, reserve, thread_table
@@ -33,6 +39,9 @@ if TYPE_CHECKING:
 
 _FRAMES, _NAMES, _PARTS = 8, 16, 4
 """Frames of one request, names of a frame, parts of a name."""
+_MAIN = ("__main__", "__mp_main__")
+_PACKAGES = 5
+"""Parts of a module's name."""
 _IS_FUNCTION = 1
 """Flag of code (CO_OPTIMIZED): its variables are in no namespace."""
 _HAS_PROXY = sys.version_info >= (3, 13)
@@ -52,6 +61,8 @@ _about = operator.attrgetter(
 )
 _quoted: Any = json.encoder.encode_basestring_ascii
 _class_dict: Any = vars(type)["__dict__"].__get__
+_module_dict: Any = vars(ModuleType)["__dict__"].__get__
+"""Of a subclass, too: what that loads or computes when it is asked for an attribute stays away."""
 # By their addresses: a metaclass may have an `__eq__` and a `__hash__` of its own.
 _NUMBERS: dict[int, Any] = {
     id(int): int.__pos__,
@@ -82,6 +93,12 @@ def read(wanted: list[Any]) -> str:
     """A JSON list of what was asked for, as far as it is there; see `wire.ASKS`."""
     tids, left = thread_table("_native_id"), dict(enumerate(wanted[:_FRAMES]))
     parts: list[str] = []
+    for number, (tid, file, _, names) in tuple(left.items()):
+        if not tid:
+            del left[number]
+            values = ", ".join(_Module(file).read(names[:_NAMES]))
+            if values:
+                parts.append(f'{{"frame": {number}, "line": 0, "values": {{{values}}}}}')
     for ident, depth, *where, line in frames():
         for number, (tid, file, function, names) in tuple(left.items()):
             if tids.get(ident) == tid and [function, file] == where:
@@ -103,33 +120,8 @@ def index_in_fetch() -> str | None:
     return None
 
 
-class _Frame:
-    """One frame, which each read finds anew."""
-
-    def __init__(self, ident: int, depth: int, function: str) -> None:
-        self._ident = ident
-        self._back = operator.attrgetter(".".join(["f_back"] * depth)) if depth else None
-        self._code = 0
-        """Address of its code; 0 if it is of another function by now."""
-        self._places: dict[str, int] = {}
-        """The local variables, each with its number."""
-        self._are_shown = False
-        """Whether these can be read."""
-        for code in _all(map(id, map(_code, self._any()))):
-            self._code = code
-            for name, flags, plain, cells, free in _all(map(_about, self._same())):
-                # Before Python 3.11 a parameter that is a cell has two places.
-                alone = [each for each in cells if not _HAS_INNER or each not in plain]
-                self._places = {each: n for n, each in enumerate((*plain, *alone, *free))}
-                self._are_shown = _HAS_PROXY or (flags & _IS_FUNCTION > 0 and _are_readable())
-                self._code = code if name == function else 0
-
-    def texts(self, name: str) -> Iterator[str]:
-        """A local variable that is a number or a string, as text."""
-        for show in (int.__repr__, str.__repr__):
-            text = self._reached(name, (show,))
-            if type(text) is str:
-                yield text
+class _Names:
+    """What has names; each read finds it anew."""
 
     def read(self, names: list[str]) -> Iterator[str]:
         """The values of names as members of a JSON object."""
@@ -138,25 +130,9 @@ class _Frame:
             for shown in self._shown(name, attributes):
                 yield f"{_quoted(path)}: {shown}"
 
-    def _any(self) -> Iterator[Any]:
-        """What is at this depth of the thread now; for one call, as all iterators of frames."""
-        first = map(operator.itemgetter(self._ident), map(dereference, (_frames,)))
-        return map(self._back, first) if self._back else first
-
-    def _same(self) -> Iterator[Any]:
-        """The frame; nothing if another function is there now."""
-        codes = map(id, map(_code, self._any()))
-        return compress(self._any(), map(operator.eq, codes, (self._code,)))
-
     def _variable(self, name: str) -> Iterator[Any]:
-        """A local variable, or a global one; nothing if it cannot be read."""
-        is_global = name not in self._places
-        if not (is_global or self._are_shown):
-            return iter(())
-        if is_global or _HAS_PROXY:
-            spaces = map(_globals if is_global else _locals, self._same())
-            return map(operator.methodcaller("get", name, _nothing), spaces)
-        return _slots(map(id, self._same()), self._places[name])
+        """A variable, for one call; nothing if it cannot be read."""
+        raise NotImplementedError
 
     def _reached(self, name: str, *steps: tuple[Any, ...]) -> Any:
         """The result of some steps from a variable on; the last one gives a number or a type."""
@@ -205,6 +181,76 @@ class _Frame:
         yield f'{{"type": {_quoted(name)}{about}}}'
 
 
+class _Frame(_Names):
+    """One frame."""
+
+    def __init__(self, ident: int, depth: int, function: str) -> None:
+        self._ident = ident
+        self._back = operator.attrgetter(".".join(["f_back"] * depth)) if depth else None
+        self._code = 0
+        """Address of its code; 0 if it is of another function by now."""
+        self._places: dict[str, int] = {}
+        """The local variables, each with its number."""
+        self._are_shown = False
+        """Whether these can be read."""
+        for code in _all(map(id, map(_code, self._any()))):
+            self._code = code
+            for name, flags, plain, cells, free in _all(map(_about, self._same())):
+                # Before Python 3.11 a parameter that is a cell has two places.
+                alone = [each for each in cells if not _HAS_INNER or each not in plain]
+                self._places = {each: n for n, each in enumerate((*plain, *alone, *free))}
+                self._are_shown = _HAS_PROXY or (flags & _IS_FUNCTION > 0 and _are_readable())
+                self._code = code if name == function else 0
+
+    def texts(self, name: str) -> Iterator[str]:
+        """A local variable that is a number or a string, as text."""
+        for show in (int.__repr__, str.__repr__):
+            text = self._reached(name, (show,))
+            if type(text) is str:
+                yield text
+
+    def _any(self) -> Iterator[Any]:
+        """What is at this depth of the thread now; for one call, as all iterators of frames."""
+        first = map(operator.itemgetter(self._ident), map(dereference, (_frames,)))
+        return map(self._back, first) if self._back else first
+
+    def _same(self) -> Iterator[Any]:
+        """The frame; nothing if another function is there now."""
+        codes = map(id, map(_code, self._any()))
+        return compress(self._any(), map(operator.eq, codes, (self._code,)))
+
+    def _variable(self, name: str) -> Iterator[Any]:
+        """A local variable, or a global one; nothing if it cannot be read."""
+        is_global = name not in self._places
+        if not (is_global or self._are_shown):
+            return iter(())
+        if is_global or _HAS_PROXY:
+            spaces = map(_globals if is_global else _locals, self._same())
+            return map(operator.methodcaller("get", name, _nothing), spaces)
+        return _slots(map(id, self._same()), self._places[name])
+
+
+class _Module(_Names):
+    """The global variables of a module of the program."""
+
+    def __init__(self, file: str) -> None:
+        path = file.removesuffix(".py").removesuffix("/__init__").split("/")
+        names = [".".join(path[-parts:]) for parts in range(1, _PACKAGES + 1)]
+        self._name = next((n for n in (*names, *_MAIN) if self._is_from(n, file)), "")
+
+    def _is_from(self, name: str, file: str) -> bool:
+        """Whether the module of a name was loaded from a file."""
+        found = map(operator.methodcaller("get", "__file__", _nothing), self._space(name))
+        return _all(map(str.__eq__, repeat(file), found)) == [True]
+
+    def _space(self, name: str) -> Iterator[Any]:
+        """The dict of a module; for one call."""
+        return map(_module_dict, map(sys.modules.get, (name,)))
+
+    def _variable(self, name: str) -> Iterator[Any]:
+        return map(operator.methodcaller("get", name, _nothing), self._space(self._name))
+
+
 def _all(found: Iterator[Any]) -> list[Any]:
     """All of an iterator in one call; nothing where the thread has gone on or ended."""
     reserve.wait()
@@ -230,6 +276,8 @@ def _in_class(kind: type, name: str) -> Any:
 
 def _ways(kind: type, name: str) -> list[list[tuple[Any, ...]]]:
     """The steps from an object of a class to its attribute, one way after the other."""
+    if kind is type:
+        return [[(_class_dict,), (MappingProxyType.get, name, _nothing)]]
     slot, space = _in_class(kind, name), _in_class(kind, "__dict__")
     if type(slot) is MemberDescriptorType:
         return [[(slot.__get__,)]]

@@ -23,8 +23,8 @@ from mpwatch.diagnose.rules.distributed import collective_mismatch
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Hook, Process, Snapshot
-from mpwatch.model.source_code import AddedTo, Decider, SourceLine, Statement
-from mpwatch.model.values import FrameValues, NameValue, ValuesRead
+from mpwatch.model.source_code import AddedTo, Decider, Mark, SourceLine, Statement
+from mpwatch.model.values import FrameValues, NameValue, ValuesRead, WantedFrame
 from tests.builders.snapshots import NOW_S, main, only, pid, process, snapshot_of, thread
 
 FILE = "/home/me/train.py"
@@ -252,6 +252,27 @@ def test_a_container_that_grows_has_its_rate() -> None:
 )
 def test_other_containers_do_not_grow(lengths: Sequence[int]) -> None:
     assert grown(Index(growing(*map(rows, lengths))), pid(300)) == ()
+
+
+def test_a_global_container_that_grows_is_found_whatever_the_stacks_show() -> None:
+    adds = Mark("registry", "/app/log.py", "enable", "known", Statement(33, "known[key] = handler"))
+    frames = [
+        ValuesRead(
+            pid(300),
+            NOW_S + 5.0 * n,
+            "hook",
+            (FrameValues(0, adds.file, "<module>", 0, (NameValue("known", "dict", length=each),)),),
+        )
+        for n, each in enumerate((100, 180, 260))
+    ]
+    hooked = replace(rank(0, "all_gather", 21), hook=Hook("ready"))
+    index = Index(snapshot_of(main(), hooked, marks=(adds,), values=tuple(frames)))
+
+    (found,) = grown(index, pid(300))
+    asked = wanted_values(index, [finding("steady-growth", pid(300))])
+
+    assert found.words == "`known` (dict, log.py:33 enable) has 260 entries, 16 a second more"
+    assert asked == {pid(300): (WantedFrame(0, adds.file, "<module>", ("known",)),)}
 
 
 def test_an_attribute_whose_graph_goes_on_is_found() -> None:

@@ -1392,6 +1392,47 @@ def test_lines_that_deal_items_to_workers_are_read(tmp_path: Path) -> None:
     assert marks_of(tmp_path / "shards.py", text) == [("dealt", 2, ""), ("dealt", 3, "")]
 
 
+def test_files_of_packages_are_found_by_their_imports(tmp_path: Path) -> None:
+    package = tmp_path / "telemetry"
+    (package / "parts").mkdir(parents=True)
+    (tmp_path / "main.py").write_text("from telemetry import enable\n")
+    (package / "__init__.py").write_text("from telemetry.log import enable\n")
+    (package / "log.py").write_text("from .parts import late\n")
+    (package / "parts" / "__init__.py").write_text("from ..other import late\n")
+    (package / "other.py").write_text("known = {}\ndef late(x):\n    known[x] = [x]\n")
+
+    found = SourceCode().marks(OWN, str(tmp_path / "main.py"), time.time() + 9.0)
+
+    assert [(each.file, each.about) for each in found] == [(str(package / "other.py"), "known")]
+
+
+def test_containers_of_a_module_that_functions_add_to_are_read(tmp_path: Path) -> None:
+    text = (
+        "known, limit = {}, 9\n"
+        "known = {}\n"
+        "rows: list = []\n"
+        "last = deque(maxlen=9)\n"
+        "class Handler:\n"
+        "    all_of_them = []\n"
+        "    def __init__(self, key):\n"
+        "        self.all_of_them.append(self)\n"
+        "        self.own.append(self)\n"
+        "def enable(key):\n"
+        "    known[key] = Handler(key)\n"
+        "    known['last'] = key\n"
+        "    last.append(key)\n"
+        "    rows.append(1)\n"
+        "def local(rows, row):\n"
+        "    rows.append(row)\n"
+        "    known = {}\n"
+        "    known[row] = row\n"
+    )
+
+    found = [each for each in marks_of(tmp_path / "log.py", text) if each[0] == "registry"]
+
+    assert found == [("registry", 8, "Handler.all_of_them"), ("registry", 11, "known")]
+
+
 def test_lines_that_kill_another_process_are_read_with_their_condition(tmp_path: Path) -> None:
     text = (
         "def watch(child, used):\n"

@@ -9,7 +9,7 @@ import time
 import weakref
 from collections.abc import Callable
 from enum import IntEnum
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -353,6 +353,68 @@ def test_while_functions_come_and_go_no_destructor_runs_on_the_reading_thread() 
 
     assert own[0] not in freed_on
     assert any('Noted"' in each for each in shown)
+
+
+class Registry:
+    handlers: dict[int, int] = {}  # noqa: RUF012  # it is for all objects
+
+
+entries: list[int] = []
+hostile = Hostile()
+
+
+class Lazy(ModuleType):
+    """A module that loads something when it is asked for an attribute."""
+
+    def __getattribute__(self, name: str) -> Any:
+        raise AssertionError(name)
+
+
+def of_module(file: str, *names: str) -> Any:
+    wanted = [[0, file, "<module>", list(names)]]
+    return json.loads(elsewhere(lambda: values.read(wanted)))
+
+
+def test_global_variables_and_attributes_of_classes_are_read() -> None:
+    names = ("entries", "Registry.handlers", "hostile", "hostile.state", "absent", "Unequal.x")
+    entries.extend(range(3))
+    Registry.handlers[1] = 1
+    try:
+        (found,) = of_module(__file__, *names)
+    finally:
+        entries.clear()
+        Registry.handlers.clear()
+
+    assert found == {
+        "frame": 0,
+        "line": 0,
+        "values": {
+            "entries": {"type": "list", "length": 3},
+            "Registry.handlers": {"type": "dict", "length": 1},
+            "hostile": {"type": "Hostile"},
+        },
+    }
+
+
+def test_a_module_is_found_by_its_file_and_none_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    lazy = Lazy("lazy")
+    ModuleType.__getattribute__(lazy, "__dict__")["__file__"] = "/app/lazy.py"
+    ModuleType.__getattribute__(lazy, "__dict__")["rows"] = [1]
+    package = ModuleType("one.two")
+    package.__dict__.update(__file__="/app/one/two/__init__.py", rows=[1, 2])
+    monkeypatch.setitem(sys.modules, "lazy", lazy)
+    monkeypatch.setitem(sys.modules, "one.two", package)
+    monkeypatch.setitem(sys.modules, "odd", hostile)
+
+    def rows(file: str) -> Any:
+        found = of_module(file, "rows")
+        return found[0]["values"]["rows"]["length"] if found else None
+
+    assert rows("/app/lazy.py") == 1
+    assert rows("/app/one/two/__init__.py") == 2
+    assert rows("/app/other/lazy.py") is None
+    assert rows("/app/odd.py") is None
+    assert rows("/app/missing.py") is None
 
 
 def test_a_request_has_bounds() -> None:
