@@ -185,6 +185,7 @@ MarkKind: TypeAlias = Literal[
     "passed-over",
     "pool-block",
     "put",
+    "reads-all",
     "reap",
     "registry",
     "releases",
@@ -229,7 +230,8 @@ for a while. `one-by-one`: lets a Pool or an executor of processes make a task o
 chunksize is 1. `outputs-kept`: adds the result of a training step, of which a part is
 differentiated, to a variable that lives as long as the loop. `passed-over`: goes on to the next
 item at the beginning of a loop, by a condition that is not on the item. `put`: puts an item into a
-queue. `reap`: takes the exit status of any child. `releases`: releases what its function has not
+queue. `reads-all`: in a generator, passes on one of several, or a slice, of what its loop has read.
+`reap`: takes the exit status of any child. `releases`: releases what its function has not
 taken. `seed`: seeds `random`. `self-reference`: defines, in a function, one that calls itself,
 which is a reference cycle. `slow`: takes long for what it does (`SlowKind`). `starts`: starts a
 process, or makes a Pool, in a loop. `std`: takes the standard deviation of a tensor, dividing by n
@@ -275,7 +277,8 @@ class Mark(NamedTuple):
     the `except` clause whose exceptions came first, `except OSError: in line 51, logged in line
     52`; of what walks the container and the expression, `deque self.rows, self.rows[i]`; of what is
     slow its kind and the expression, `deepcopy: copy.deepcopy(x)`; of what is kept to the end also
-    the functions that empty it, `self.items, clear() and __exit__()`; of a graph the state, or the
+    the functions that empty it, `self.items, clear() and __exit__()`; of
+    what reads all the object that the loop goes through; of a graph the state, or the
     container, the line of the model's call and what empties the container, `self.outputs, 25,
     reset()`; of what is passed the method, the position of the argument and that line, `update, 0,
     25`; of a kept argument its position and the container, `0, self.outputs`; of a

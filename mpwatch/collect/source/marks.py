@@ -123,6 +123,7 @@ def marks(file: str, module: Module) -> Iterator[Mark]:
             *find_graphs(function, nodes, tensors),
             *_collections(function, nodes),
             *_dealt(nodes),
+            *_reads_all(nodes),
             *_unbounded(nodes),
             *_starts(nodes),
             *_pool_blocks(nodes),
@@ -649,6 +650,52 @@ def _dealt(nodes: Iterable[ast.AST]) -> Iterator[Found]:
             steps = [*node.args[3:]]
         if any(each is not None and "worker" in last_name(each) for each in steps):
             yield "dealt", "", node
+
+
+def _reads_all(nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """`if i % self.step == self.offset: yield x` in a loop, and `yield from block[first:last]`."""
+    for loop in nodes:
+        if not isinstance(loop, ast.For):
+            continue
+        inside = [each for each in nodes if _is_inside(each, loop)]
+        filled = {
+            receiver_of(each)
+            for each in inside
+            if isinstance(each, ast.Call) and last_name(each.func) == "append"
+        }
+        for node in inside:
+            value = node.value if isinstance(node, ast.Yield | ast.YieldFrom) else None
+            is_part = (
+                isinstance(value, ast.Subscript)
+                and isinstance(value.slice, ast.Slice)
+                and value.slice.lower is not None
+                and expression_text(value.value) in filled
+            )
+            if is_part or (isinstance(node, ast.If) and _takes_every_nth(node, inside)):
+                yield "reads-all", expression_text(_gone_through(loop.iter)), node
+
+
+def _takes_every_nth(node: ast.If, inside: Sequence[ast.AST]) -> bool:
+    """`if i % n == k:` around a `yield`, or `if i % n != k: continue` before one."""
+    test = node.test
+    if not isinstance(test, ast.Compare) or isinstance(test.comparators[0], ast.Constant):
+        return False
+    if not isinstance(test.left, ast.BinOp) or not isinstance(test.left.op, ast.Mod):
+        return False
+    gives = [each for each in inside if isinstance(each, ast.Yield | ast.YieldFrom)]
+    if isinstance(node.body[-1], ast.Continue):
+        return bool(gives)
+    return any(_is_inside(each, node) for each in gives)
+
+
+def _gone_through(iterated: ast.expr) -> ast.expr:
+    """The object of `enumerate(rows)`."""
+    while isinstance(iterated, ast.Call) and last_name(iterated.func) in _WRAPS and iterated.args:
+        iterated = iterated.args[0]
+    return iterated
+
+
+_WRAPS: Final = frozenset(("enumerate", "iter", "tqdm", "zip"))
 
 
 def _walks(nodes: Iterable[ast.AST], sequences: Mapping[str, str]) -> Iterator[Found]:

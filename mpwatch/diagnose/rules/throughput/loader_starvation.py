@@ -11,6 +11,7 @@ from typing import NamedTuple
 from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.diagnose.analysis.idle_time import are_stalled, mean_cpu_percent, wait_share, waiting_s
 from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.loading import loads_itself, reads_all
 from mpwatch.diagnose.analysis.newest import iterated_at, own_lines, own_place
 from mpwatch.diagnose.analysis.process_queries import (
     age_s,
@@ -91,6 +92,8 @@ LITTLE_WAIT = 0.1
 SKIPS_READINGS = 30
 """So many readings at a skip, and none elsewhere: of a loop whose steps take a tenth of the time,
 one in 24 would look like that."""
+OWN_SHARE = 0.6
+"""A process that makes its batches itself for less has a step that takes about as long."""
 SHOWN = 2
 """Workers whose time is shown."""
 IMPORTING_PART = 0.5
@@ -113,6 +116,7 @@ def check(index: Index) -> Iterator[Finding]:
         if starts is not None and starts.share >= START_SHARE:
             yield _finding_of_starts(owner, starts)
             reported.add(owner.process)
+    yield from _loading_themselves(index)
     for owner, workers in loader_owners(index):
         if owner.process in reported:
             continue
@@ -136,6 +140,53 @@ def check(index: Index) -> Iterator[Finding]:
                 yield _finding(index, owner, workers, share, measured)
         elif not measured and _seems_starved(owner, workers, index):
             yield _finding(index, owner, workers, None, ())
+
+
+def _loading_themselves(index: Index) -> Iterator[Finding]:
+    """Ranks or main processes that make their batches themselves for most of the time."""
+    found = [
+        each
+        for process in index.snapshot.living()
+        if (each := loads_itself(index, process)) is not None and each.share >= OWN_SHARE
+    ]
+    if not found:
+        return
+    processes = [each.process for each in found]
+    share = sum(each.share for each in found) / len(found)
+    place, is_one = found[0].place, len(found) == 1
+    all_of_it, names = reads_all(index, processes), all_called(processes)
+    whole = "" if all_of_it is None else f": each of them reads all of {all_of_it.mark.about}"
+    evidence = [
+        f"{called(each)}: {words}"
+        for each in processes[:SHOWN]
+        if (words := doing_words(index, each)) is not None
+    ]
+    if all_of_it is not None:
+        evidence.append(all_of_it.evidence)
+    yield Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        process=processes[0].process,
+        others=tuple(each.process for each in processes[1:]),
+        subject="in-main",
+        summary=(
+            f"{names} {'loads its' if is_one else 'load their'} data without workers for "
+            f"{share:.0%} of the time, at {place}{whole}"
+        ),
+        evidence=tuple(evidence),
+        cause=(
+            f"{'' if all_of_it is None else f'{all_of_it.cause} '}"
+            f"{'Its DataLoader has' if is_one else 'Their DataLoaders have'} no workers "
+            "(num_workers=0): reading and training take turns in one process, so each step waits "
+            "until its batch is made."
+        ),
+        advice=(
+            f"{'' if all_of_it is None else f'{all_of_it.advice} Then, if needed: '}"
+            f"{'D' if all_of_it is None else 'd'}o less for each item at {place}, or let workers "
+            "of the DataLoader make the batches ahead (num_workers, with persistent_workers=True), "
+            "as far as there are cores for them."
+        ),
+    )
 
 
 class _Dropped(NamedTuple):
@@ -471,6 +522,9 @@ def _finding(
     is_one_file = again is not None and again.rounds.text.startswith("while ")
     if limit is not None:
         evidence.append(limit.evidence)
+    all_of_it = reads_all(index, behind)
+    if all_of_it is not None:
+        evidence.append(all_of_it.evidence)
     collate = _own_collate(behind)
     if collate is not None:
         evidence.append(f"they are in the collate_fn, {frame_words(collate)}, when they were seen")
@@ -490,12 +544,14 @@ def _finding(
         evidence=tuple(evidence),
         cause=(
             ("" if ahead else _TOO_SLOW)
+            + (f" {all_of_it.cause}" if all_of_it is not None else "")
             + (f"{'' if ahead else ' '}{limit.cause}" if limit is not None else "")
             + (_UNPACKS if unpacks else "")
             + (_READ_AGAIN if is_one_file else "")
             + (" Main gives the GPU no work meanwhile." if owner.gpus else "")
         ),
         advice=(_READ_ONCE if is_one_file else "")
+        + (f"{all_of_it.advice} " if all_of_it is not None else "")
         + _advice(limit, place.words if is_at_place and place else "", unpacks=unpacks)
         + (_COLLATES.format(place=frame_words(collate)) if collate is not None else ""),
     )

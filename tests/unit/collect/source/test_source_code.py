@@ -1433,6 +1433,27 @@ def test_containers_of_a_module_that_functions_add_to_are_read(tmp_path: Path) -
     assert found == [("registry", 8, "Handler.all_of_them"), ("registry", 11, "known")]
 
 
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ("    if i % self.n == self.k:\n      yield x\n", [("reads-all", 3, "self.rows")]),
+        ("    if i % n != k:\n      continue\n    yield x\n", [("reads-all", 3, "self.rows")]),
+        ("    block.append(x)\n    yield from block[k : k + n]\n", [("reads-all", 4, "self.rows")]),
+        ("    if i % 100 == 0:\n      yield x\n", []),
+        ("    block.append(x)\n    yield from block[:n]\n", []),
+        ("    if i % n == k:\n      log(x)\n", []),
+    ],
+)
+def test_generators_that_pass_on_a_part_of_what_they_read_are_read(
+    tmp_path: Path, body: str, found: list[tuple[str, int, str]]
+) -> None:
+    text = f"def part(self, block, n, k):\n  for i, x in enumerate(self.rows):\n{body}"
+
+    marks = marks_of(tmp_path / "part.py", text)
+
+    assert [each for each in marks if each[0] == "reads-all"] == found
+
+
 def test_lines_that_kill_another_process_are_read_with_their_condition(tmp_path: Path) -> None:
     text = (
         "def watch(child, used):\n"

@@ -1,0 +1,122 @@
+"""Who loads the data of a training: its own process, and whether it reads more than it uses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import NamedTuple
+
+from mpwatch.describe.frames import frame_words, is_library, own_frames
+from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.shares import is_work, shares
+from mpwatch.diagnose.analysis.source_code import mark_words, marks
+from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread
+from mpwatch.model.samples import Frame
+from mpwatch.model.snapshot import Process
+from mpwatch.model.source_code import Mark
+
+_FETCH = "_utils/fetch.py:fetch"
+_IN_MAIN = (_FETCH, "dataloader.py:_next_data")
+"""Innermost first: the iterator of a DataLoader without workers (torch 2.1 to 2.14)."""
+
+
+class OwnLoading(NamedTuple):
+    """A process that makes its batches itself, as a DataLoader without workers does."""
+
+    process: Process
+    share: float
+    """Of the time of its main thread, 0 to 1, at the lines at which it does that."""
+    place: str
+    """The line that it is at, `dataset.py:21 read`."""
+
+
+def loads_itself(index: Index, process: Process) -> OwnLoading | None:
+    """How much of its time a process loads batches in its main thread; `None` if it does not now.
+
+    The share is that of the functions below the DataLoader on its present stack.
+    """
+    main = main_thread(process)
+    if main is None or process.role == "loader-worker" or not calls(main.stack, *_IN_MAIN):
+        return None
+    below = takewhile(lambda frame: not calls((frame,), _FETCH), own_frames(main.stack))
+    own = [each for each in below if not is_library(each)]
+    if not own:
+        return None
+    functions = {_function(frame_words(each)) for each in own}
+    share = sum(
+        each.share
+        for each in shares(index, process)
+        if each.activity.place and is_work(each.activity)
+        if _function(each.activity.place) in functions
+    )
+    return OwnLoading(process, share, frame_words(own[0]))
+
+
+def _function(place: str) -> tuple[str, str]:
+    """File and function of `dataset.py:21 read`."""
+    line, _, function = place.partition(" ")
+    return line.partition(":")[0], function
+
+
+class ReadsAll(NamedTuple):
+    """A generator that reads everything, in several processes, and passes on a part in each."""
+
+    mark: Mark
+    copies: int
+    """Processes whose stacks show it."""
+
+    @property
+    def evidence(self) -> str:
+        """Where a part of what was read is passed on."""
+        return (
+            f"{mark_words(self.mark)} passes on a part of what the loop over {self.mark.about} has "
+            f"read, in each of {self.copies} processes"
+        )
+
+    @property
+    def cause(self) -> str:
+        """What that costs."""
+        return (
+            f"Each of {self.copies} processes reads all of {self.mark.about} and drops what is not "
+            f"its part, at {mark_words(self.mark)}: every item is read and prepared {self.copies} "
+            f"times in the job, so that a process takes about {self.copies} times as long for its "
+            "own items as it has to."
+        )
+
+    @property
+    def advice(self) -> str:
+        """Where to divide instead."""
+        return (
+            "Divide before reading, not after: give each process its own part of the indices, "
+            "files or shards (order[rank::world_size], or as many shards as there are processes or "
+            "a multiple of that), so that it reads only what it uses. More workers or processes "
+            "read everything once more each."
+        )
+
+
+def reads_all(index: Index, processes: Sequence[Process]) -> ReadsAll | None:
+    """What all of some processes do that read the same as others, and use a part of it each.
+
+    Their stacks show the work below the loop of such a generator, and at least two do so.
+    """
+    among = [each for each in index.snapshot.living() if _is_like(each, processes)]
+    for mark in marks(index, "reads-all"):
+        found = [each for each in among if _works_below(_calls(each), mark)]
+        if len(found) >= 2 and all(each in found for each in processes):
+            return ReadsAll(mark, len(found))
+    return None
+
+
+def _is_like(process: Process, processes: Sequence[Process]) -> bool:
+    return any(process.role == each.role for each in processes)
+
+
+def _calls(process: Process) -> list[Frame]:
+    """The calls of the main thread in the program, innermost first."""
+    main = main_thread(process)
+    return [each for each in own_frames(main.stack) if not is_library(each)] if main else []
+
+
+def _works_below(stack: Sequence[Frame], mark: Mark) -> bool:
+    """Whether a thread is in a call that the generator of a mark makes to get the next item."""
+    return any((each.file, each.function) == (mark.file, mark.function) for each in stack[1:])
