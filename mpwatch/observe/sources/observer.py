@@ -20,14 +20,13 @@ from mpwatch.model.snapshot import Snapshot
 from mpwatch.model.values import ValuesRead
 from mpwatch.observe.sources.attach_schedule import Inject, Injection
 from mpwatch.observe.sources.collectors import Collectors, InputQueue
+from mpwatch.observe.sources.on_demand import NcclStatuses, ValueReads, WorkerServers
 from mpwatch.observe.sources.stack_schedule import (
     StackRequest,
     StackSchedule,
     StackThreads,
     has_ready_hook,
 )
-from mpwatch.observe.sources.stalled_ranks import NcclStatuses, WorkerServers
-from mpwatch.observe.sources.value_schedule import ValueReads
 from mpwatch.observe.state.fold import Fold
 
 SOON_S = 0.1

@@ -13,7 +13,7 @@ from mpwatch.model.samples import Frame, StackSample, StacksTaken
 from mpwatch.model.snapshot import Hook, Snapshot
 from mpwatch.model.source_code import Decider, SourceLine, Statement
 from mpwatch.model.values import FrameValues, NameValue, ValuesRead, WantedFrame
-from mpwatch.observe.sources.value_schedule import OUTSIDE_S, VALUES_S, ValueReads
+from mpwatch.observe.sources.on_demand import OUTSIDE_S, VALUES_S, ValueReads
 from tests.builders.snapshots import NOW_S, main, pid, process, snapshot_of, thread
 from tests.procfs import eventually
 
