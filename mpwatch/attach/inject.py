@@ -281,15 +281,7 @@ def _inject(attempt: Attempt, timeout_s: float) -> Attached:
     if answer is not None and answer.is_success:
         if not answer.socket:
             _wait_for_socket(attempt, timeout_s)
-        return Attached(
-            process,
-            "ready",
-            PENDING_CALL,
-            stopped_s=stopped_s,
-            hook_version=answer.version,
-            socket_path=answer.socket,
-            ring_path=answer.ring,
-        )
+        return Attached(process, "ready", PENDING_CALL, stopped_s=stopped_s)
     if answer is not None:
         reason = f"the hook could not be loaded: {answer.reason}"
         return Attached(process, "absent", PENDING_CALL, reason, stopped_s=stopped_s)
@@ -382,7 +374,6 @@ def detach(
             shows nothing from outside before its first record.
         begun: Called before the target is changed.
     """
-    started_s = time.monotonic()
     is_called_off = is_under_way = False
     try:
         target = read_target(process)
@@ -404,7 +395,7 @@ def detach(
     if has_ended(process):
         # What fails because the process ends meanwhile looks like many other failures.
         outcome = replace(outcome, state="absent", reason="the process has ended", fix="")
-    return replace(outcome, took_s=time.monotonic() - started_s)
+    return outcome
 
 
 def _detach(

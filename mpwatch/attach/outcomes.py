@@ -31,8 +31,6 @@ class Answer:
     """Version of the mpwatch installation that the hook is from; empty if not known."""
     socket: str = ""
     """Path of the hook's socket as the target names it; empty if it has none."""
-    ring: str = ""
-    """Path of the hook's ring file, likewise."""
     left: tuple[str, ...] = ()
     """After an unload: what the hook could not undo, one sentence each."""
 
@@ -75,12 +73,6 @@ class Attached:
     took_s: float = 0.0
     passes: bool = False
     """The obstacle is temporary: see `Refused`."""
-    hook_version: str = ""
-    """The hook's version as its payload answered; empty if no payload ran."""
-    socket_path: str = ""
-    """Where the hook listens, as the target names it; empty as above."""
-    ring_path: str = ""
-    """Where the hook's ring file is, as the target names it; empty as above."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +85,6 @@ class Detached:
     is still loaded."""
     reason: str = ""
     fix: str = ""
-    took_s: float = 0.0
     method: str = ""
     """`socket` (by a request to the hook), `pending call`, or `called off` (the hook was not loaded
     yet); empty if there was nothing to detach."""

@@ -113,8 +113,6 @@ class Loader:
     prefetch: int | None = None
     next_task: int | None = None
     """Batch to be delivered next (`_rcvd_idx`)."""
-    sent_task: int | None = None
-    """Batch to be assigned next (`_send_idx`)."""
     outstanding: int | None = None
     parked: int | None = None
     """Batches finished out of order, held until an earlier one is delivered."""

@@ -78,10 +78,6 @@ class FrameReader:
     """Finds frames in a stream that arrives in pieces.
 
     It holds at most one unfinished frame, thus the limit and one piece.
-
-    Attributes:
-        frames: Number of frames received.
-        skipped_bytes: Number of bytes that were no part of a frame.
     """
 
     def __init__(self, limit_bytes: int) -> None:
@@ -90,8 +86,6 @@ class FrameReader:
         Args:
             limit_bytes: Longest body accepted; a header that announces more is skipped.
         """
-        self.frames = 0
-        self.skipped_bytes = 0
         self._limit_bytes = limit_bytes
         self._buffer = bytearray()
         self._text = bytearray()
@@ -102,7 +96,6 @@ class FrameReader:
         found = []
         while (frame := self._next()) is not None:
             found.append(frame)
-        self.frames += len(found)
         return found
 
     @property
@@ -140,7 +133,6 @@ class FrameReader:
 
     def _skip(self, count: int) -> None:
         if count:
-            self.skipped_bytes += count
             self._text += self._buffer[:count]
             del self._text[:-TEXT_KEPT_BYTES]
             del self._buffer[:count]

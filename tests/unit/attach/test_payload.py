@@ -39,7 +39,6 @@ def folder(tmp_path: Path) -> Path:
 SESSION: Any = types.SimpleNamespace(
     patcher=types.SimpleNamespace(left={}),
     server=types.SimpleNamespace(path=None),
-    ring=types.SimpleNamespace(path=None),
     problems=(),
 )
 
@@ -315,7 +314,6 @@ def test_what_could_not_be_undone_is_answered_as_far_as_there_is_room(
     session = types.SimpleNamespace(
         patcher=types.SimpleNamespace(left=left),
         server=types.SimpleNamespace(path=None),
-        ring=types.SimpleNamespace(path=None),
         problems=(),
     )
     package = types.SimpleNamespace(

@@ -31,17 +31,13 @@ def test_frames_arrive_whole_between_any_noise_however_the_stream_is_cut(
     sent: list[bytes], between: list[bytes], cuts: list[int]
 ) -> None:
     stream = between[0]
-    skipped = len(between[0])
     for body, after in zip(sent, between[1:], strict=False):
         stream += encode(body, LIMIT) + after
-        skipped += len(after)
     reader = FrameReader(LIMIT)
 
     found = fed(reader, stream, cuts)
 
     assert [frame.body for frame in found] == sent
-    assert reader.frames == len(sent)
-    assert reader.skipped_bytes == skipped
 
 
 @given(st.binary(max_size=400), st.lists(st.integers(0, 500), max_size=4))
@@ -78,7 +74,6 @@ def test_a_frame_that_is_too_long_is_refused_by_both_sides() -> None:
     found = reader.feed(encode(b"x" * (LIMIT + 1), 2 * LIMIT) + encode(b"after", LIMIT))
 
     assert [frame.body for frame in found] == [b"after"]
-    assert reader.skipped_bytes > LIMIT
 
 
 def test_a_frame_of_another_protocol_is_received_with_its_number() -> None:
