@@ -5,17 +5,16 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 
 from mpwatch.attach.inject import detach, inject
 from mpwatch.attach.inject_tree import (
     GENERATIONS,
-    MAX_DETACHING,
     NOT_WANTED,
     Root,
     detach_inherited,
+    in_parallel,
     inheriting,
     inject_tree,
     why_not,
@@ -230,11 +229,11 @@ class AttachSession:
             wanted = [each for each in chosen if each not in outcomes][::-1]
             if not wanted:
                 break
-            outcomes |= _in_parallel(partial(detach, begun=self.log.detaching), wanted)
+            outcomes |= in_parallel(partial(detach, begun=self.log.detaching), wanted)
             asleep = [each for each in inheriting(outcomes) if each in wanted]
             confined = self._root.confined([each for each in samples if each.process in asleep])
             detach_one = partial(detach_inherited, confined, begun=self.log.detaching)
-            outcomes |= _in_parallel(detach_one, asleep)
+            outcomes |= in_parallel(detach_one, asleep)
             for process in wanted:
                 self.log.detached(outcomes[process], known.get(process))
         return list(outcomes.values())
@@ -265,15 +264,6 @@ class AttachSession:
                 f"{first.reason or first.state}); try: mpwatch detach {self._root.process.pid}"
             )
         return words
-
-
-def _in_parallel(
-    detach_one: Callable[[ProcessId], Detached], processes: Sequence[ProcessId]
-) -> dict[ProcessId, Detached]:
-    if not processes:
-        return {}
-    with ThreadPoolExecutor(min(MAX_DETACHING, len(processes)), "mpwatch-detach") as pool:
-        return dict(zip(processes, pool.map(detach_one, processes), strict=True))
 
 
 def descended(

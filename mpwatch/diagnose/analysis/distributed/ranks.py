@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import permutations
 from typing import NamedTuple
 
-from mpwatch.describe.frames import frame_words, is_library, own_frames
+from mpwatch.describe.frames import frame_words, is_library, own_frames, program_frames
 from mpwatch.diagnose.analysis.distributed.flight_recorder import number_of, unfinished, world_size
 from mpwatch.diagnose.analysis.distributed.nccl_words import Pending, pending_calls
 from mpwatch.diagnose.analysis.gpu_waits import gpu_wait_s, waits_for_gpu
@@ -262,7 +262,7 @@ def called_from(rank: Process) -> str:
     thread = main_thread(rank)
     if thread is None:
         return ""
-    own = [frame for frame in own_frames(thread.stack) if not is_library(frame)]
+    own = program_frames(thread.stack)
     return " <- ".join(frame_words(frame) for frame in own[:_CALLERS])
 
 
@@ -325,8 +325,7 @@ def _is_of_block(frames: Sequence[Frame]) -> bool:
 def _outermost_first(rank: Process) -> list[Frame]:
     """The program's own frames of a rank's main thread."""
     thread = main_thread(rank)
-    own = own_frames(thread.stack) if thread is not None else ()
-    return [frame for frame in reversed(own) if not is_library(frame)]
+    return program_frames(thread.stack)[::-1] if thread is not None else []
 
 
 def is_joining(process: Process) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
-from mpwatch.describe.frames import frame_words, is_library, own_frames
+from mpwatch.describe.frames import frame_words, is_library, own_frames, program_frames
 from mpwatch.describe.processes import wait_verb
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.cases import NAMED, Case, Mechanism, at_line
@@ -620,7 +620,7 @@ def waits_for_an_interrupted_holder(process: Process, thread: Thread) -> Mechani
     if found is None or place is None or not waits_for_lock(thread):
         return None
     name, handler = called(process), frame_words(found.handler)
-    mine = (frame for frame in own_frames(thread.stack) if not is_library(frame))
+    mine = program_frames(thread.stack)
     stack = list(dict.fromkeys(map(frame_words, mine)))  # a handler may interrupt itself
     return Mechanism(
         cause=(

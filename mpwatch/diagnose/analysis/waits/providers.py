@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from mpwatch.describe.frames import frame_words, is_library, own_frames
+from mpwatch.describe.frames import frame_words, is_library, own_frames, program_frames
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import all_links
 from mpwatch.diagnose.analysis.process_queries import (
@@ -484,7 +484,7 @@ def nested_in(index: Index, thread: Thread) -> Nested | None:
     """As `nested_claim`, of one thread: also for a lock of `threading`."""
     if not is_of_this_wait(thread):
         return None
-    own = [frame for frame in own_frames(thread.stack) if not is_library(frame)]
+    own = program_frames(thread.stack)
     lines = [source_of(index, frame) for frame in own]
     for place, line in enumerate(lines[:_HELPERS]):
         entered = _entry(line.statement) if line is not None else None

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from mpwatch.describe.frames import frame_words, is_library, own_frames
+from mpwatch.describe.frames import frame_words, is_library, own_frames, program_frames
 from mpwatch.describe.processes import full_name_of
 from mpwatch.diagnose.analysis.forecast import memory_headroom
 from mpwatch.diagnose.analysis.growing import (
@@ -630,7 +630,7 @@ def _puts(index: Index, process: Process) -> bool:
 def _is_beside(mark: Mark, process: Process) -> bool:
     """Whether a mark is in a file beside those of the program that a main thread is in."""
     thread = main_thread(process)
-    own = [f for f in own_frames(thread.stack) if not is_library(f)] if thread else []
+    own = program_frames(thread.stack) if thread else []
     return mark.file.rpartition("/")[0] in {each.file.rpartition("/")[0] for each in own}
 
 
