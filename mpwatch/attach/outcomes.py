@@ -18,7 +18,7 @@ _MAX_CHARACTERS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PayloadAnswer:
     """The payload's answer, cleaned because it comes from another process."""
 
     state: str
@@ -40,7 +40,7 @@ class Answer:
         return self.state in ("loaded", "unloaded", DONE)
 
     @classmethod
-    def parse(cls, raw: bytes) -> Answer:
+    def parse(cls, raw: bytes) -> PayloadAnswer:
         """Parse an answer; a malformed one becomes the state `failed`."""
         try:
             found = json.loads(raw)

@@ -53,7 +53,7 @@ from mpwatch.collect.source.syntax import (
     QUOTE_LIMIT,
     SHOWN,
     Found,
-    Module,
+    ParsedFile,
     children,
     expression_text,
     first_line,
@@ -73,7 +73,7 @@ _SUBMITS: Final = STARTS_TASK | {"remote"}
 """`remote` is Ray's, and that of what imitates it."""
 
 
-def marks(file: str, module: Module) -> Iterator[Mark]:
+def marks(file: str, module: ParsedFile) -> Iterator[Mark]:
     """Statements that can be the reason for what is observed, in no order."""
     known = _names_of(module.tree)
     functions = [n for n in ast.walk(module.tree) if isinstance(n, FUNCTIONS)]
@@ -142,7 +142,7 @@ def _names_of(tree: ast.Module) -> _Names:
     )
 
 
-def _found_in(module: Module, function: ast.AST, known: _Names) -> Iterator[Found]:
+def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[Found]:
     """The marked statements of one function, or of a file outside of its functions."""
     nodes = list(own_nodes(function))
     name = function.name if isinstance(function, FUNCTIONS) else ""
@@ -179,7 +179,7 @@ def _found_in(module: Module, function: ast.AST, known: _Names) -> Iterator[Foun
 
 
 def _found_of_arrays(
-    module: Module, function: ast.AST, known: _Names, nodes: Sequence[ast.AST]
+    module: ParsedFile, function: ast.AST, known: _Names, nodes: Sequence[ast.AST]
 ) -> Iterator[Found]:
     """The marked statements about arrays and tensors."""
     name = function.name if isinstance(function, FUNCTIONS) else "<module>"
@@ -453,7 +453,7 @@ def _is_chunk_of_one(call: ast.Call, name: str) -> bool:
     return getattr(written, "value", None) == 1
 
 
-def _kills(module: Module, function: ast.AST) -> Iterator[Found]:
+def _kills(module: ParsedFile, function: ast.AST) -> Iterator[Found]:
     """`os.kill(pid, signal.SIGKILL)`, `process.kill()` and the like, with the condition for it."""
     for node, parents in within([child for _, child in children(function)]):
         call = node.value if isinstance(node, ast.Expr) else None
@@ -488,7 +488,7 @@ _CALLS: Final = 4
 """Calls that are followed, one above the other."""
 
 
-def _calls_of(module: Module, function: ast.AST) -> Iterator[_OnlyCall]:
+def _calls_of(module: ParsedFile, function: ast.AST) -> Iterator[_OnlyCall]:
     """The call of a function, that of the function which contains it, and so on."""
     functions = [each for each in ast.walk(module.tree) if isinstance(each, FUNCTIONS)]
     for _ in range(_CALLS):
@@ -547,7 +547,7 @@ def _flushes_input(tree: ast.Module) -> bool:
     return False
 
 
-def _unflushed(module: Module, nodes: Sequence[ast.AST]) -> Iterator[Found]:
+def _unflushed(module: ParsedFile, nodes: Sequence[ast.AST]) -> Iterator[Found]:
     """What is written to the input of another program, in a file that flushes none of it."""
     found = list(_writes_to_input(nodes))
     if found and not _flushes_input(module.tree):
@@ -602,7 +602,9 @@ LEAST_NAME: Final = 5
 """Letters of a file's name that tell it from others, `.npy` is in many."""
 
 
-def _under(module: Module, node: ast.AST, nodes: Sequence[ast.AST]) -> tuple[ast.If | None, str]:
+def _under(
+    module: ParsedFile, node: ast.AST, nodes: Sequence[ast.AST]
+) -> tuple[ast.If | None, str]:
     """The innermost `if` around a statement of a function, and its header and line in words."""
     ifs = [each for each in nodes if isinstance(each, ast.If) and _is_inside(node, each)]
     if not ifs:
@@ -611,7 +613,7 @@ def _under(module: Module, node: ast.AST, nodes: Sequence[ast.AST]) -> tuple[ast
     return one, f"{header.text} in line {header.line}"
 
 
-def _fresh_losses(module: Module, nodes: Sequence[ast.AST]) -> Iterator[Found]:
+def _fresh_losses(module: ParsedFile, nodes: Sequence[ast.AST]) -> Iterator[Found]:
     """`return torch.zeros(1, requires_grad=True)` under a condition: a loss of no parameter."""
     for node in nodes:
         if isinstance(node, ast.Assign):
@@ -644,7 +646,7 @@ _RANK = re.compile(
 _CONTAINERS: Final = frozenset(("dict", "list", "set", "tuple", "OrderedDict", "defaultdict"))
 
 
-def _empty_on_ranks(module: Module, nodes: Sequence[ast.AST]) -> Iterator[Found]:
+def _empty_on_ranks(module: ParsedFile, nodes: Sequence[ast.AST]) -> Iterator[Found]:
     """`if rank != 0: return {}` in a function that returns something to other ranks."""
     returns = [each for each in nodes if isinstance(each, ast.Return) and each.value is not None]
     empty = [each for each in returns if each.value is not None and _is_empty(each.value)]
@@ -766,7 +768,7 @@ def _backoffs(
                 yield "backoff", name, node
 
 
-def _gives_up(module: Module, function: ast.AST) -> Iterator[Found]:
+def _gives_up(module: ParsedFile, function: ast.AST) -> Iterator[Found]:
     """`raise` after a loop, or in its `else`, where the loop has caught exceptions and gone on.
 
     Python keeps no link from that exception to those before it.
@@ -792,7 +794,7 @@ def _swallows(loop: ast.AST) -> Iterator[ast.ExceptHandler]:
             yield node
 
 
-def _handler_words(module: Module, handler: ast.ExceptHandler) -> str:
+def _handler_words(module: ParsedFile, handler: ast.ExceptHandler) -> str:
     """``` `except OSError as error:` in line 51, logged in line 52```."""
     header = quoted(module, handler)
     logged = next(

@@ -122,7 +122,7 @@ class ValueReads:
             self._report(self._readers.take_values(process, frames))
 
 
-class Server(NamedTuple):
+class WorkerServer(NamedTuple):
     """A worker server."""
 
     process: ProcessId
@@ -171,7 +171,7 @@ class WorkerServers:
         self._thread.start()
         return True
 
-    def _run(self, asked: Sequence[Server]) -> None:
+    def _run(self, asked: Sequence[WorkerServer]) -> None:
         for server in asked:
             try:
                 gauge = self._ask(server.process, server.path)
@@ -185,7 +185,7 @@ def _gauge(process: ProcessId, path: str) -> object:
     return gauge_of(ask(process, path))
 
 
-def servers(snapshot: Snapshot) -> list[tuple[Process, Server]]:
+def servers(snapshot: Snapshot) -> list[tuple[Process, WorkerServer]]:
     """The ranks of a job that have a worker server and no hook that answers."""
     found = []
     for process in snapshot.living():
@@ -199,7 +199,7 @@ def servers(snapshot: Snapshot) -> list[tuple[Process, Server]]:
             [link.address or "" for link in (fds.links if fds is not None else None) or ()],
         )
         if path is not None:
-            found.append((process, Server(process.process, path)))
+            found.append((process, WorkerServer(process.process, path)))
     return found
 
 

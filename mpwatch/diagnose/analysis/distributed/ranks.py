@@ -266,7 +266,7 @@ def called_from(rank: Process) -> str:
     return " <- ".join(frame_words(frame) for frame in own[:_CALLERS])
 
 
-class Left(NamedTuple):
+class LeftFunction(NamedTuple):
     """A function in which one rank still is, and which another one has left."""
 
     line: Frame
@@ -275,7 +275,7 @@ class Left(NamedTuple):
     """Where the other one is, in the function that has called it."""
 
 
-def left_function(late: Process, inside: Process) -> Left | None:
+def left_function(late: Process, inside: Process) -> LeftFunction | None:
     """The function that a rank has left, by its line and that of another rank in their caller.
 
     Both stacks agree down to one function, in which the rank is at a later line than the other.
@@ -288,7 +288,7 @@ def left_function(late: Process, inside: Process) -> Left | None:
     functions = {(frame.file, frame.function) for frame in _outermost_first(late)}
     own = [frame for frame in deeper if not is_library(frame)]
     is_there = not own or (own[0].file, own[0].function) in functions
-    return None if is_there else Left(own[0], mine)
+    return None if is_there else LeftFunction(own[0], mine)
 
 
 def block_of_one(late: Process, inside: Process) -> Frame | None:

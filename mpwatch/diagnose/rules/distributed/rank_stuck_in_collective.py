@@ -22,7 +22,7 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
     ON_GPU,
     WORKING_PERCENT,
     WORKING_S,
-    Left,
+    LeftFunction,
     all_on_gpu,
     apart,
     block_of_one,
@@ -594,7 +594,7 @@ def _in_block(rank: Process, waiter: Process, block: Frame, index: Index) -> _Wh
     )
 
 
-def _has_left(rank: Process, waiter: Process, left: Left, index: Index) -> _Whereabouts:
+def _has_left(rank: Process, waiter: Process, left: LeftFunction, index: Index) -> _Whereabouts:
     """A rank that waits or polls behind a function in which another one still is."""
     name, function, line = called(rank), left.line.function, frame_words(left.line)
     now, quiet = called_at(rank), quiet_s(rank, index) or 0.0

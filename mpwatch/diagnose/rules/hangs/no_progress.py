@@ -86,7 +86,7 @@ from mpwatch.diagnose.analysis.waits.file_locks import (
 )
 from mpwatch.diagnose.analysis.waits.futures import may_set_a_result, taken_pool
 from mpwatch.diagnose.analysis.waits.providers import (
-    HeldLock,
+    ThreadLock,
     held_lock,
     is_seen_outside,
     is_seen_to_hold,
@@ -1235,7 +1235,7 @@ def _cause_of_stop(index: Index, blockage: Blockage) -> str:
     return words
 
 
-def _cause_of_lock(blockage: Blockage, lock: HeldLock) -> str:
+def _cause_of_lock(blockage: Blockage, lock: ThreadLock) -> str:
     """Which thread keeps others of its process from their work."""
     process, count = blockage.process, len(lock.waiters)
     holder = thread_words(process, lock.holder)

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mpwatch.nodes.wire.messages import MAGIC, PROTOCOL, Frame, FrameReader, FrameTooLong, encode
+from mpwatch.nodes.wire.messages import (
+    MAGIC,
+    PROTOCOL,
+    FrameReader,
+    FrameTooLong,
+    ReceivedFrame,
+    encode,
+)
 
 LIMIT = 1000
 bodies = st.lists(st.binary(max_size=80), max_size=6)
@@ -17,9 +24,9 @@ noise = st.one_of(st.binary(max_size=60), st.text(max_size=30).map(str.encode)).
 )
 
 
-def fed(reader: FrameReader, stream: bytes, cuts: list[int]) -> list[Frame]:
+def fed(reader: FrameReader, stream: bytes, cuts: list[int]) -> list[ReceivedFrame]:
     places = [0, *sorted(cut % (len(stream) + 1) for cut in cuts), len(stream)]
-    found: list[Frame] = []
+    found: list[ReceivedFrame] = []
     for start, end in itertools.pairwise(places):
         found += reader.feed(stream[start:end])
     return found
@@ -81,7 +88,7 @@ def test_a_frame_of_another_protocol_is_received_with_its_number() -> None:
 
     found = reader.feed(encode(b"new", LIMIT, protocol=PROTOCOL + 1) + encode(b"ours", LIMIT))
 
-    assert found == [Frame(PROTOCOL + 1, b"new"), Frame(PROTOCOL, b"ours")]
+    assert found == [ReceivedFrame(PROTOCOL + 1, b"new"), ReceivedFrame(PROTOCOL, b"ours")]
 
 
 def test_output_of_a_login_shell_is_kept_as_text() -> None:
