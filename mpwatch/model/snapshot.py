@@ -17,9 +17,16 @@ from mpwatch.model.findings import Finding
 from mpwatch.model.host import HostSample
 from mpwatch.model.ids import HookState, ProcessId, Role, SegmentId, SegmentKind
 from mpwatch.model.progress import ProgressSource
-from mpwatch.model.samples import Ended, Frame, GpuSample, ProcSample, StackSource, WaitedOn
+from mpwatch.model.samples import (
+    Ended,
+    Frame,
+    GpuSample,
+    ProcSample,
+    StackSource,
+    ValuesRead,
+    WaitedOn,
+)
 from mpwatch.model.source_code import DroppedResult, Mark, SourceLine
-from mpwatch.model.values import ValuesRead
 from mpwatch.model.waits import WaitGraph
 
 SourceMode: TypeAlias = Literal["live", "paused", "replay", "ended"]

@@ -14,16 +14,9 @@ from mpwatch.diagnose.analysis.source_code import is_on_rank, marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, own_threads
 from mpwatch.model.findings import Finding
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.samples import Frame
+from mpwatch.model.samples import Frame, FrameValues, NameValue, WantedFrame
 from mpwatch.model.snapshot import Process
 from mpwatch.model.source_code import AddedTo, Decider
-from mpwatch.model.values import (
-    FRAMES_LIMIT,
-    NAMES_LIMIT,
-    FrameValues,
-    NameValue,
-    WantedFrame,
-)
 
 OF_RANKS = frozenset(("collective-mismatch", "rank-stuck-in-collective"))
 OF_GROWTH = frozenset(("steady-growth", "persistent-workers-leak", "copy-on-write-growth"))
@@ -37,6 +30,10 @@ THREADS = 8
 MODULES = 3
 """Modules whose global containers are asked for."""
 _MODULE = "<module>"
+FRAMES_LIMIT = 8
+"""Frames of a process that are asked for at a time."""
+NAMES_LIMIT = 16
+"""Names of a frame."""
 
 
 def wanted_values(

@@ -27,10 +27,9 @@ from mpwatch.model.events import (
     present_kind,
 )
 from mpwatch.model.ids import ProcessId, SegmentUse
-from mpwatch.model.samples import Ended, FdLink, ProcSample, StacksTaken, TreeSample
+from mpwatch.model.samples import Ended, FdLink, ProcSample, StacksTaken, TreeSample, ValuesRead
 from mpwatch.model.sanitize import MESSAGE_LIMIT, clean
 from mpwatch.model.source_code import SourceRead
-from mpwatch.model.values import ValuesRead
 
 SCHEMA = 1
 """Version of the lines. Raised only when old readers would misunderstand new lines."""

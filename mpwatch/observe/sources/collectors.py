@@ -23,8 +23,7 @@ from mpwatch.collect.process.fds import raise_own_limit
 from mpwatch.collect.process.py_spy import StackCollector, values_in
 from mpwatch.model.events import HookHello, HookNote, HookSlice, HookStatus, Input
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.samples import Ended, StacksTaken, TreeSample
-from mpwatch.model.values import ValuesRead, WantedFrame
+from mpwatch.model.samples import Ended, StacksTaken, TreeSample, ValuesRead, WantedFrame
 from mpwatch.observe.state.event_log import ReceivedNotes
 
 HookUse: TypeAlias = Literal["use", "inject", "ignore"]

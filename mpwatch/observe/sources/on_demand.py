@@ -34,8 +34,8 @@ from mpwatch.model.collectives import NcclAnswer, NcclStatus
 from mpwatch.model.events import HookGauges
 from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import ValuesRead, WantedFrame
 from mpwatch.model.snapshot import Process, Snapshot
-from mpwatch.model.values import ValuesRead, WantedFrame
 
 VALUES_S = 5.0
 """Shortest interval between two readings of one process by its hook."""
