@@ -29,6 +29,7 @@ from mpwatch.model.events import HookStatus
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.injection import InjectionPlan
 from mpwatch.model.samples import ProcSample
+from mpwatch.model.units import processes_text
 
 FINISH_S = 10.0
 """How long injections that have begun are waited for before they are called off."""
@@ -130,7 +131,7 @@ class AttachSession:
         if self._keeps:
             count = sum(not has_ended(each) for each in injected)
             return (
-                f"The hook stays in {_processes(count)} (--keep); to detach it: "
+                f"The hook stays in {processes_text(count)} (--keep); to detach it: "
                 f"mpwatch detach {self._root.process.pid}"
             )
         return self._said(self._detach_all(injected))
@@ -247,20 +248,19 @@ class AttachSession:
             for each in outcomes
         )
         off = sum(each.state == "absent" and each.method == CALLED_OFF for each in outcomes)
-        words = f"The hook was detached from {_processes(done)}."
+        words = f"The hook was detached from {processes_text(done)}."
         if off:
             words = f"{words} " if done else ""
-            words += f"The injection into {_processes(off)} was called off."
+            words += f"The injection into {processes_text(off)} was called off."
         elif not done and not staying and not pending:
             words = "The processes that had the hook have ended, or it was detached before."
         if pending:
-            words += (
-                f" It will be detached from {_processes(pending)} when they run Python code again."
-            )
+            those = processes_text(pending)
+            words += f" It will be detached from {those} when they run Python code again."
         if staying:
             first = staying[0]
             words += (
-                f" It is still attached in {_processes(len(staying))} ({first.process.pid}: "
+                f" It is still attached in {processes_text(len(staying))} ({first.process.pid}: "
                 f"{first.reason or first.state}); try: mpwatch detach {self._root.process.pid}"
             )
         return words
@@ -296,7 +296,3 @@ def descended(
         for each in samples
         if each.is_python and each.state not in ("Z", "X") and is_from_here(each)
     ]
-
-
-def _processes(count: int) -> str:
-    return "1 process" if count == 1 else f"{count} processes"
