@@ -5,17 +5,16 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 
 from mpwatch.attach.inject import detach, inject
 from mpwatch.attach.inject_tree import (
     GENERATIONS,
-    MAX_DETACHING,
     NOT_WANTED,
     Root,
     detach_inherited,
+    in_parallel,
     inheriting,
     inject_tree,
     why_not,
@@ -30,6 +29,7 @@ from mpwatch.model.events import HookStatus
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.injection import InjectionPlan
 from mpwatch.model.samples import ProcSample
+from mpwatch.model.units import processes_text
 
 FINISH_S = 10.0
 """How long injections that have begun are waited for before they are called off."""
@@ -131,7 +131,7 @@ class AttachSession:
         if self._keeps:
             count = sum(not has_ended(each) for each in injected)
             return (
-                f"The hook stays in {_processes(count)} (--keep); to detach it: "
+                f"The hook stays in {processes_text(count)} (--keep); to detach it: "
                 f"mpwatch detach {self._root.process.pid}"
             )
         return self._said(self._detach_all(injected))
@@ -230,11 +230,11 @@ class AttachSession:
             wanted = [each for each in chosen if each not in outcomes][::-1]
             if not wanted:
                 break
-            outcomes |= _in_parallel(partial(detach, begun=self.log.detaching), wanted)
+            outcomes |= in_parallel(partial(detach, begun=self.log.detaching), wanted)
             asleep = [each for each in inheriting(outcomes) if each in wanted]
             confined = self._root.confined([each for each in samples if each.process in asleep])
             detach_one = partial(detach_inherited, confined, begun=self.log.detaching)
-            outcomes |= _in_parallel(detach_one, asleep)
+            outcomes |= in_parallel(detach_one, asleep)
             for process in wanted:
                 self.log.detached(outcomes[process], known.get(process))
         return list(outcomes.values())
@@ -248,32 +248,22 @@ class AttachSession:
             for each in outcomes
         )
         off = sum(each.state == "absent" and each.method == CALLED_OFF for each in outcomes)
-        words = f"The hook was detached from {_processes(done)}."
+        words = f"The hook was detached from {processes_text(done)}."
         if off:
             words = f"{words} " if done else ""
-            words += f"The injection into {_processes(off)} was called off."
+            words += f"The injection into {processes_text(off)} was called off."
         elif not done and not staying and not pending:
             words = "The processes that had the hook have ended, or it was detached before."
         if pending:
-            words += (
-                f" It will be detached from {_processes(pending)} when they run Python code again."
-            )
+            those = processes_text(pending)
+            words += f" It will be detached from {those} when they run Python code again."
         if staying:
             first = staying[0]
             words += (
-                f" It is still attached in {_processes(len(staying))} ({first.process.pid}: "
+                f" It is still attached in {processes_text(len(staying))} ({first.process.pid}: "
                 f"{first.reason or first.state}); try: mpwatch detach {self._root.process.pid}"
             )
         return words
-
-
-def _in_parallel(
-    detach_one: Callable[[ProcessId], Detached], processes: Sequence[ProcessId]
-) -> dict[ProcessId, Detached]:
-    if not processes:
-        return {}
-    with ThreadPoolExecutor(min(MAX_DETACHING, len(processes)), "mpwatch-detach") as pool:
-        return dict(zip(processes, pool.map(detach_one, processes), strict=True))
 
 
 def descended(
@@ -306,7 +296,3 @@ def descended(
         for each in samples
         if each.is_python and each.state not in ("Z", "X") and is_from_here(each)
     ]
-
-
-def _processes(count: int) -> str:
-    return "1 process" if count == 1 else f"{count} processes"

@@ -29,10 +29,10 @@ from mpwatch.attach.outcomes import (
     CALLED_OFF,
     DONE,
     SOCKET,
-    Answer,
     Attached,
     Begun,
     Detached,
+    PayloadAnswer,
     Refused,
     hook_words,
     not_logged,
@@ -126,7 +126,9 @@ def inject(
     return _timed(already, started_s)
 
 
-def deliver(attempt: Attempt, action: str, timeout_s: float) -> tuple[Answer | None, float | None]:
+def deliver(
+    attempt: Attempt, action: str, timeout_s: float
+) -> tuple[PayloadAnswer | None, float | None]:
     """Make the target run the payload.
 
     Args:
@@ -170,7 +172,7 @@ def deliver(attempt: Attempt, action: str, timeout_s: float) -> tuple[Answer | N
 
 def deliver_once(
     attempt: Attempt, action: str, timeout_s: float, later: ExchangeDir | None = None
-) -> tuple[Answer | None, float | None, ExchangeDir]:
+) -> tuple[PayloadAnswer | None, float | None, ExchangeDir]:
     """Make the target run the payload once.
 
     Args:
@@ -221,7 +223,7 @@ def deliver_once(
             exchange.mark("unattended")
         answer = exchange.answer()  # it may have been written between the last check and the mark
         if answer is None and failure:
-            answer = Answer("failed", failure)
+            answer = PayloadAnswer("failed", failure)
     if answer is not None:
         if answer.state != LATER:
             exchange.remove()
@@ -241,7 +243,7 @@ def _create_exchange(attempt: Attempt, action: str) -> ExchangeDir:
     return exchange_dir.create(target, runtime, payload, unloads=action == "unload")
 
 
-def _wait(attempt: Attempt, exchange: ExchangeDir, timeout_s: float) -> Answer | None:
+def _wait(attempt: Attempt, exchange: ExchangeDir, timeout_s: float) -> PayloadAnswer | None:
     """The answer, or `None` after the timeout or once the call has failed without one."""
     deadline_s = time.monotonic() + timeout_s
     with attempt.waiting():
@@ -281,15 +283,7 @@ def _inject(attempt: Attempt, timeout_s: float) -> Attached:
     if answer is not None and answer.is_success:
         if not answer.socket:
             _wait_for_socket(attempt, timeout_s)
-        return Attached(
-            process,
-            "ready",
-            PENDING_CALL,
-            stopped_s=stopped_s,
-            hook_version=answer.version,
-            socket_path=answer.socket,
-            ring_path=answer.ring,
-        )
+        return Attached(process, "ready", PENDING_CALL, stopped_s=stopped_s)
     if answer is not None:
         reason = f"the hook could not be loaded: {answer.reason}"
         return Attached(process, "absent", PENDING_CALL, reason, stopped_s=stopped_s)
@@ -382,7 +376,6 @@ def detach(
             shows nothing from outside before its first record.
         begun: Called before the target is changed.
     """
-    started_s = time.monotonic()
     is_called_off = is_under_way = False
     try:
         target = read_target(process)
@@ -404,7 +397,7 @@ def detach(
     if has_ended(process):
         # What fails because the process ends meanwhile looks like many other failures.
         outcome = replace(outcome, state="absent", reason="the process has ended", fix="")
-    return replace(outcome, took_s=time.monotonic() - started_s)
+    return outcome
 
 
 def _detach(
@@ -456,7 +449,7 @@ def _unload(target: Target, timeout_s: float, begun: Begun) -> Detached:
     return replace(outcome, method=PENDING_CALL, stopped_s=stopped_s, hook=hook)
 
 
-def _unloaded(target: Target, answer: Answer | None, timeout_s: float) -> Detached:
+def _unloaded(target: Target, answer: PayloadAnswer | None, timeout_s: float) -> Detached:
     """The result of an `unload`, from the target's answer and from what is left in the process."""
     process = target.process
     if answer is None:

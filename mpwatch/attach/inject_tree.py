@@ -15,7 +15,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import partial
@@ -339,7 +339,7 @@ def _inject_all(
                 return Attached(process, "absent", reason=NOT_WANTED)
             return inject_one(process, waiting=waiting)
 
-    outcomes |= _in_parallel(inject_if_wanted, wanted, progress, MAX_WAITING)
+    outcomes |= in_parallel(inject_if_wanted, wanted, MAX_WAITING, progress)
     return {sample.process: outcomes[sample.process] for sample in samples}
 
 
@@ -349,16 +349,24 @@ def _detach_all(
     progress: Callable[[Detached], None],
 ) -> dict[ProcessId, Detached]:
     """Detach from each process, several at a time."""
-    outcomes = _in_parallel(detach_one, processes[::-1], progress, MAX_DETACHING)
+    outcomes = in_parallel(detach_one, processes[::-1], progress=progress)
     return {process: outcomes[process] for process in processes}
 
 
-def _in_parallel(
+def in_parallel(
     work: Callable[[ProcessId], R],
-    processes: list[ProcessId],
-    progress: Callable[[R], None],
-    at_once: int,
+    processes: Sequence[ProcessId],
+    at_once: int = MAX_DETACHING,
+    progress: Callable[[R], object] = lambda _: None,
 ) -> dict[ProcessId, R]:
+    """Do the same to each process, several at a time.
+
+    Args:
+        work: What is done; it runs in a thread.
+        processes: The processes, in the order in which they are begun with.
+        at_once: The number of threads.
+        progress: Called in this thread with each result, as soon as it is there.
+    """
     outcomes: dict[ProcessId, R] = {}
     if not processes:
         return outcomes

@@ -18,7 +18,7 @@ _MAX_CHARACTERS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PayloadAnswer:
     """The payload's answer, cleaned because it comes from another process."""
 
     state: str
@@ -31,8 +31,6 @@ class Answer:
     """Version of the mpwatch installation that the hook is from; empty if not known."""
     socket: str = ""
     """Path of the hook's socket as the target names it; empty if it has none."""
-    ring: str = ""
-    """Path of the hook's ring file, likewise."""
     left: tuple[str, ...] = ()
     """After an unload: what the hook could not undo, one sentence each."""
 
@@ -42,7 +40,7 @@ class Answer:
         return self.state in ("loaded", "unloaded", DONE)
 
     @classmethod
-    def parse(cls, raw: bytes) -> Answer:
+    def parse(cls, raw: bytes) -> PayloadAnswer:
         """Parse an answer; a malformed one becomes the state `failed`."""
         try:
             found = json.loads(raw)
@@ -75,12 +73,6 @@ class Attached:
     took_s: float = 0.0
     passes: bool = False
     """The obstacle is temporary: see `Refused`."""
-    hook_version: str = ""
-    """The hook's version as its payload answered; empty if no payload ran."""
-    socket_path: str = ""
-    """Where the hook listens, as the target names it; empty as above."""
-    ring_path: str = ""
-    """Where the hook's ring file is, as the target names it; empty as above."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +85,6 @@ class Detached:
     is still loaded."""
     reason: str = ""
     fix: str = ""
-    took_s: float = 0.0
     method: str = ""
     """`socket` (by a request to the hook), `pending call`, or `called off` (the hook was not loaded
     yet); empty if there was nothing to detach."""

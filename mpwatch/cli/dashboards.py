@@ -18,6 +18,7 @@ from mpwatch.observe.sources.collectors import HookUse
 from mpwatch.observe.sources.source import Source
 
 if TYPE_CHECKING:
+    from mpwatch.observe.sources.live import LiveSource
     from mpwatch.tui.hook_question import HookQuestion
     from mpwatch.tui.screens.process_actions import ProcessActions
 
@@ -179,17 +180,14 @@ def watch(
     Returns:
         An exit code: 128 + n after SIGTERM or SIGHUP.
     """
-    from mpwatch.observe.sources.live import LiveOptions, LiveSource
     from mpwatch.tui.hook_question import HookQuestion
     from mpwatch.tui.screens.process_actions import ProcessActions
 
     if record is not None:
         check_recordable(record)
-    use: HookUse = "inject" if consent == "always" else "use"
     session = LazySession(process, only=only, keeps=keeps)
-    values = read_configuration().values
-    options = LiveOptions(refresh_hz=refresh_hz, hook=use, record=record, values=values)
-    source = LiveSource(process, options, inject=session.inject)
+    use: HookUse = "inject" if consent == "always" else "use"
+    source = _live_source(process, session, use, refresh_hz, record)
     title = str(process.pid)
     asks_nobody = readonly or (is_served() and consent != "always")
 
@@ -214,6 +212,16 @@ def watch(
         )
     finally:
         session.end()
+
+
+def _live_source(
+    process: ProcessId, session: LazySession, use: HookUse, refresh_hz: float, record: str | None
+) -> LiveSource:
+    from mpwatch.observe.sources.live import LiveOptions, LiveSource
+
+    values = read_configuration().values
+    options = LiveOptions(refresh_hz=refresh_hz, hook=use, record=record, values=values)
+    return LiveSource(process, options, inject=session.inject)
 
 
 def show(

@@ -213,7 +213,7 @@ def _injection_check(process: ProcessId) -> Iterator[Check]:
 def _hook_checks(process: ProcessId) -> Iterator[Check]:
     """Checks of the hook in a process, and the user's attach log about that process."""
     from mpwatch.attach.injection_log import InjectionLog, is_completed
-    from mpwatch.collect.hook.inspection import hook_checks
+    from mpwatch.collect.host.doctor import hook_checks
 
     yield from _injection_check(process)
     yield from hook_checks(process)

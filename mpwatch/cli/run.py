@@ -25,7 +25,7 @@ from typing import IO, NamedTuple
 from mpwatch.cli.configuration import read_configuration
 from mpwatch.cli.dashboards import watch
 from mpwatch.cli.failures import Failure, check_recordable
-from mpwatch.cli.targets import exiting_on_signals
+from mpwatch.cli.targets import exiting_on_signals, ignore_signal
 from mpwatch.cli.terminal import Progress, text_style
 from mpwatch.collect.process import procfs
 from mpwatch.collect.process.identify import CannotWatch, NotPython, identify
@@ -415,16 +415,12 @@ def forwarding_signals(child: subprocess.Popen[bytes]) -> Iterator[ForwardedSign
     before = {
         number: signal.signal(number, signals.forward) for number in (signal.SIGTERM, signal.SIGHUP)
     }
-    before[signal.SIGINT] = signal.signal(signal.SIGINT, _do_nothing)
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, ignore_signal)  # the child handles it
     try:
         yield signals
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _do_nothing(_number: int, _frame: FrameType | None) -> None:
-    """Ignore SIGINT: the child handles it. A handler, because the child would inherit SIG_IGN."""
 
 
 def has_ended(child: subprocess.Popen[bytes]) -> bool:

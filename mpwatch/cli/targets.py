@@ -190,7 +190,7 @@ def _undisturbed() -> Iterator[None]:
         yield
         return
     numbers = (*_ENDING, signal.SIGINT)
-    before = {number: signal.signal(number, _do_nothing) for number in numbers}
+    before = {number: signal.signal(number, ignore_signal) for number in numbers}
     try:
         yield
     finally:
@@ -198,7 +198,7 @@ def _undisturbed() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _do_nothing(_number: int, _frame: FrameType | None) -> None:
+def ignore_signal(_number: int, _frame: FrameType | None) -> None:
     """Ignore a signal. A handler, because child processes would inherit SIG_IGN."""
 
 

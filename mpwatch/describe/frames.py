@@ -40,6 +40,11 @@ def is_library(frame: Frame) -> bool:
     return is_installed or is_hook or (file.startswith("<") and file != _BY_VALUE)
 
 
+def program_frames(frames: Sequence[Frame]) -> list[Frame]:
+    """The own frames of the program itself, without those of libraries, innermost first."""
+    return [frame for frame in own_frames(frames) if not is_library(frame)]
+
+
 def frame_words(frame: Frame) -> str:
     """One frame in short: `data.py:31 decode`, or `data.py decode` where the line is unknown.
 

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple, TypeAlias
 from mpwatch.hook import wire
 from mpwatch.model.collectives import NcclStatus
 from mpwatch.model.ids import HookState, ProcessId
-from mpwatch.model.samples import Ended, Frame, StacksTaken, TreeSample
+from mpwatch.model.samples import Ended, Frame, StacksTaken, TreeSample, ValuesRead
 from mpwatch.model.source_code import SourceRead
-from mpwatch.model.values import ValuesRead
 
 SENDS = (wire.SHARE, wire.CUDA_SHARE)
 RECEIPTS = (wire.REBUILD, wire.CUDA_REBUILD)

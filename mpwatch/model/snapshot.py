@@ -17,9 +17,16 @@ from mpwatch.model.findings import Finding
 from mpwatch.model.host import HostSample
 from mpwatch.model.ids import HookState, ProcessId, Role, SegmentId, SegmentKind
 from mpwatch.model.progress import ProgressSource
-from mpwatch.model.samples import Ended, Frame, GpuSample, ProcSample, StackSource, WaitedOn
+from mpwatch.model.samples import (
+    Ended,
+    Frame,
+    GpuSample,
+    ProcSample,
+    StackSource,
+    ValuesRead,
+    WaitedOn,
+)
 from mpwatch.model.source_code import DroppedResult, Mark, SourceLine
-from mpwatch.model.values import ValuesRead
 from mpwatch.model.waits import WaitGraph
 
 SourceMode: TypeAlias = Literal["live", "paused", "replay", "ended"]
@@ -113,8 +120,6 @@ class Loader:
     prefetch: int | None = None
     next_task: int | None = None
     """Batch to be delivered next (`_rcvd_idx`)."""
-    sent_task: int | None = None
-    """Batch to be assigned next (`_send_idx`)."""
     outstanding: int | None = None
     parked: int | None = None
     """Batches finished out of order, held until an earlier one is delivered."""

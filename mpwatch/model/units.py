@@ -81,6 +81,11 @@ def rate_text(per_s: float | None, unit: str = "") -> str:
 RUNS_SHOWN = 6
 
 
+def processes_text(count: int) -> str:
+    """`1 process`, `3 processes`."""
+    return "1 process" if count == 1 else f"{count} processes"
+
+
 def numbers_text(numbers: Iterable[int]) -> str:
     """Numbers with runs joined: `0-300, 302-1023`; of many runs the first ones."""
     runs: list[list[int]] = []

@@ -34,7 +34,7 @@ from mpwatch.nodes.across.judge import job_findings
 from mpwatch.nodes.head.node import NodeState, NodeView, unfinished, with_silence
 from mpwatch.nodes.wire.messages import PROTOCOL, Answer, FromNode, Hello, Summary, sanitized
 from mpwatch.nodes.wire.summary import MalformedSummary, SummaryReader
-from mpwatch.observe.recording.codec import CANNOT_ENCODE, JOB_KIND, SCHEMA
+from mpwatch.observe.recording.codec import CANNOT_ENCODE, JOB_KIND, SCHEMA, envelope_of
 from mpwatch.observe.recording.file import (
     LineWriter,
     MemberReader,
@@ -222,7 +222,7 @@ class JobRecording(MemberReader):
 
     def _read_header(self, line: bytes) -> float:
         try:
-            envelope = _envelopes().decode(line)
+            envelope = envelope_of(line)
             if envelope.k != JOB_KIND:
                 raise ValueError(envelope.k)
             header = msgspec.json.decode(envelope.v, type=JobHeader)
@@ -242,20 +242,13 @@ class JobRecording(MemberReader):
         return 0.0
 
 
-class _Envelope(msgspec.Struct):
-    """One line, its value still as text."""
-
-    k: str
-    v: msgspec.Raw
-
-
 def _decoded(line: bytes) -> RecordedLine | None:
     """A line with its text sanitized; `None` for one of another kind.
 
     Raises:
         ValueError: It is no line, or not of the shape of its kind.
     """
-    envelope = _envelopes().decode(line)
+    envelope = envelope_of(line)
     if envelope.k == NODE_KIND:
         node: NodeLine = _decoder(NodeLine).decode(envelope.v)
         texts = {name: clean(getattr(node, name)) for name in ("node", "problem", "host")}
@@ -267,11 +260,6 @@ def _decoded(line: bytes) -> RecordedLine | None:
 
 
 # Made on first use: making a decoder walks all types.
-
-
-@cache
-def _envelopes() -> msgspec.json.Decoder[_Envelope]:
-    return msgspec.json.Decoder(_Envelope)
 
 
 @cache

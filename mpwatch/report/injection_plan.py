@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mpwatch.model.injection import ALREADY_THERE, InjectionPlan, PlannedInjection
+from mpwatch.model.units import processes_text
 from mpwatch.report.json import SCHEMA, Document
 from mpwatch.report.table import PLAIN, TextStyle
 
@@ -29,7 +30,7 @@ def summary(plan: InjectionPlan) -> str:
     """The numbers of processes with and without injection, one sentence."""
     count = len(plan.injectable())
     there = sum(each.method == ALREADY_THERE for each in plan.processes)
-    words = f"The hook would be injected into {_processes(count)}"
+    words = f"The hook would be injected into {processes_text(count)}"
     if there:
         words += f"; {there} {'has' if there == 1 else 'have'} it already"
     if left_out := plan.left_out():
@@ -79,7 +80,3 @@ def _points(plan: InjectionPlan) -> list[str]:
         module, _, name = point.partition(": ")
         by_module.setdefault(module, []).append(name)
     return [f"{module} ({', '.join(names)})" for module, names in by_module.items()]
-
-
-def _processes(count: int) -> str:
-    return "1 process" if count == 1 else f"{count} processes"

@@ -35,7 +35,7 @@ from mpwatch.nodes.wire.messages import (
     FrameReader,
     Hello,
     NotAMessage,
-    Part,
+    SnapshotPart,
     Summary,
     encode,
     message_of_head,
@@ -357,7 +357,7 @@ TARGETS = {
             for each in (
                 Hello("1", "host", 5),
                 Summary(0, 1.0, True, {"ranks": {"1.5": {"pid": 1, "label": "rank 0"}}}),
-                Part(1, 0, True, True, b"x"),
+                SnapshotPart(1, 0, True, True, b"x"),
             )
         ],
     ),

@@ -14,7 +14,7 @@ from mpwatch.nodes.across.judge import job_findings
 from mpwatch.nodes.head.node import BRING_IT, NodeView
 from mpwatch.nodes.head.view_source import NodeSource, Receive
 from mpwatch.nodes.job_source import Deliver, JobState, ReplayJobSource
-from mpwatch.nodes.wire.messages import Close, Do, Next, Part, Refusal
+from mpwatch.nodes.wire.messages import Close, Do, Next, Refusal, SnapshotPart
 from mpwatch.nodes.wire.summary import FindingRow, NodeRow, NodeSummary
 from mpwatch.nodes.wire.view_codec import SnapshotEncoder
 from mpwatch.observe.sources.source import Pause, Seek, SetSpeed
@@ -73,14 +73,14 @@ class ScriptedNode:
 
     def send(self, snapshot: Snapshot, skipped: int = 0) -> None:
         data = self._encoder.change(snapshot)
-        self.receive(Part(7, 0, True, self._is_whole, data, skipped))
+        self.receive(SnapshotPart(7, 0, True, self._is_whole, data, skipped))
         self._is_whole = False
 
     def restart(self) -> None:
         """Begin again, as a new agent does."""
         self._encoder, self._is_whole = SnapshotEncoder(), True
 
-    def receive(self, message: Part | Refusal) -> None:
+    def receive(self, message: SnapshotPart | Refusal) -> None:
         assert self._receive is not None
         self._receive(message)
 

@@ -10,7 +10,7 @@ from textual.pilot import Pilot
 from mpwatch.model.ids import ProcessId
 from mpwatch.nodes.head.node import NodeView
 from mpwatch.nodes.job_source import JobState
-from mpwatch.nodes.wire.messages import Close, Do, Part, Refusal
+from mpwatch.nodes.wire.messages import Close, Do, Refusal, SnapshotPart
 from mpwatch.nodes.wire.summary import FindingRow, NodeRow, NodeSummary
 from mpwatch.tui.app import MpwatchApp
 from mpwatch.tui.job_app import JobApp
@@ -225,7 +225,7 @@ async def test_what_is_no_snapshot_is_said_in_one_sentence() -> None:
     app = JobApp(source, "slurm:4711")
     async with app.run_test(size=(120, 24)) as pilot:
         there = await opened(source, pilot)
-        there.receive(Part(7, 0, True, True, b"rm -rf /"))
+        there.receive(SnapshotPart(7, 0, True, True, b"rm -rf /"))
         await until(pilot, lambda: bool(there.source.problem))
         assert source.deliver is not None
         source.deliver(one_node())

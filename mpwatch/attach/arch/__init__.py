@@ -22,7 +22,7 @@ ERESTARTSYS, ERESTARTNOINTR, ERESTARTNOHAND, ERESTART_RESTARTBLOCK = -512, -513,
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class ThreadContext:
     """The complete state of a stopped thread, enough to resume it unchanged."""
 
     general: bytes
@@ -37,7 +37,7 @@ class Context:
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class SignalFrame:
     """A signal frame and its address."""
 
     address: int
@@ -57,23 +57,23 @@ class Machine(Protocol):
     return_code: bytes
     """Instructions that perform `rt_sigreturn`; the C library or the vDSO contains them."""
 
-    def capture(self, tracee: Tracee, blocked_call: tuple[int, ...]) -> Context:
+    def capture(self, tracee: Tracee, blocked_call: tuple[int, ...]) -> ThreadContext:
         """Read the state of a stopped thread."""
         ...
 
-    def stack_pointer(self, context: Context) -> int:
+    def stack_pointer(self, context: ThreadContext) -> int:
         """The stack pointer of a context."""
         ...
 
-    def program_counter(self, context: Context) -> int:
+    def program_counter(self, context: ThreadContext) -> int:
         """The program counter of a context."""
         ...
 
-    def link(self, context: Context) -> int:
+    def link(self, context: ThreadContext) -> int:
         """The return address of the running function if it is in a register; else 0."""
         ...
 
-    def frame(self, context: Context, return_to: int) -> Frame:
+    def frame(self, context: ThreadContext, return_to: int) -> SignalFrame:
         """The signal frame that restores a context, below its stack.
 
         A thread that was in an interruptible system call repeats it.
@@ -82,8 +82,8 @@ class Machine(Protocol):
 
     def call(
         self,
-        context: Context,
-        frame: Frame,
+        context: ThreadContext,
+        frame: SignalFrame,
         function: int,
         arguments: tuple[int, ...],
         return_to: int,
@@ -106,7 +106,11 @@ class Machine(Protocol):
         ...
 
     def finish(
-        self, tracee: Tracee, context: Context, frame: Frame, write: Callable[[int, bytes], None]
+        self,
+        tracee: Tracee,
+        context: ThreadContext,
+        frame: SignalFrame,
+        write: Callable[[int, bytes], None],
     ) -> None:
         """At the stop of `is_returning`, restore an interrupted system call more exactly.
 

@@ -23,8 +23,8 @@ from mpwatch.attach.arch import (
     INVALID_STACK_FLAGS,
     SIGINFO_BYTES,
     STACK_MARGIN_BYTES,
-    Context,
-    Frame,
+    SignalFrame,
+    ThreadContext,
 )
 from mpwatch.attach.native.ptrace import Tracee
 
@@ -65,7 +65,7 @@ class Aarch64:
     connect = 203
     return_code = b"\x68\x11\x80\xd2\x01\x00\x00\xd4"  # mov x8, #139; svc #0
 
-    def capture(self, tracee: Tracee, blocked_call: tuple[int, ...]) -> Context:
+    def capture(self, tracee: Tracee, blocked_call: tuple[int, ...]) -> ThreadContext:
         """Read the state of a stopped thread.
 
         The extended part is the 528 bytes of NEON registers, then the SVE set where it is in use.
@@ -74,26 +74,26 @@ class Aarch64:
             scalable = tracee.read_registers(_NT_ARM_SVE, 65536)
         except OSError:  # the processor has none
             scalable = b""
-        return Context(
+        return ThreadContext(
             general=tracee.read_registers(_NT_PRSTATUS),
             extended=tracee.read_registers(_NT_PRFPREG) + scalable,
             signal_mask=tracee.read_signal_mask(),
             blocked_call=blocked_call,
         )
 
-    def stack_pointer(self, context: Context) -> int:
+    def stack_pointer(self, context: ThreadContext) -> int:
         """The stack pointer of a context."""
         return int(_REGISTERS.unpack(context.general)[_SP])
 
-    def program_counter(self, context: Context) -> int:
+    def program_counter(self, context: ThreadContext) -> int:
         """The program counter of a context."""
         return int(_REGISTERS.unpack(context.general)[_PC])
 
-    def link(self, context: Context) -> int:
+    def link(self, context: ThreadContext) -> int:
         """The link register: helpers for atomic operations do not store it on the stack."""
         return int(_REGISTERS.unpack(context.general)[_X30])
 
-    def frame(self, context: Context, return_to: int) -> Frame:
+    def frame(self, context: ThreadContext, return_to: int) -> SignalFrame:
         """The signal frame: siginfo, ucontext, then records of vector state."""
         del return_to  # the link register holds it
         registers = to_restore(context)
@@ -104,12 +104,12 @@ class Aarch64:
         content = bytes(SIGINFO_BYTES) + ucontext
         content = content.ljust(SIGINFO_BYTES + _RECORDS_AT + _EXTRA_BYTES, b"\0")
         pointer = self.stack_pointer(context) - STACK_MARGIN_BYTES - len(content)
-        return Frame(pointer & ~15, content)
+        return SignalFrame(pointer & ~15, content)
 
     def call(
         self,
-        context: Context,
-        frame: Frame,
+        context: ThreadContext,
+        frame: SignalFrame,
         function: int,
         arguments: tuple[int, ...],
         return_to: int,
@@ -155,7 +155,11 @@ class Aarch64:
         return (registers[_X8], registers[_PC]) == (_RT_SIGRETURN, return_to + _RETURN_CODE_BYTES)
 
     def finish(
-        self, tracee: Tracee, context: Context, frame: Frame, write: Callable[[int, bytes], None]
+        self,
+        tracee: Tracee,
+        context: ThreadContext,
+        frame: SignalFrame,
+        write: Callable[[int, bytes], None],
     ) -> None:
         """Make a signal that arrived meanwhile interrupt the call, as it would have done.
 
@@ -171,7 +175,7 @@ class Aarch64:
             write(at, _REGISTERS.pack(*registers))
 
 
-def _was_in_call(context: Context) -> bool:
+def _was_in_call(context: ThreadContext) -> bool:
     """Whether the thread was stopped in the system call that procfs showed before."""
     if len(context.blocked_call) < 9:
         return False
@@ -181,7 +185,7 @@ def _was_in_call(context: Context) -> bool:
     return is_there and (registers[_X8], registers[_SP]) == (number, stack_pointer)
 
 
-def to_restore(context: Context) -> list[int]:
+def to_restore(context: ThreadContext) -> list[int]:
     """General registers for the frame; a call that only the stop failed with EINTR is repeated."""
     registers = list(_REGISTERS.unpack(context.general))
     if not _was_in_call(context):

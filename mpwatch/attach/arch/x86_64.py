@@ -24,8 +24,8 @@ from mpwatch.attach.arch import (
     INVALID_STACK_FLAGS,
     SIGINFO_BYTES,
     STACK_MARGIN_BYTES,
-    Context,
-    Frame,
+    SignalFrame,
+    ThreadContext,
 )
 from mpwatch.attach.native.ptrace import Tracee
 
@@ -124,29 +124,29 @@ class X8664:
     def __init__(self) -> None:
         own_signal_layout()  # once a process, and not while a target is stopped
 
-    def capture(self, tracee: Tracee, blocked_call: tuple[int, ...]) -> Context:
+    def capture(self, tracee: Tracee, blocked_call: tuple[int, ...]) -> ThreadContext:
         """Read the state of a stopped thread."""
-        return Context(
+        return ThreadContext(
             general=tracee.read_registers(_NT_PRSTATUS),
             extended=tracee.read_registers(_NT_X86_XSTATE),
             signal_mask=tracee.read_signal_mask(),
             blocked_call=blocked_call,
         )
 
-    def stack_pointer(self, context: Context) -> int:
+    def stack_pointer(self, context: ThreadContext) -> int:
         """The stack pointer of a context."""
         return int(Registers(context.general).values["rsp"])
 
-    def program_counter(self, context: Context) -> int:
+    def program_counter(self, context: ThreadContext) -> int:
         """The program counter of a context."""
         return int(Registers(context.general).values["rip"])
 
-    def link(self, context: Context) -> int:
+    def link(self, context: ThreadContext) -> int:
         """0: calls put the return address on the stack."""
         del context
         return 0
 
-    def frame(self, context: Context, return_to: int) -> Frame:
+    def frame(self, context: ThreadContext, return_to: int) -> SignalFrame:
         """The signal frame, headed by the return address of the called function."""
         registers = Registers(context.general)
         vectors = signal_vectors(context.extended)
@@ -156,12 +156,12 @@ class X8664:
         ucontext = _ucontext(registers, vectors_at, context.signal_mask)
         content = struct.pack("<Q", return_to) + ucontext
         content = content.ljust(vectors_at - ucontext_at + 8, b"\0") + vectors
-        return Frame(ucontext_at - 8, content)
+        return SignalFrame(ucontext_at - 8, content)
 
     def call(
         self,
-        context: Context,
-        frame: Frame,
+        context: ThreadContext,
+        frame: SignalFrame,
         function: int,
         arguments: tuple[int, ...],
         return_to: int,
@@ -205,7 +205,11 @@ class X8664:
         )
 
     def finish(
-        self, tracee: Tracee, context: Context, frame: Frame, write: Callable[[int, bytes], None]
+        self,
+        tracee: Tracee,
+        context: ThreadContext,
+        frame: SignalFrame,
+        write: Callable[[int, bytes], None],
     ) -> None:
         """Turn the entry of `rt_sigreturn` into the entry of the interrupted call.
 

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from mpwatch.attach.arch import Context, Frame, Machine
+from mpwatch.attach.arch import Machine, SignalFrame, ThreadContext
 from mpwatch.attach.native import gil_syscalls
 from mpwatch.attach.native.code_cave import TargetMemory, mapping_at
 from mpwatch.attach.native.cpython_symbols import Interpreter
@@ -201,7 +201,7 @@ def _require_started(plan: CallPlan, memory: TargetMemory) -> None:
         raise NotReady
 
 
-def _returns(plan: CallPlan, tracee: Tracee, context: Context) -> bool:
+def _returns(plan: CallPlan, tracee: Tracee, context: ThreadContext) -> bool:
     """Wait until the call is about to return through the frame; `False` after the timeout.
 
     A thread that gets no cpu for that long returns by itself, and the call is queued too.
@@ -224,7 +224,7 @@ def _returns(plan: CallPlan, tracee: Tracee, context: Context) -> bool:
     return False
 
 
-def _stop_safely(plan: CallPlan, tracee: Tracee, memory: TargetMemory) -> Context:
+def _stop_safely(plan: CallPlan, tracee: Tracee, memory: TargetMemory) -> ThreadContext:
     """Stop the thread at a place where it cannot hold the lock around the pending calls.
 
     That lock is taken only to queue or execute a call, so one attempt is nearly always enough. More
@@ -349,7 +349,9 @@ def _is_internet_address(memory: TargetMemory, address: int) -> bool:
     return family in (socket.AF_INET, socket.AF_INET6)
 
 
-def _may_hold_lock(plan: CallPlan, context: Context, tracee: Tracee, memory: TargetMemory) -> bool:
+def _may_hold_lock(
+    plan: CallPlan, context: ThreadContext, tracee: Tracee, memory: TargetMemory
+) -> bool:
     """Whether the thread is inside locking code or a restartable sequence."""
     counter = plan.machine.program_counter(context)
     rseq_at = tracee.rseq_address()
@@ -371,7 +373,7 @@ def _may_hold_lock(plan: CallPlan, context: Context, tracee: Tracee, memory: Tar
     return any(start <= word < end for word in near for start, end in ranges)
 
 
-def _is_waiting(plan: CallPlan, context: Context) -> bool:
+def _is_waiting(plan: CallPlan, context: ThreadContext) -> bool:
     """Whether the thread was asleep in a futex call, and still in it when it was stopped."""
     call = context.blocked_call
     if len(call) < 9 or call[0] != plan.machine.futex or call[2] & _FUTEX_COMMAND not in _WAITS:
@@ -380,7 +382,7 @@ def _is_waiting(plan: CallPlan, context: Context) -> bool:
     return is_there and plan.machine.stack_pointer(context) == call[7]
 
 
-def _require_stack(mappings: Iterable[Mapping], pointer: int, frame: Frame) -> None:
+def _require_stack(mappings: Iterable[Mapping], pointer: int, frame: SignalFrame) -> None:
     """Refuse a stack without space for the frame and a shallow call."""
     mapping = mapping_at(mappings, pointer)
     if mapping is None or "w" not in mapping.permissions:

@@ -24,7 +24,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from mpwatch.attach.outcomes import DONE, Answer, Refused
+from mpwatch.attach.outcomes import DONE, PayloadAnswer, Refused
 from mpwatch.attach.payload import compiled_payload
 from mpwatch.attach.target import Target
 from mpwatch.collect.host import frozen_disk
@@ -77,7 +77,7 @@ class ExchangeDir:
             return _UNLOAD in os.listdir(folder)
         return False
 
-    def answer(self) -> Answer | None:
+    def answer(self) -> PayloadAnswer | None:
         """The target's answer; `None` if there is none yet.
 
         That of a directory that was removed is `done`: the target removes it after a success, and
@@ -87,12 +87,12 @@ class ExchangeDir:
             with self._opened() as folder:
                 raw = _read(folder, "result")
         except FileNotFoundError:
-            return Answer(DONE)
+            return PayloadAnswer(DONE)
         except (OSError, Refused):
             return None
-        return None if raw is None else Answer.parse(raw)
+        return None if raw is None else PayloadAnswer.parse(raw)
 
-    def answer_within(self, timeout_s: float) -> Answer | None:
+    def answer_within(self, timeout_s: float) -> PayloadAnswer | None:
         """Wait for the answer; the directory is opened once and not for each poll."""
         deadline_s = time.monotonic() + timeout_s
         pause_s = _POLL_S

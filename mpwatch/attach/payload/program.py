@@ -214,7 +214,6 @@ def described(state: str, package: Any) -> dict[str, Any]:
         found["release"] = package.wire.RELEASE
     if session is not None:
         found["socket"] = str(session.server.path or "")
-        found["ring"] = str(session.ring.path or "")
         found["reason"] = "; ".join(map(str, session.problems))[:_ANSWER_CHARACTERS]
     return found
 

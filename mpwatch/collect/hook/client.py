@@ -20,8 +20,7 @@ from mpwatch.collect.hook.discovery import NO_HOOK, NoHook
 from mpwatch.hook import wire
 from mpwatch.model.events import HookNote, HookSlice, HookStatus, Input
 from mpwatch.model.ids import HookState, ProcessId
-from mpwatch.model.samples import ProcSample
-from mpwatch.model.values import WantedFrame
+from mpwatch.model.samples import ProcSample, WantedFrame
 
 SILENT_AFTER_S = 0.25
 READ_BYTES = 1 << 18

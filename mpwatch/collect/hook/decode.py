@@ -20,9 +20,17 @@ from typing import Any, NamedTuple
 from mpwatch.hook import wire
 from mpwatch.model.events import HookEvent, HookGauges, HookHello, HookNote, HookSlice, present_kind
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.samples import FRAMES_LIMIT, Frame, StackSample, StacksTaken
+from mpwatch.model.samples import (
+    FRAMES_LIMIT,
+    Frame,
+    FrameValues,
+    NameValue,
+    StackSample,
+    StacksTaken,
+    ValuesRead,
+    WantedFrame,
+)
 from mpwatch.model.sanitize import MESSAGE_LIMIT, NAME_LIMIT, clean
-from mpwatch.model.values import FrameValues, NameValue, ValuesRead, WantedFrame
 
 DEPTH_LIMIT = 12
 ITEMS_LIMIT = 20_000

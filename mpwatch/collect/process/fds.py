@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import resource
 import socket
 import stat as modes
 import struct
@@ -224,7 +226,8 @@ _SOFT_LIMIT_LINE = re.compile(
 )
 """What a training may meet of those in proc_pid_limits(5): memory that is registered for RDMA is
 locked, and threads count as processes. Open files have a sample of their own."""
-_POSITION = re.compile(rb"^pos:\s+(\d+)", re.M)
+POSITION = re.compile(rb"^pos:\s+(\d+)", re.M)
+"""The offset of an open file, in `/proc/PID/fdinfo`."""
 _LOCK_TABLE = re.compile(rb"^\d+: +(?:FLOCK|POSIX|OFDLCK)\b.*? [0-9a-f]+:[0-9a-f]+:(\d+) ", re.M)
 """The inode of each lock in `/proc/locks`, without those that are waited for (proc_locks(5))."""
 _LOCK_HELD = re.compile(
@@ -300,6 +303,18 @@ class Limits(NamedTuple):
     """Hard RLIMIT_CPU, at which the kernel sends SIGKILL, in seconds."""
     others: Mapping[str, int | None] = MappingProxyType({})
     """See `mpwatch.model.samples.ProcSample.limits`."""
+
+
+def raise_own_limit() -> None:
+    """Raise this process's soft limit of descriptors to the hard one, where that is allowed.
+
+    Two descriptors for each process of a job are more than the usual 1,024. Programs that mpwatch
+    runs are started before, so they do not inherit this.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def limits(proc: str, pid: int) -> Limits:
@@ -435,7 +450,7 @@ def _socket(fd: int, target: str, socket_end: SocketEndOf) -> FdLink:
 def _position(infos: str, name: str) -> int | None:
     """The offset of an open file, from fdinfo."""
     try:
-        found = _POSITION.search(procfs.read(f"{infos}/{name}", 256))
+        found = POSITION.search(procfs.read(f"{infos}/{name}", 256))
     except OSError:
         return None
     return int(found[1]) if found is not None else None

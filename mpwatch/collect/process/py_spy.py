@@ -30,9 +30,17 @@ from mpwatch.collect.host.ptrace_access import Stops, resume_if_stopped, stops_o
 from mpwatch.collect.process import procfs
 from mpwatch.collect.process.syscall_waits import parse_syscall, reports_eintr, transfer_of
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.samples import FRAMES_LIMIT, Frame, StackSample, StacksTaken
+from mpwatch.model.samples import (
+    FRAMES_LIMIT,
+    Frame,
+    FrameValues,
+    NameValue,
+    StackSample,
+    StacksTaken,
+    ValuesRead,
+    WantedFrame,
+)
 from mpwatch.model.sanitize import NAME_LIMIT, clean
-from mpwatch.model.values import FrameValues, NameValue, ValuesRead, WantedFrame
 
 OUTPUT_LIMIT = 64 << 20
 ERRORS_LIMIT = 64 << 10

@@ -29,6 +29,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from mpwatch.collect.process import procfs
+from mpwatch.collect.process.fds import POSITION
 from mpwatch.model.events import Raised, WrittenError, WrittenErrors
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
@@ -69,7 +70,6 @@ what torchrun writes before all lines of a rank (torch 2.1 to 2.13)."""
 _PID = re.compile(r"(?<![\d.,:])\d{1,7}(?![\d.,:]*\d)")
 """A number that is no part of a time or date with colons, points or commas."""
 _COLOURS = re.compile(r"\x1b\[[0-9;]{0,16}m")
-_POSITION = re.compile(rb"^pos:\s+(\d+)", re.M)
 _FLAGS = re.compile(rb"^flags:\s+([0-7]+)", re.M)
 _BELOW_MODULES = ("<frozen runpy>", "runpy.py")
 
@@ -386,7 +386,7 @@ def _was_emptied_for(way: str, status: os.stat_result, parent: int) -> bool:
     several programs one after the other.
     """
     info = procfs.read(way.replace("/fd/", "/fdinfo/"), 256)
-    position, flags = _POSITION.search(info), _FLAGS.search(info)
+    position, flags = POSITION.search(info), _FLAGS.search(info)
     if position is None or flags is None or int(flags[1], 8) & os.O_APPEND:
         return False
     for fd in (1, 2):

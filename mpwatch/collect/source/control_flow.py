@@ -20,7 +20,7 @@ from mpwatch.collect.source.syntax import (
     FUNCTIONS,
     LOOPS,
     QUOTE_LIMIT,
-    Module,
+    ParsedFile,
     before,
     calls_in,
     children,
@@ -60,7 +60,7 @@ _EXCHANGES_BARE = frozenset(("get", "get_nowait", "join", "poll", "result", "wai
 """Such a call without an argument that is no number; `record.get("text")` is of a dict."""
 
 
-def endless(module: Module, inside: Sequence[ast.AST]) -> EndlessLoop | None:
+def endless(module: ParsedFile, inside: Sequence[ast.AST]) -> EndlessLoop | None:
     """The innermost `while True` around the last statement, or `for` over something endless."""
     loop = next((each for each in reversed(inside[:-1]) if _is_endless(module, each)), None)
     if not isinstance(loop, ast.While | ast.For):
@@ -86,7 +86,7 @@ def endless(module: Module, inside: Sequence[ast.AST]) -> EndlessLoop | None:
     return EndlessLoop(quoted(module, loop), tuple(ends), is_left, gives, given_in, is_exchange)
 
 
-def _is_endless(module: Module, node: ast.AST) -> bool:
+def _is_endless(module: ParsedFile, node: ast.AST) -> bool:
     """Whether a statement is a loop that nothing ends from outside of it.
 
     `for _ in itertools.count()`, also if a variable was bound to that before.
@@ -117,7 +117,7 @@ def _counts_on(value: ast.expr) -> bool:
     return name == "count" or (name == "repeat" and len(value.args) == 1 and not value.keywords)
 
 
-def until_exits(module: Module, inside: Sequence[ast.AST]) -> Statement | None:
+def until_exits(module: ParsedFile, inside: Sequence[ast.AST]) -> Statement | None:
     """The condition that ends the innermost loop around the last statement once children exit."""
     loops = [each for each in inside[:-1] if isinstance(each, LOOPS)]
     loop = loops[-1] if loops else None
@@ -169,7 +169,7 @@ _CONNECTS: Final = frozenset(
 )
 
 
-def connects(module: Module, inside: Sequence[ast.AST]) -> Statement | None:
+def connects(module: ParsedFile, inside: Sequence[ast.AST]) -> Statement | None:
     """The statement that connects, where the last statement is reached once that has failed.
 
     In an `except` clause of it, or below a `try` that leaves the loop when it has connected.
@@ -190,7 +190,7 @@ def connects(module: Module, inside: Sequence[ast.AST]) -> Statement | None:
     return None
 
 
-def _connecting(module: Module, tried: ast.Try) -> Statement | None:
+def _connecting(module: ParsedFile, tried: ast.Try) -> Statement | None:
     """The first statement of a `try` that connects."""
     for node, _ in within(tried.body):
         calls = (each for each in _parts(node) if isinstance(each, ast.Call))
@@ -202,7 +202,7 @@ def _connecting(module: Module, tried: ast.Try) -> Statement | None:
 _OF_RANK = re.compile(r"rank|zero|main|master|chief|coordinator|first", re.IGNORECASE)
 
 
-def guarded(module: Module, function: ast.AST, inside: Sequence[ast.AST]) -> Iterator[Guarded]:
+def guarded(module: ParsedFile, function: ast.AST, inside: Sequence[ast.AST]) -> Iterator[Guarded]:
     """The calls under a condition on the rank that come before a line, of the blocks it is in.
 
     What is called in the `else` branch as well is called by all.
@@ -219,7 +219,7 @@ def guarded(module: Module, function: ast.AST, inside: Sequence[ast.AST]) -> Ite
                     yield Guarded(header, quoted(module, each), clean(called, QUOTE_LIMIT))
 
 
-def cleared(module: Module, function: ast.AST, inside: Sequence[ast.AST]) -> Statement | None:
+def cleared(module: ParsedFile, function: ast.AST, inside: Sequence[ast.AST]) -> Statement | None:
     """The statement right before a wait for an event that clears it; `None` without one.
 
     A call in between may check what was set before, or ask for what sets it anew.
@@ -271,7 +271,7 @@ def _exchanges(call: ast.Call) -> bool:
 
 
 def _reached(
-    module: Module, function: ast.AST, line: int = 0
+    module: ParsedFile, function: ast.AST, line: int = 0
 ) -> Iterator[tuple[ast.AST, list[ast.AST]]]:
     """A function, and at most `REACHED` of its file that it calls, each with its own syntax.
 
@@ -303,7 +303,7 @@ def _reached(
                 waiting.append(other)
 
 
-def locks(module: Module, function: ast.AST) -> Iterator[TakenLock]:
+def locks(module: ParsedFile, function: ast.AST) -> Iterator[TakenLock]:
     """What a function takes, and then what the functions of its file take that it calls."""
     owners: dict[ast.AST, str] = {
         node: clean(each.name, QUOTE_LIMIT)
@@ -319,7 +319,7 @@ def locks(module: Module, function: ast.AST) -> Iterator[TakenLock]:
                     yield TakenLock(name, quoted(module, node), owner)
 
 
-def held(module: Module, function: ast.AST, inside: Sequence[ast.AST]) -> Iterator[Statement]:
+def held(module: ParsedFile, function: ast.AST, inside: Sequence[ast.AST]) -> Iterator[Statement]:
     """The calls of `acquire()` after which a line is reached without a `release()`.
 
     Args:
@@ -356,7 +356,7 @@ _LIBRARIES: Final = frozenset(
 """Besides the standard library: what they are given to compute with, they send nowhere."""
 
 
-def may_send(module: Module, function: ast.AST, line: int) -> bool:
+def may_send(module: ParsedFile, function: ast.AST, line: int) -> bool:
     """Whether a function may send or write something, as far as its file shows.
 
     A call of what another file of the program defines may, and is not followed.
@@ -425,7 +425,7 @@ class _Taken(NamedTuple):
     """Methods of the receiver that give it back."""
 
 
-def skips(module: Module, function: ast.AST) -> Iterator[Skip]:
+def skips(module: ParsedFile, function: ast.AST) -> Iterator[Skip]:
     """The ways through a function past the statement that gives back what it took.
 
     Of the first `TAKEN` statements that take something: each is compared with all later ones.
@@ -455,7 +455,7 @@ def _takes(node: ast.stmt) -> bool:
 
 
 def _skips_after(
-    module: Module, node: ast.stmt, rest: Sequence[ast.AST], around: ast.Try | None
+    module: ParsedFile, node: ast.stmt, rest: Sequence[ast.AST], around: ast.Try | None
 ) -> Iterator[Skip]:
     """The ways past the statement of a block that gives back what an earlier one took.
 
@@ -483,7 +483,7 @@ def _skips_after(
 
 
 def _left_between(
-    module: Module, node: ast.stmt, rest: Sequence[ast.AST], taken: _Taken, back: ast.AST
+    module: ParsedFile, node: ast.stmt, rest: Sequence[ast.AST], taken: _Taken, back: ast.AST
 ) -> Iterator[Skip]:
     """The statements that leave before something is given back."""
     for each, parents in within(rest):
@@ -538,7 +538,7 @@ def _block_of(around: ast.AST, node: ast.AST) -> Sequence[ast.AST]:
 
 
 def _error_between(
-    module: Module, node: ast.stmt, lock: str | None, rest: Sequence[ast.AST]
+    module: ParsedFile, node: ast.stmt, lock: str | None, rest: Sequence[ast.AST]
 ) -> Iterator[Skip]:
     """A call between taking a lock and releasing it whose exception skips the release."""
     if lock is None:
@@ -567,7 +567,7 @@ def _calls_something(node: ast.AST) -> bool:
 
 
 def _skip(
-    module: Module, node: ast.stmt, leaves: ast.AST, around: ast.AST | None, back: ast.AST
+    module: ParsedFile, node: ast.stmt, leaves: ast.AST, around: ast.AST | None, back: ast.AST
 ) -> Skip:
     under = None if around is None else quoted(module, around)
     return Skip(quoted(module, node), quoted(module, leaves), under, quoted(module, back))
@@ -620,7 +620,7 @@ def _unlocks(value: ast.expr, lock: str) -> bool:
     return _UNLOCKS.match(name) is not None and receiver_of(value) == lock
 
 
-def dropped(file: str, module: Module) -> Iterator[DroppedResult]:
+def dropped(file: str, module: ParsedFile) -> Iterator[DroppedResult]:
     """The calls that start a task and drop its result."""
     executors = set(_executors(module.tree))
     for node in ast.walk(module.tree):

@@ -18,7 +18,7 @@ from mpwatch.collect.source.kept import (
 from mpwatch.collect.source.syntax import (
     FUNCTIONS,
     LOOPS,
-    Module,
+    ParsedFile,
     children,
     first_line,
     imported_roots,
@@ -45,11 +45,11 @@ class ClassOfProgram(NamedTuple):
     """A class, and the file that defines it."""
 
     file: str
-    module: Module
+    module: ParsedFile
     node: ast.ClassDef
 
 
-def deciders(module: Module, function: ast.AST, inside: Sequence[ast.AST]) -> Iterator[Decider]:
+def deciders(module: ParsedFile, function: ast.AST, inside: Sequence[ast.AST]) -> Iterator[Decider]:
     """The conditions and loops of a function; those around a line first, then the others in order.
 
     Args:
@@ -134,7 +134,7 @@ def _counters(node: ast.For | ast.AsyncFor) -> Iterator[str]:
 
 def added_to(
     file: str,
-    module: Module,
+    module: ParsedFile,
     function: ast.AST,
     class_of: Callable[[str], ClassOfProgram | None],
 ) -> Iterator[AddedTo]:
@@ -153,7 +153,7 @@ def added_to(
 
 def _added_to(
     file: str,
-    module: Module,
+    module: ParsedFile,
     function: ast.AST,
     class_of: Callable[[str], ClassOfProgram | None],
 ) -> Iterator[AddedTo]:
@@ -221,7 +221,7 @@ def _of_class(found: ClassOfProgram, holder: str) -> Iterator[AddedTo]:
 
 
 def _made(
-    file: str, module: Module, function: str, name: str, node: ast.AST, is_emptied: bool
+    file: str, module: ParsedFile, function: str, name: str, node: ast.AST, is_emptied: bool
 ) -> AddedTo:
     return AddedTo(name, file, clean(function, NAME_LENGTH), quoted(module, node), is_emptied)
 

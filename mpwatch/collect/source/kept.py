@@ -134,7 +134,7 @@ def returned_slices_of(tree: ast.AST) -> dict[str, ast.Subscript]:
     return found
 
 
-class _Tensors(NamedTuple):
+class Tensors(NamedTuple):
     """What a file shows of its models and of what keeps their outputs."""
 
     models: frozenset[str]
@@ -181,7 +181,7 @@ _NO_GRAPH: Final = frozenset(
 """Functions of torch whose result has no graph."""
 
 
-def tensors_of(tree: ast.Module) -> _Tensors:
+def tensors_of(tree: ast.Module) -> Tensors:
     """The models of a file, and the containers that may keep what they compute."""
     every = list(ast.walk(tree))
     imports_torch = "torch" in imported_roots(tree)
@@ -225,7 +225,7 @@ def tensors_of(tree: ast.Module) -> _Tensors:
         if last_name(node.value.func) == "deque"
         for target in node.targets
     }
-    return _Tensors(
+    return Tensors(
         frozenset(models),
         frozenset(frozen),
         frozenset(bounded),
@@ -253,7 +253,7 @@ def _is_over_parameters(node: ast.For) -> bool:
     )
 
 
-def find_graphs(function: ast.AST, own: Sequence[ast.AST], file: _Tensors) -> Iterator[Found]:
+def find_graphs(function: ast.AST, own: Sequence[ast.AST], file: Tensors) -> Iterator[Found]:
     """Statements that keep the autograd graph of what a model has computed.
 
     A backward pass in the same function frees what its graph refers to, and a carried state raises
@@ -325,7 +325,7 @@ def _kept_graphs(
     own: Sequence[ast.AST],
     loops: Sequence[ast.AST],
     computed: Mapping[str, _Computed],
-    file: _Tensors,
+    file: Tensors,
 ) -> Iterator[Found]:
     """A statement that adds what a model has computed, or an argument, to what outlives it."""
     for container, value in _added(node):
@@ -385,7 +385,7 @@ def _added(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
 
 
 def _outlives(
-    own: Sequence[ast.AST], container: ast.expr, loops: Sequence[ast.AST], file: _Tensors
+    own: Sequence[ast.AST], container: ast.expr, loops: Sequence[ast.AST], file: Tensors
 ) -> bool:
     """Whether a container stays, with what it holds, from one round or call to the next."""
     text = expression_text(container)
@@ -399,7 +399,7 @@ def _outlives(
 
 
 def _computed(
-    value: ast.expr, computed: Mapping[str, _Computed], file: _Tensors
+    value: ast.expr, computed: Mapping[str, _Computed], file: Tensors
 ) -> _Computed | None:
     """Where what a value refers to was computed; `None` for none, as far as it shows."""
     parts: Iterable[ast.expr] = ()
@@ -430,7 +430,7 @@ def _computed(
 
 
 def _carried(
-    own: Sequence[ast.AST], node: ast.Assign, loops: Sequence[ast.AST], file: _Tensors
+    own: Sequence[ast.AST], node: ast.Assign, loops: Sequence[ast.AST], file: Tensors
 ) -> Iterator[Found]:
     """`out, self.state = self.model(x, self.state)`: the state keeps the graphs of all rounds."""
     call = node.value

@@ -16,6 +16,7 @@ from mpwatch.collect.source.control_flow import LOGS, STARTS_TASK
 from mpwatch.collect.source.kept import (
     ADDS,
     NO_GRAD,
+    Tensors,
     bounded_names,
     container_of,
     containers_emptied_at_end,
@@ -52,7 +53,7 @@ from mpwatch.collect.source.syntax import (
     QUOTE_LIMIT,
     SHOWN,
     Found,
-    Module,
+    ParsedFile,
     children,
     expression_text,
     first_line,
@@ -72,88 +73,140 @@ _SUBMITS: Final = STARTS_TASK | {"remote"}
 """`remote` is Ray's, and that of what imitates it."""
 
 
-def marks(file: str, module: Module) -> Iterator[Mark]:
+def marks(file: str, module: ParsedFile) -> Iterator[Mark]:
     """Statements that can be the reason for what is observed, in no order."""
-    bounded = set(bounded_names(module.tree))
-    named = [n for n in ast.walk(module.tree) if isinstance(n, (*FUNCTIONS, ast.ClassDef))]
+    known = _names_of(module.tree)
+    functions = [n for n in ast.walk(module.tree) if isinstance(n, FUNCTIONS)]
+    for function in (module.tree, *functions):
+        name = function.name if isinstance(function, FUNCTIONS) else "<module>"
+        for kind, about, node in (*_found_in(module, function, known), *_decorations(function)):
+            if kind == "cache" and (used := _decorated(known.defined, function)):
+                about = f"{about} (for {', '.join(used[:SHOWN])})"
+            yield Mark(kind, file, name, clean(about, QUOTE_LIMIT), quoted(module, node))
+        for line, text in _cached(function):
+            yield Mark("cache", file, name, name, Statement(line, text))
+
+
+class _Names(NamedTuple):
+    """What the whole of a file shows about its names; most of it is empty without arrays."""
+
+    defined: Sequence[_Named]
+    bounded: set[str]
+    """Containers from which something is removed."""
+    set_back: frozenset[str]
+    """Attributes and variables that a function other than `__init__` sets."""
+    dropped: set[str]
+    emptied: frozenset[str]
+    at_end: dict[str, str]
+    dicts: set[str]
+    registries: Mapping[str, str]
+    sequences: Mapping[str, str]
+    assigned: Mapping[str, ast.expr]
+    models: Tensors
+    uses_arrays: bool
+    unwrapping: frozenset[str]
+    tensors: Mapping[str, frozenset[str]]
+    returned: Mapping[str, ast.Subscript]
+    forwards: set[int]
+    """The ids of the forward passes."""
+
+
+def _names_of(tree: ast.Module) -> _Names:
+    bounded = set(bounded_names(tree))
     set_back = frozenset(
         name
-        for each in ast.walk(module.tree)
+        for each in ast.walk(tree)
         if isinstance(each, FUNCTIONS) and each.name != "__init__"
         for node in own_nodes(each)
         for name in names_set(node)
     )
-    dropped = {name for node in ast.walk(module.tree) for name in names_dropped_from(node)}
-    emptied = frozenset(map(container_of, (*emptied_names(module.tree), *set_back)))
-    at_end = containers_emptied_at_end(module.tree)
-    dicts = {*dicts_of(module.tree)}
-    dicts -= {container_of(each) for each in (*bounded, *(e for e in set_back if "[" not in e))}
-    registries = registries_of(module.tree)
-    uses_arrays = not imported_roots(module.tree).isdisjoint(("torch", "numpy"))
-    unwrapping = frozenset(_unwrapping(module.tree))
-    sequences = sequences_of(module.tree)
-    tensors = tensors_of(module.tree)
-    tensor_names = tensors_in(module.tree) if uses_arrays else {}
-    returned = returned_slices_of(module.tree) if uses_arrays else {}
-    assigned = _assigned(module.tree)
-    forwards = {id(each) for each in forward_passes(module.tree)} if uses_arrays else set()
-    for function in (module.tree, *(n for n in ast.walk(module.tree) if isinstance(n, FUNCTIONS))):
-        name = function.name if isinstance(function, FUNCTIONS) else "<module>"
-        nodes = list(own_nodes(function))
-        found = [
-            *_calls_marked(nodes),
-            *(
-                (
-                    *find_views(nodes, returned),
-                    *_unwrapped(nodes, unwrapping),
-                    *_fresh_losses(module, nodes),
-                )
-                if uses_arrays
-                else ()
-            ),
-            *find_memo_fills(nodes, bounded),
-            *_backoffs(function, nodes, set_back),
-            *_gives_up(module, function),
-            *_draws(nodes),
-            *_releases(nodes),
-            *_walks(nodes, sequences),
-            *_slow(slow(nodes, sequences)),
-            *_slow(elements(nodes, tensor_names.get(name, ()), tensor_names.get("", ()))),
-            *find_held_futures(nodes, dropped),
-            *find_graphs(function, nodes, tensors),
-            *_collections(function, nodes),
-            *_dealt(nodes),
-            *_reads_all(nodes),
-            *_unbounded(nodes),
-            *_starts(nodes),
-            *_pool_blocks(nodes),
-            *_passed_over(nodes),
-            *_kills(module, function),
-            *_truncates(nodes, assigned),
-            *_empty_on_ranks(module, nodes),
-            *(find_bounded(module.tree) if function is module.tree else ()),
-            *_unflushed(module, nodes),
-            *(find_running(function) if id(function) in forwards else ()),
-            *(find_outputs(function) if uses_arrays else ()),
-            *(find_sums(function) if uses_arrays else ()),
-            *(find_kept(nodes, emptied) if name not in ("__init__", "<module>") else ()),
-            *(find_kept_to_end(nodes, at_end) if name not in ("__init__", "<module>") else ()),
-            *(find_stored(function, nodes, dicts) if name != "__init__" else ()),
-            *find_registered(function, nodes, registries),
-        ]
-        if isinstance(function, FUNCTIONS):
-            for each in function.decorator_list:
-                if is_unbounded_cache(each):
-                    text = clean(f"@{expression_text(each)}", QUOTE_LIMIT)
-                    yield Mark("cache", file, name, name, Statement(each.lineno, text))
-                elif last_name(each) in NO_GRAD or (
-                    isinstance(each, ast.Call) and last_name(each.func) in NO_GRAD
-                ):
-                    found.append(("no-grad", "", each))
-        for kind, about, node in found:
-            if kind == "cache" and (used := _decorated(named, function)):
-                about = f"{about} (for {', '.join(used[:SHOWN])})"
-            yield Mark(kind, file, name, clean(about, QUOTE_LIMIT), quoted(module, node))
+    emptied_dicts = map(container_of, (*bounded, *(e for e in set_back if "[" not in e)))
+    uses_arrays = not imported_roots(tree).isdisjoint(("torch", "numpy"))
+    return _Names(
+        defined=[n for n in ast.walk(tree) if isinstance(n, (*FUNCTIONS, ast.ClassDef))],
+        bounded=bounded,
+        set_back=set_back,
+        dropped={name for node in ast.walk(tree) for name in names_dropped_from(node)},
+        emptied=frozenset(map(container_of, (*emptied_names(tree), *set_back))),
+        at_end=containers_emptied_at_end(tree),
+        dicts={*dicts_of(tree)}.difference(emptied_dicts),
+        registries=registries_of(tree),
+        sequences=sequences_of(tree),
+        assigned=_assigned(tree),
+        models=tensors_of(tree),
+        uses_arrays=uses_arrays,
+        unwrapping=frozenset(_unwrapping(tree)),
+        tensors=tensors_in(tree) if uses_arrays else {},
+        returned=returned_slices_of(tree) if uses_arrays else {},
+        forwards={id(each) for each in forward_passes(tree)} if uses_arrays else set(),
+    )
+
+
+def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[Found]:
+    """The marked statements of one function, or of a file outside of its functions."""
+    nodes = list(own_nodes(function))
+    name = function.name if isinstance(function, FUNCTIONS) else ""
+    yield from _calls_marked(nodes)
+    if known.uses_arrays:
+        yield from _found_of_arrays(module, function, known, nodes)
+    yield from find_memo_fills(nodes, known.bounded)
+    yield from _backoffs(function, nodes, known.set_back)
+    yield from _gives_up(module, function)
+    yield from _draws(nodes)
+    yield from _releases(nodes)
+    yield from _walks(nodes, known.sequences)
+    yield from _slow(slow(nodes, known.sequences))
+    yield from find_held_futures(nodes, known.dropped)
+    yield from find_graphs(function, nodes, known.models)
+    yield from _collections(function, nodes)
+    yield from _dealt(nodes)
+    yield from _reads_all(nodes)
+    yield from _unbounded(nodes)
+    yield from _starts(nodes)
+    yield from _pool_blocks(nodes)
+    yield from _passed_over(nodes)
+    yield from _kills(module, function)
+    yield from _truncates(nodes, known.assigned)
+    yield from _empty_on_ranks(module, nodes)
+    yield from _unflushed(module, nodes)
+    yield from find_registered(function, nodes, known.registries)
+    if function is module.tree:
+        yield from find_bounded(module.tree)
+    if name != "__init__":
+        yield from find_stored(function, nodes, known.dicts)
+    if name not in ("", "__init__"):
+        yield from find_kept(nodes, known.emptied)
+        yield from find_kept_to_end(nodes, known.at_end)
+
+
+def _found_of_arrays(
+    module: ParsedFile, function: ast.AST, known: _Names, nodes: Sequence[ast.AST]
+) -> Iterator[Found]:
+    """The marked statements about arrays and tensors."""
+    name = function.name if isinstance(function, FUNCTIONS) else "<module>"
+    yield from find_views(nodes, known.returned)
+    yield from _unwrapped(nodes, known.unwrapping)
+    yield from _fresh_losses(module, nodes)
+    yield from _slow(elements(nodes, known.tensors.get(name, ()), known.tensors.get("", ())))
+    yield from find_outputs(function)
+    yield from find_sums(function)
+    if id(function) in known.forwards:
+        yield from find_running(function)
+
+
+def _decorations(function: ast.AST) -> Iterator[Found]:
+    """`@torch.no_grad()` and the like above a function."""
+    for each in function.decorator_list if isinstance(function, FUNCTIONS) else ():
+        called = each.func if isinstance(each, ast.Call) else each
+        if last_name(each) in NO_GRAD or last_name(called) in NO_GRAD:
+            yield "no-grad", "", each
+
+
+def _cached(function: ast.AST) -> Iterator[tuple[int, str]]:
+    """The line and text of each decorator of a function that is a cache without a bound."""
+    for each in function.decorator_list if isinstance(function, FUNCTIONS) else ():
+        if is_unbounded_cache(each):
+            yield each.lineno, clean(f"@{expression_text(each)}", QUOTE_LIMIT)
 
 
 def _decorated(named: Sequence[_Named], function: ast.AST) -> list[str]:
@@ -401,7 +454,7 @@ def _is_chunk_of_one(call: ast.Call, name: str) -> bool:
     return getattr(written, "value", None) == 1
 
 
-def _kills(module: Module, function: ast.AST) -> Iterator[Found]:
+def _kills(module: ParsedFile, function: ast.AST) -> Iterator[Found]:
     """`os.kill(pid, signal.SIGKILL)`, `process.kill()` and the like, with the condition for it."""
     for node, parents in within([child for _, child in children(function)]):
         call = node.value if isinstance(node, ast.Expr) else None
@@ -436,7 +489,7 @@ _CALLS: Final = 4
 """Calls that are followed, one above the other."""
 
 
-def _calls_of(module: Module, function: ast.AST) -> Iterator[_OnlyCall]:
+def _calls_of(module: ParsedFile, function: ast.AST) -> Iterator[_OnlyCall]:
     """The call of a function, that of the function which contains it, and so on."""
     functions = [each for each in ast.walk(module.tree) if isinstance(each, FUNCTIONS)]
     for _ in range(_CALLS):
@@ -495,7 +548,7 @@ def _flushes_input(tree: ast.Module) -> bool:
     return False
 
 
-def _unflushed(module: Module, nodes: Sequence[ast.AST]) -> Iterator[Found]:
+def _unflushed(module: ParsedFile, nodes: Sequence[ast.AST]) -> Iterator[Found]:
     """What is written to the input of another program, in a file that flushes none of it."""
     found = list(_writes_to_input(nodes))
     if found and not _flushes_input(module.tree):
@@ -550,7 +603,9 @@ LEAST_NAME: Final = 5
 """Letters of a file's name that tell it from others, `.npy` is in many."""
 
 
-def _under(module: Module, node: ast.AST, nodes: Sequence[ast.AST]) -> tuple[ast.If | None, str]:
+def _under(
+    module: ParsedFile, node: ast.AST, nodes: Sequence[ast.AST]
+) -> tuple[ast.If | None, str]:
     """The innermost `if` around a statement of a function, and its header and line in words."""
     ifs = [each for each in nodes if isinstance(each, ast.If) and _is_inside(node, each)]
     if not ifs:
@@ -559,7 +614,7 @@ def _under(module: Module, node: ast.AST, nodes: Sequence[ast.AST]) -> tuple[ast
     return one, f"{header.text} in line {header.line}"
 
 
-def _fresh_losses(module: Module, nodes: Sequence[ast.AST]) -> Iterator[Found]:
+def _fresh_losses(module: ParsedFile, nodes: Sequence[ast.AST]) -> Iterator[Found]:
     """`return torch.zeros(1, requires_grad=True)` under a condition: a loss of no parameter."""
     for node in nodes:
         if isinstance(node, ast.Assign):
@@ -592,7 +647,7 @@ _RANK = re.compile(
 _CONTAINERS: Final = frozenset(("dict", "list", "set", "tuple", "OrderedDict", "defaultdict"))
 
 
-def _empty_on_ranks(module: Module, nodes: Sequence[ast.AST]) -> Iterator[Found]:
+def _empty_on_ranks(module: ParsedFile, nodes: Sequence[ast.AST]) -> Iterator[Found]:
     """`if rank != 0: return {}` in a function that returns something to other ranks."""
     returns = [each for each in nodes if isinstance(each, ast.Return) and each.value is not None]
     empty = [each for each in returns if each.value is not None and _is_empty(each.value)]
@@ -760,7 +815,7 @@ def _backoffs(
                 yield "backoff", name, node
 
 
-def _gives_up(module: Module, function: ast.AST) -> Iterator[Found]:
+def _gives_up(module: ParsedFile, function: ast.AST) -> Iterator[Found]:
     """`raise` after a loop, or in its `else`, where the loop has caught exceptions and gone on.
 
     Python keeps no link from that exception to those before it.
@@ -786,7 +841,7 @@ def _swallows(loop: ast.AST) -> Iterator[ast.ExceptHandler]:
             yield node
 
 
-def _handler_words(module: Module, handler: ast.ExceptHandler) -> str:
+def _handler_words(module: ParsedFile, handler: ast.ExceptHandler) -> str:
     """``` `except OSError as error:` in line 51, logged in line 52```."""
     header = quoted(module, handler)
     logged = next(

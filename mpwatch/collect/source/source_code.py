@@ -38,7 +38,7 @@ from mpwatch.collect.source.marks import marks
 from mpwatch.collect.source.syntax import (
     FUNCTIONS,
     LOOPS,
-    Module,
+    ParsedFile,
     before,
     children,
     condition,
@@ -88,7 +88,7 @@ class SourceCode:
     """Reads files of one job, each once, and at most `FILES` of them. Used by one thread."""
 
     def __init__(self) -> None:
-        self._modules: dict[str, tuple[Module | None, float]] = {}
+        self._modules: dict[str, tuple[ParsedFile | None, float]] = {}
         """Each file that was asked for, with the time of its last change."""
         self._marked: set[str] = set()
 
@@ -178,7 +178,7 @@ class SourceCode:
         found = sum(module is not None for module, _ in self._modules.values())
         return found >= IMPORTED or len(self._modules) >= TRIED
 
-    def _module(self, process: ProcessId, file: str, since_s: float) -> Module | None:
+    def _module(self, process: ProcessId, file: str, since_s: float) -> ParsedFile | None:
         if file not in self._modules:
             if sum(module is not None for module, _ in self._modules.values()) >= FILES:
                 return None
@@ -187,7 +187,7 @@ class SourceCode:
         return None if changed_s > since_s + CHANGED_S else module
 
 
-def _read(process: ProcessId, file: str) -> tuple[Module | None, float]:
+def _read(process: ProcessId, file: str) -> tuple[ParsedFile | None, float]:
     """A file, parsed, and when it was changed; `None` if it is not readable or no Python."""
     if not file.startswith("/") or not file.endswith(".py") or "\0" in file:
         return None, 0.0
@@ -209,7 +209,7 @@ def _read(process: ProcessId, file: str) -> tuple[Module | None, float]:
         return None, 0.0
     if not _is_ordinary(tree):
         return None, 0.0
-    return Module(tuple(text.splitlines()), tree), status.st_mtime
+    return ParsedFile(tuple(text.splitlines()), tree), status.st_mtime
 
 
 def _is_ordinary(tree: ast.Module) -> bool:
@@ -268,7 +268,7 @@ def _is_of(function: str, innermost: ast.AST | None) -> bool:
     return isinstance(innermost, FUNCTIONS) and innermost.name == function
 
 
-def _around(module: Module, inside: Sequence[ast.AST]) -> Iterator[Statement]:
+def _around(module: ParsedFile, inside: Sequence[ast.AST]) -> Iterator[Statement]:
     """Headers of the compound statements around the last one; `else of if ...:` for that branch."""
     for node, inner in zip(inside, [*inside[1:], None], strict=True):
         if inner is None or isinstance(node, ast.Try | ast.ClassDef):
@@ -281,14 +281,16 @@ def _around(module: Module, inside: Sequence[ast.AST]) -> Iterator[Statement]:
             yield header
 
 
-def _before(module: Module, function: ast.AST, inside: Sequence[ast.AST]) -> Iterator[Statement]:
+def _before(
+    module: ParsedFile, function: ast.AST, inside: Sequence[ast.AST]
+) -> Iterator[Statement]:
     """The conditions under which the last statement is not reached, of the blocks that it is in."""
     for each in before(function, inside):
         if isinstance(each, ast.If) and _leaves(each.body):
             yield condition(module, each)
 
 
-def _ends(module: Module, inside: Sequence[ast.AST]) -> Iterator[Statement]:
+def _ends(module: ParsedFile, inside: Sequence[ast.AST]) -> Iterator[Statement]:
     """The conditions that end the innermost loop around the last statement, but for those on it."""
     loops = [node for node in inside[:-1] if isinstance(node, LOOPS)]
     waiting: list[ast.AST] = list(loops[-1].body) if loops else []

@@ -23,7 +23,7 @@ Found: TypeAlias = tuple[MarkKind, str, ast.AST]
 """A statement that can be a reason: its kind, what `Mark.about` says, and its syntax."""
 
 
-class Module(NamedTuple):
+class ParsedFile(NamedTuple):
     """A parsed file and its lines."""
 
     rows: tuple[str, ...]
@@ -84,13 +84,13 @@ def before(function: ast.AST, inside: Sequence[ast.AST]) -> Iterator[ast.AST]:
         outer = node
 
 
-def condition(module: Module, node: ast.If) -> Statement:
+def condition(module: ParsedFile, node: ast.If) -> Statement:
     """`if step > 9: break`, with the statement that leaves."""
     header, last = quoted(module, node), quoted(module, node.body[-1])
     return Statement(header.line, clean(f"{header.text} {last.text}", QUOTE_LIMIT))
 
 
-def quoted(module: Module, node: ast.AST) -> Statement:
+def quoted(module: ParsedFile, node: ast.AST) -> Statement:
     """A statement in one line; of a compound one its header."""
     first, last = first_line(node), last_line(node)
     body = getattr(node, "body", None)

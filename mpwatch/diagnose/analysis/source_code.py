@@ -7,7 +7,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple, TypeAlias
 
-from mpwatch.describe.frames import is_library, own_frames
+from mpwatch.describe.frames import is_library, own_frames, program_frames
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, user_frame
@@ -249,6 +249,15 @@ class UnderRank(NamedTuple):
     call: str
     """With its place."""
 
+    @property
+    def advice(self) -> str:
+        """What to change where some ranks are one collective apart for it."""
+        return (
+            "Call what enters the collective on every rank, and leave under the condition only "
+            f"what one rank is to do alone: move {self.call} out of it. One more barrier or a "
+            "longer timeout does not help: the numbers of calls still differ."
+        )
+
 
 def collective_under_rank(index: Index, frame: Frame) -> UnderRank | None:
     """The last call before a line that only some ranks make, and that enters a collective."""
@@ -292,8 +301,8 @@ def branch_of_one_side(
         inside: Frames of the thread that has met the condition.
         elsewhere: Frames of the other one.
     """
-    theirs = [frame for frame in reversed(own_frames(elsewhere)) if not is_library(frame)]
-    own = [frame for frame in reversed(own_frames(inside)) if not is_library(frame)]
+    theirs = program_frames(elsewhere)[::-1]
+    own = program_frames(inside)[::-1]
     common = 0
     for mine, its in zip(own, theirs, strict=False):
         if (mine.file, mine.function) != (its.file, its.function):
@@ -532,7 +541,7 @@ def reopened(index: Index, frames: Sequence[Frame]) -> Reopened | None:
 
     Its caller is in a loop, in which the function is called again.
     """
-    own = [each for each in own_frames(frames) if not is_library(each)]
+    own = program_frames(frames)
     for number, frame in enumerate(own):
         line = source_of(index, frame)
         opens = [each for each in line.within if _OPENS.match(each.text)] if line else []
@@ -586,7 +595,7 @@ def begun_again(
     Returns:
         The frame of the one that is inside, and the header.
     """
-    theirs = [frame for frame in reversed(own_frames(inside)) if not is_library(frame)]
+    theirs = program_frames(inside)[::-1]
     own = list(reversed(own_frames(ahead)))
     for its in theirs:
         mine = next((n for n, f in enumerate(own) if _is_same(f, its)), None)
@@ -612,7 +621,7 @@ def passed_loop(
     Returns:
         The frame of the one that is inside, and the header.
     """
-    mine = {(f.file, f.function): f for f in own_frames(ahead) if not is_library(f)}
+    mine = {(f.file, f.function): f for f in program_frames(ahead)}
     for its in own_frames(inside):
         past = mine.get((its.file, its.function))
         line = None if past is None else source_of(index, its)

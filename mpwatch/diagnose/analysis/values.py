@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from mpwatch.describe.frames import frame_words, is_library, own_frames
+from mpwatch.describe.frames import frame_words, program_frames
 from mpwatch.diagnose.analysis.distributed.ranks import rank_groups
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.process_queries import all_called
@@ -14,16 +14,9 @@ from mpwatch.diagnose.analysis.source_code import is_on_rank, marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, own_threads
 from mpwatch.model.findings import Finding
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.samples import Frame
+from mpwatch.model.samples import Frame, FrameValues, NameValue, WantedFrame
 from mpwatch.model.snapshot import Process
 from mpwatch.model.source_code import AddedTo, Decider
-from mpwatch.model.values import (
-    FRAMES_LIMIT,
-    NAMES_LIMIT,
-    FrameValues,
-    NameValue,
-    WantedFrame,
-)
 
 OF_RANKS = frozenset(("collective-mismatch", "rank-stuck-in-collective"))
 OF_GROWTH = frozenset(("steady-growth", "persistent-workers-leak", "copy-on-write-growth"))
@@ -37,6 +30,10 @@ THREADS = 8
 MODULES = 3
 """Modules whose global containers are asked for."""
 _MODULE = "<module>"
+FRAMES_LIMIT = 8
+"""Frames of a process that are asked for at a time."""
+NAMES_LIMIT = 16
+"""Names of a frame."""
 
 
 def wanted_values(
@@ -84,7 +81,7 @@ def _wanted_of(index: Index, process: Process, is_growth: bool) -> tuple[WantedF
     threads = own_threads(index, process)[:THREADS] if is_growth else [main] if main else []
     found = []
     for thread in threads:
-        for frame in _outermost_first(thread.stack):
+        for frame in program_frames(thread.stack)[::-1]:
             line = source_of(index, frame)
             if line is None:
                 continue
@@ -111,10 +108,6 @@ def _registries(index: Index) -> list[WantedFrame]:
         WantedFrame(0, file, _MODULE, tuple(dict.fromkeys(found))[:NAMES_LIMIT])
         for file, found in list(names.items())[:MODULES]
     ]
-
-
-def _outermost_first(stack: Sequence[Frame]) -> list[Frame]:
-    return [each for each in reversed(own_frames(stack)) if not is_library(each)]
 
 
 # --- ranks ---------------------------------------------------------------------------------------
@@ -170,7 +163,7 @@ def difference(index: Index, ranks: Sequence[Process]) -> Difference | None:
 
 
 def _stacks(ranks: Sequence[Process]) -> list[list[Frame]]:
-    return [_outermost_first(main.stack) if (main := main_thread(r)) else [] for r in ranks]
+    return [program_frames(main.stack)[::-1] if (main := main_thread(r)) else [] for r in ranks]
 
 
 def _shared(
@@ -377,7 +370,7 @@ def loop_values(index: Index, process: Process) -> str:
     ``` `while self.done < self.total:` of line 57: self.done is 3, self.total is 4 ```.
     """
     main = main_thread(process)
-    for frame in reversed(_outermost_first(main.stack) if main is not None else []):
+    for frame in program_frames(main.stack) if main is not None else []:
         line, values = source_of(index, frame), _newest(index).get(_key(process, frame))
         loops = [
             each

@@ -72,6 +72,11 @@ def class_name(kind: type) -> str:
     return _class_qualname(kind)
 
 
+def placeholder(value: Any) -> str:
+    """Text for a value that is not JSON: `repr` would run the program's code."""
+    return f"<{class_name(type(value))}>"
+
+
 def module_of_class(kind: type) -> str:
     """Name of the module that defines a class; empty if it is no string."""
     try:

@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_positions = operator.attrgetter("_rcvd_idx", "_send_idx", "_tasks_outstanding")
+_positions = operator.attrgetter("_rcvd_idx", "_tasks_outstanding")
 _tasks = operator.attrgetter("_task_info")
 
 
@@ -83,11 +83,10 @@ class LoaderState:
                 complete yet.
         """
         reference = (self.iterator,)
-        ((received, sent, outstanding),) = through(reference, dereference, _positions)
+        ((received, outstanding),) = through(reference, dereference, _positions)
         (tasks,) = through(reference, dereference, _tasks, len)
         return {
             "rcvd": received,
-            "sent": sent,
             "outstanding": outstanding,
             "parked": max(0, tasks - outstanding),
             "owner": self.owners.get(received),

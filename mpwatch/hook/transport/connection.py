@@ -6,7 +6,7 @@ import json
 import struct
 
 from .. import wire
-from ..safe.exact import class_name
+from ..safe.exact import placeholder
 from ..safe.one_call import reserve
 from ..safe.unpatched import System
 from . import runtime_dir
@@ -210,7 +210,7 @@ class Connection:
     def _put(self, kind: int, content: dict[str, Any]) -> None:
         """Append one frame; content that is too long is replaced by an error."""
         ready = content.pop(wire.AS_TEXT, {})
-        text = json.dumps(content, default=_shown)
+        text = json.dumps(content, default=placeholder)
         for name, value in ready.items():
             text = f'{text[:-1]}, "{name}": {value}}}'
         data = text.encode("ascii")
@@ -234,11 +234,6 @@ class Connection:
         if not isinstance(request, dict):
             raise ValueError("a request is a JSON object")
         return request
-
-
-def _shown(value: Any) -> str:
-    """Text for a value that is not JSON: `repr` would run the program's code."""
-    return f"<{class_name(type(value))}>"
 
 
 def may_connect(sock: Any, uids: tuple[int, ...]) -> bool:

@@ -7,7 +7,7 @@ import itertools
 import json
 
 from ..safe import foreign_exceptions
-from ..safe.exact import class_name
+from ..safe.exact import placeholder
 from . import runtime_dir
 
 TYPE_CHECKING = False
@@ -38,11 +38,6 @@ PENDING_BYTES = 24_576
 PROBLEMS = 32
 _HALF_FULL = "the file of notes is half full: later process starts and forks are not in it"
 _FULL = "the file of notes is full: of later notes only the exit is in it"
-
-
-def _shown(value: Any) -> str:
-    """Text for a value that is not JSON: `repr` would run the program's code."""
-    return f"<{class_name(type(value))}>"
 
 
 class Problems(list[str]):
@@ -119,7 +114,7 @@ class Notes:
         number = next(self._count)
         note = {"kind": kind, "at_ns": self._system.monotonic_ns(), "n": number, **fields}
         # Surrogates from undecodable file names are legal in str and escaped by ASCII JSON.
-        data = json.dumps(note, default=_shown).encode("ascii")
+        data = json.dumps(note, default=placeholder).encode("ascii")
         if len(data) > NOTE_BYTES:
             short = {"kind": kind, "at_ns": note["at_ns"], "n": number, "cut": len(data)}
             data = json.dumps(short).encode("ascii")

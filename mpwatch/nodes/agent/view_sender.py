@@ -19,8 +19,8 @@ from mpwatch.nodes.wire.messages import (
     Do,
     Next,
     Open,
-    Part,
     Refusal,
+    SnapshotPart,
 )
 from mpwatch.nodes.wire.view_codec import PART_BYTES, SnapshotEncoder
 from mpwatch.observe.recording.codec import CANNOT_ENCODE
@@ -94,7 +94,7 @@ class ViewSender:
         else:
             self._close()
 
-    def next(self) -> Part | Refusal | None:
+    def next(self) -> SnapshotPart | Refusal | None:
         """The next message to send, if there is one."""
         if self._wanted is not None:
             self._open(self._wanted)
@@ -181,7 +181,7 @@ class _Opened:
         for kind in self._watched:
             self._jobs.ask(self._root, kind(None))
 
-    def part(self, now_s: float) -> Part | None:
+    def part(self, now_s: float) -> SnapshotPart | None:
         """The next part of the snapshot that is asked for, if there is one that is newer."""
         if not self._data and self._wanted:
             self._take()
@@ -201,7 +201,7 @@ class _Opened:
         self._sent, self._count = snapshot, count
         self._data = memoryview(self._encoder.change(snapshot))
 
-    def _piece(self) -> Part:
+    def _piece(self) -> SnapshotPart:
         piece, self._data = bytes(self._data[:PART_BYTES]), self._data[PART_BYTES:]
         number, self._number = self._number, self._number + 1
-        return Part(self.view, number, not self._data, self._is_whole, piece, self._skipped)
+        return SnapshotPart(self.view, number, not self._data, self._is_whole, piece, self._skipped)

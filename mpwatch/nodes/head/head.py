@@ -6,13 +6,13 @@ Driven by one thread that calls `Head.step`. What a node sends is checked, sanit
 
 from __future__ import annotations
 
-import contextlib
 import selectors
 import time
 from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
+from mpwatch.collect.process.fds import raise_own_limit
 from mpwatch.nodes.head.node import HELD_UP_LEAST_S, HELD_UP_S, Keep, Node, NodeView, unfinished
 from mpwatch.nodes.head.view_source import OpenedJob, Receive
 from mpwatch.nodes.launchers.launch import ChangingNodes, Launch
@@ -69,7 +69,7 @@ class Head:
         self._answers: dict[int, Answer] = {}
         self._asked: dict[int, str] = {}
         self._opened: dict[int, OpenedJob] = {}
-        _raise_descriptor_limit()
+        raise_own_limit()  # three descriptors a node
 
     def step(self, timeout_s: float = STEP_S) -> None:
         """Start what is to be started, and receive for at most this long."""
@@ -238,13 +238,3 @@ class Head:
         hanging = sum(age_s >= HELD_UP_S for age_s in ages_s)
         held_up_s = max(HELD_UP_LEAST_S, HELD_UP_S / (1 + hanging / STARTING_LIMIT))
         return sum(age_s < held_up_s for age_s in ages_s)
-
-
-def _raise_descriptor_limit() -> None:
-    """Three descriptors a node: a thousand nodes need more than the usual 1,024."""
-    import resource
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -19,17 +19,17 @@ from mpwatch.nodes.wire.messages import (
     NODE_LIMIT_BYTES,
     PROTOCOL,
     Answer,
-    Frame,
     FrameReader,
     FromHead,
     FromNode,
     Hello,
     NotAMessage,
-    Part,
     Ping,
     Pong,
+    ReceivedFrame,
     Refusal,
     Resend,
+    SnapshotPart,
     Summary,
     head_frame,
     message_of_node,
@@ -150,7 +150,7 @@ def with_silence(
     return state, problem
 
 
-class Link:
+class NodeLauncher:
     """The launcher of one node, which may be started several times.
 
     Attributes:
@@ -348,7 +348,7 @@ class Node:
         self._launch = launch
         self._clock = clock
         self._keep = keep
-        self._link = Link(launch, selector, self)
+        self._link = NodeLauncher(launch, selector, self)
         self._state: NodeState = "waiting"
         self._again_s = float("-inf")
         self._failures = 0
@@ -367,7 +367,7 @@ class Node:
         self._started_s = self._pinged_s = self._clock()
         self._frames = FrameReader(NODE_LIMIT_BYTES)
         self._answers: list[Answer] = []
-        self._parts: list[Part | Refusal] = []
+        self._parts: list[SnapshotPart | Refusal] = []
         self._output_ended_s: float | None = None
 
     # --- state -----------------------------------------------------------------------------------
@@ -512,12 +512,12 @@ class Node:
         answers, self._answers = self._answers, []
         return answers
 
-    def take_parts(self) -> list[Part | Refusal]:
+    def take_parts(self) -> list[SnapshotPart | Refusal]:
         """What was received about opened jobs since the last call."""
         parts, self._parts = self._parts, []
         return parts
 
-    def _serve(self, frames: Sequence[Frame]) -> None:
+    def _serve(self, frames: Sequence[ReceivedFrame]) -> None:
         for frame in frames:
             if not self._link.is_open:
                 return
@@ -544,7 +544,7 @@ class Node:
             self._set_clock(message)
         elif isinstance(message, Answer):
             self._answers = [*self._answers, message][-8:]
-        elif isinstance(message, Part | Refusal):
+        elif isinstance(message, SnapshotPart | Refusal):
             self._parts.append(message)
         elif self._summaries.apply(message):
             self._has_summary = True

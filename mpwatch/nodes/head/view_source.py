@@ -19,8 +19,8 @@ from mpwatch.nodes.wire.messages import (
     Do,
     Next,
     Open,
-    Part,
     Refusal,
+    SnapshotPart,
 )
 from mpwatch.nodes.wire.view_codec import PART_BYTES, VERSION, NotASnapshot, SnapshotDecoder
 from mpwatch.observe.sources.source import (
@@ -46,7 +46,7 @@ PARTS_LIMIT = 256
 UNSENT_LIMIT = 64
 """Requests that wait for a node that does not read; older ones are dropped."""
 
-Receive: TypeAlias = Callable[[Part | Refusal], None]
+Receive: TypeAlias = Callable[[SnapshotPart | Refusal], None]
 """Called on the thread of the head; returns at once."""
 
 
@@ -172,7 +172,7 @@ class NodeSource:
         self._view = view
         self._submit = submit
         self._clock = clock
-        self._received: queue.SimpleQueue[Part | Refusal | None] = queue.SimpleQueue()
+        self._received: queue.SimpleQueue[SnapshotPart | Refusal | None] = queue.SimpleQueue()
         self._thread = DeliveringThread[Snapshot](self._run, "mpwatch-node")
 
     @property
@@ -221,7 +221,7 @@ class NodeSource:
     def _tell(self, message: Next | Do | Close) -> None:
         self._submit(lambda head: head.tell(message))
 
-    def _receive(self, message: Part | Refusal) -> None:
+    def _receive(self, message: SnapshotPart | Refusal) -> None:
         """Keep what was received for the other thread; a node that sends too much loses it."""
         if self._received.qsize() < PARTS_LIMIT:
             self._received.put(message)
@@ -260,7 +260,7 @@ class _Incoming:
         self._decoder: SnapshotDecoder | None = None
         self._parts: list[bytes] = []
 
-    def with_part(self, part: Part) -> Snapshot | None:
+    def with_part(self, part: SnapshotPart) -> Snapshot | None:
         """The snapshot, once its last part is added.
 
         Raises:

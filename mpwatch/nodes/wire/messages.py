@@ -43,7 +43,7 @@ _HEADER = struct.Struct(">4sBII")
 _CHECKED = struct.Struct(">BI")
 
 
-class Frame(NamedTuple):
+class ReceivedFrame(NamedTuple):
     """One message as it was received."""
 
     protocol: int
@@ -78,10 +78,6 @@ class FrameReader:
     """Finds frames in a stream that arrives in pieces.
 
     It holds at most one unfinished frame, thus the limit and one piece.
-
-    Attributes:
-        frames: Number of frames received.
-        skipped_bytes: Number of bytes that were no part of a frame.
     """
 
     def __init__(self, limit_bytes: int) -> None:
@@ -90,19 +86,16 @@ class FrameReader:
         Args:
             limit_bytes: Longest body accepted; a header that announces more is skipped.
         """
-        self.frames = 0
-        self.skipped_bytes = 0
         self._limit_bytes = limit_bytes
         self._buffer = bytearray()
         self._text = bytearray()
 
-    def feed(self, data: bytes) -> list[Frame]:
+    def feed(self, data: bytes) -> list[ReceivedFrame]:
         """Add received bytes and return the frames that are complete now."""
         self._buffer += data
         found = []
         while (frame := self._next()) is not None:
             found.append(frame)
-        self.frames += len(found)
         return found
 
     @property
@@ -110,7 +103,7 @@ class FrameReader:
         """The last skipped bytes as text, not sanitized, without white space at the ends."""
         return self._text.decode("utf-8", "replace").strip()
 
-    def _next(self) -> Frame | None:
+    def _next(self) -> ReceivedFrame | None:
         """The next complete frame, or `None` if more bytes are needed."""
         while True:
             self._skip_to_magic()
@@ -124,7 +117,7 @@ class FrameReader:
                 body = bytes(memoryview(self._buffer)[_HEADER.size : end])
                 if _checksum(protocol, body) == checksum:
                     del self._buffer[:end]
-                    return Frame(protocol, body)
+                    return ReceivedFrame(protocol, body)
             self._skip(len(MAGIC))
 
     def _skip_to_magic(self) -> None:
@@ -140,7 +133,6 @@ class FrameReader:
 
     def _skip(self, count: int) -> None:
         if count:
-            self.skipped_bytes += count
             self._text += self._buffer[:count]
             del self._text[:-TEXT_KEPT_BYTES]
             del self._buffer[:count]
@@ -194,7 +186,7 @@ class Pong(msgspec.Struct, tag="pong"):
     """Seconds since 1970 by the clock of the node."""
 
 
-class Part(msgspec.Struct, tag="part"):
+class SnapshotPart(msgspec.Struct, tag="part"):
     """A part of a snapshot that a head has asked for; see `mpwatch.nodes.wire.view_codec`."""
 
     view: int
@@ -277,7 +269,7 @@ class Close(msgspec.Struct, tag="close"):
     view: int
 
 
-FromNode: TypeAlias = Hello | Summary | Answer | Pong | Part | Refusal
+FromNode: TypeAlias = Hello | Summary | Answer | Pong | SnapshotPart | Refusal
 FromHead: TypeAlias = Ping | Ask | Resend | Open | Next | Do | Close
 
 _encoder = msgspec.msgpack.Encoder()

@@ -27,10 +27,9 @@ from mpwatch.model.events import (
     present_kind,
 )
 from mpwatch.model.ids import ProcessId, SegmentUse
-from mpwatch.model.samples import Ended, FdLink, ProcSample, StacksTaken, TreeSample
+from mpwatch.model.samples import Ended, FdLink, ProcSample, StacksTaken, TreeSample, ValuesRead
 from mpwatch.model.sanitize import MESSAGE_LIMIT, clean
 from mpwatch.model.source_code import SourceRead
-from mpwatch.model.values import ValuesRead
 
 SCHEMA = 1
 """Version of the lines. Raised only when old readers would misunderstand new lines."""
@@ -143,7 +142,7 @@ class LineDecoder:
             return None
 
     def _input(self, line: bytes) -> Input | None:
-        envelope = _envelopes().decode(line)
+        envelope = envelope_of(line)
         kind, value = envelope.k, envelope.v
         if kind == HEADER_KIND:
             return None
@@ -169,17 +168,26 @@ class _NothingBefore(ValueError):
     """A change of a tree that was not read."""
 
 
-class _Envelope(msgspec.Struct):
-    """One line, its value still as text."""
+class Envelope(msgspec.Struct):
+    """One line of a recording, its value still as text."""
 
     k: str
     v: msgspec.Raw
 
 
+def envelope_of(line: bytes) -> Envelope:
+    """The kind of a line and its value.
+
+    Raises:
+        msgspec.MsgspecError: It is no such line.
+    """
+    return _envelopes().decode(line)
+
+
 def read_header(line: bytes) -> Header | None:
     """The header in the first line of a recording, or `None` if that is none."""
     try:
-        envelope = _envelopes().decode(_harmless(line))
+        envelope = envelope_of(_harmless(line))
         if envelope.k != HEADER_KIND:
             return None
         return msgspec.json.decode(envelope.v, type=Header)
@@ -190,7 +198,7 @@ def read_header(line: bytes) -> Header | None:
 def kind_of(line: bytes) -> str | None:
     """The kind of a line, `None` if it is none."""
     try:
-        return _envelopes().decode(line).k
+        return envelope_of(line).k
     except (ValueError, msgspec.MsgspecError):
         return None
 
@@ -252,8 +260,8 @@ def _decoder(kind: str) -> Callable[[bytes | msgspec.Raw], Any]:
 
 
 @cache
-def _envelopes() -> msgspec.json.Decoder[_Envelope]:
-    return msgspec.json.Decoder(_Envelope)
+def _envelopes() -> msgspec.json.Decoder[Envelope]:
+    return msgspec.json.Decoder(Envelope)
 
 
 T = TypeVar("T")

@@ -45,7 +45,7 @@ POINTS_LIMIT = 600
 """Points of one curve; when there are more, every second one is dropped."""
 
 
-class Kept(NamedTuple):
+class KeptState(NamedTuple):
     """The state as it was before the first input of a key member."""
 
     at_s: float
@@ -232,14 +232,16 @@ class Timeline:
             self._keep_s *= 2
         self._keep_from_s = at_s + self._keep_s
 
-    def _state(self, at_s: float, member: int) -> Kept:
+    def _state(self, at_s: float, member: int) -> KeptState:
         """The present state, to be restored."""
         # In one pickle: the account that the engine remembers is that of the snapshot.
         state = self._fold, self._engine.memory, self._last, self._is_at_reading
-        return Kept(at_s, member, zlib.compress(pickle.dumps(state, pickle.HIGHEST_PROTOCOL), 1))
+        return KeptState(
+            at_s, member, zlib.compress(pickle.dumps(state, pickle.HIGHEST_PROTOCOL), 1)
+        )
 
 
-def _at(kept: Kept) -> float:
+def _at(kept: KeptState) -> float:
     return kept.at_s
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import queue
-import resource
 import signal
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,11 +19,11 @@ from mpwatch.collect.hook.left_files import (
 )
 from mpwatch.collect.job.reader import ReadRequest, TreeCollector
 from mpwatch.collect.process.exits import ExitWatch
+from mpwatch.collect.process.fds import raise_own_limit
 from mpwatch.collect.process.py_spy import StackCollector, values_in
 from mpwatch.model.events import HookHello, HookNote, HookSlice, HookStatus, Input
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.samples import Ended, StacksTaken, TreeSample
-from mpwatch.model.values import ValuesRead, WantedFrame
+from mpwatch.model.samples import Ended, StacksTaken, TreeSample, ValuesRead, WantedFrame
 from mpwatch.observe.state.event_log import ReceivedNotes
 
 HookUse: TypeAlias = Literal["use", "inject", "ignore"]
@@ -65,7 +64,7 @@ class Collectors:
     """Reads a job and polls its hooks, on the thread of the caller."""
 
     def __init__(self, root: ProcessId, *, hooks: bool = True) -> None:
-        _raise_descriptor_limit()
+        raise_own_limit()
         self.root = root
         self.tree = TreeCollector(root)
         self.exits = ExitWatch()
@@ -160,16 +159,6 @@ class Collectors:
         for each in received:
             self._post_mortem.received(each)
         return received
-
-
-def _raise_descriptor_limit() -> None:
-    """Raise the soft limit of this process to the hard one: each process needs two descriptors.
-
-    Programs that mpwatch runs are started before, so they do not inherit this.
-    """
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 READ_AFTER_EXIT = "the process exited; the rest was read from the files of its hook"

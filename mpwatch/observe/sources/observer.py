@@ -15,19 +15,17 @@ from mpwatch.collect.source.source_code import SourceReads
 from mpwatch.diagnose.engine import Engine
 from mpwatch.model.events import HookStatus, Input
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.samples import StacksTaken
+from mpwatch.model.samples import StacksTaken, ValuesRead
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.model.values import ValuesRead
 from mpwatch.observe.sources.attach_schedule import Inject, Injection
 from mpwatch.observe.sources.collectors import Collectors, InputQueue
+from mpwatch.observe.sources.on_demand import NcclStatuses, ValueReads, WorkerServers
 from mpwatch.observe.sources.stack_schedule import (
     StackRequest,
     StackSchedule,
     StackThreads,
     has_ready_hook,
 )
-from mpwatch.observe.sources.stalled_ranks import NcclStatuses, WorkerServers
-from mpwatch.observe.sources.value_schedule import ValueReads
 from mpwatch.observe.state.fold import Fold
 
 SOON_S = 0.1

@@ -23,10 +23,16 @@ from mpwatch.model.events import (
 )
 from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.samples import Ended, ProcSample, StackSample, StacksTaken, TreeSample
+from mpwatch.model.samples import (
+    Ended,
+    ProcSample,
+    StackSample,
+    StacksTaken,
+    TreeSample,
+    ValuesRead,
+)
 from mpwatch.model.snapshot import Process, Segment, Snapshot
 from mpwatch.model.source_code import LINES_LIMIT, DroppedResult, Mark, SourceLine, SourceRead
-from mpwatch.model.values import ValuesRead
 from mpwatch.observe.state.child_targets import TargetTable
 from mpwatch.observe.state.event_log import EventLog, HookStateLog, note_words
 from mpwatch.observe.state.flows import FlowTable

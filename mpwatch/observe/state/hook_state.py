@@ -353,7 +353,6 @@ class BatchWaits:
             workers=_integer(gauge.get("workers")) or 0,
             prefetch=_integer(gauge.get("prefetch")),
             next_task=next_task,
-            sent_task=_integer(gauge.get("sent")),
             outstanding=_integer(gauge.get("outstanding")),
             parked=_integer(gauge.get("parked")),
             owner_worker=_integer(gauge.get("owner")),

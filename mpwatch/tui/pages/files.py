@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 
+from mpwatch.model.ids import torch_creator
 from mpwatch.model.samples import FdKind, FdLink, FdSample
 from mpwatch.model.snapshot import Process
 from mpwatch.model.units import count_text
@@ -100,7 +101,6 @@ def _of_kind(fds: FdSample, kind: FdKind) -> str:
 
 
 _NUMBER = re.compile(r"\[\d+\]")
-_TORCH = re.compile(r".*/torch_(\d+)_[0-9a-zA-Z]+_\d+")
 
 
 def pointed_to(link: FdLink, view: SnapshotView, holders: Mapping[int, str]) -> str:
@@ -117,9 +117,8 @@ def pointed_to(link: FdLink, view: SnapshotView, holders: Mapping[int, str]) -> 
         other = holders.get(link.peer) if link.peer is not None else None
         return link.address if other is None else f"{link.address}, to {other}"
     target = link.target.removesuffix(" (deleted)")
-    made = _TORCH.fullmatch(target)
-    if made:
-        pid = int(made.group(1))
+    pid = torch_creator(target.rpartition("/")[2])
+    if pid is not None:
         maker = next((p for p in view.snapshot.processes if p.pid == pid), None)
         return f"torch segments made by {view.name(maker.process) if maker else f'pid {pid}'}"
     return _NUMBER.sub("", target).removesuffix(":")

@@ -210,7 +210,6 @@ def test_a_job_attached_late_shows_the_same_as_one_with_the_hook_from_its_start(
         outstanding = only_loader(observed).outstanding
         assert outstanding is not None
         assert outstanding + parked(observed.after) == WORKERS * 3
-    assert theirs.sent_task == theirs.next_task + WORKERS * 3
     for name in ("main", "worker 0", "worker 1"):
         assert loads(other, name) == loads(one, name)
     for observed, steps in ((one, 0), (other, step_of_bringing)):

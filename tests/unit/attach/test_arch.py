@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from mpwatch.attach.arch import ERESTART_RESTARTBLOCK, ERESTARTSYS, Context, aarch64, x86_64
+from mpwatch.attach.arch import ERESTART_RESTARTBLOCK, ERESTARTSYS, ThreadContext, aarch64, x86_64
 from mpwatch.attach.arch.aarch64 import Aarch64
 from mpwatch.attach.arch.x86_64 import X8664, Registers
 from mpwatch.attach.native.ptrace import Tracee
@@ -20,8 +20,10 @@ def x86_registers(**values: int) -> bytes:
     return Registers(bytes(216)).pack(rip=0x401000, rsp=STACK, orig_rax=-1, **values)
 
 
-def x86_context(general: bytes) -> Context:
-    return Context(general, bytes(range(256)) * 2 + bytes(64) + b"\7" * 256, signal_mask=0x4000)
+def x86_context(general: bytes) -> ThreadContext:
+    return ThreadContext(
+        general, bytes(range(256)) * 2 + bytes(64) + b"\7" * 256, signal_mask=0x4000
+    )
 
 
 def x86_words(frame_content: bytes) -> dict[str, int]:
@@ -118,9 +120,9 @@ def arm_registers(**at: int) -> bytes:
     return struct.pack("<34Q", *words)
 
 
-def arm_context(general: bytes, scalable: bytes = b"", call: tuple[int, ...] = ()) -> Context:
+def arm_context(general: bytes, scalable: bytes = b"", call: tuple[int, ...] = ()) -> ThreadContext:
     neon = bytes(range(256)) * 2 + struct.pack("<IIQ", 11, 12, 0)
-    return Context(general, neon + scalable, 0x4000, call)
+    return ThreadContext(general, neon + scalable, 0x4000, call)
 
 
 def test_arm_frames_hold_registers_mask_and_vectors_where_the_kernel_reads_them() -> None:

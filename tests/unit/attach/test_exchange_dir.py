@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mpwatch.attach.outcomes import Answer, Refused
+from mpwatch.attach.outcomes import PayloadAnswer, Refused
 from mpwatch.attach.payload import exchange_dir, install
 from mpwatch.attach.payload.compiled_payload import installed
 from mpwatch.attach.target import Target
@@ -100,7 +100,7 @@ def test_the_answer_is_read_from_the_directory_and_a_removed_directory_is_succes
     assert "\x1b" not in answer.reason
     assert not answer.is_success
     made.remove()
-    assert made.answer() == Answer("done")
+    assert made.answer() == PayloadAnswer("done")
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_the_answer_is_read_from_the_directory_and_a_removed_directory_is_succes
 def test_a_malformed_answer_is_a_failure(proc: str, tmp_path: Path, raw: bytes) -> None:
     made = create(proc)
     (tmp_path / "root/run/mpwatch/attach-5-7/result").write_bytes(raw)
-    assert made.answer() == Answer("failed", "its answer is malformed")
+    assert made.answer() == PayloadAnswer("failed", "its answer is malformed")
 
 
 def test_a_second_observer_finds_the_directory_of_the_first(proc: str, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from mpwatch.attach import inject
-from mpwatch.attach.outcomes import Answer
+from mpwatch.attach.outcomes import PayloadAnswer
 from mpwatch.collect.hook import discovery
 from mpwatch.collect.hook.discovery import NoHook
 from mpwatch.collect.process.procfs import stat_of
@@ -26,7 +26,7 @@ def test_a_hook_that_named_no_socket_is_ready_once_it_listens(
             raise NoHook("nobody listens")
         return socket.socket()
 
-    answer = Answer("loaded", socket=socket_path)
+    answer = PayloadAnswer("loaded", socket=socket_path)
     monkeypatch.setattr(discovery, "connect", connect)
     monkeypatch.setattr(inject, "deliver", lambda *_: (answer, 0.001))
 

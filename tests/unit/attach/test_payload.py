@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from mpwatch.attach.outcomes import Answer
+from mpwatch.attach.outcomes import PayloadAnswer
 from mpwatch.attach.payload import compiled_payload, program
 
 STOWAWAY = """
@@ -39,7 +39,6 @@ def folder(tmp_path: Path) -> Path:
 SESSION: Any = types.SimpleNamespace(
     patcher=types.SimpleNamespace(left={}),
     server=types.SimpleNamespace(path=None),
-    ring=types.SimpleNamespace(path=None),
     problems=(),
 )
 
@@ -315,7 +314,6 @@ def test_what_could_not_be_undone_is_answered_as_far_as_there_is_room(
     session = types.SimpleNamespace(
         patcher=types.SimpleNamespace(left=left),
         server=types.SimpleNamespace(path=None),
-        ring=types.SimpleNamespace(path=None),
         problems=(),
     )
     package = types.SimpleNamespace(
@@ -323,7 +321,7 @@ def test_what_could_not_be_undone_is_answered_as_far_as_there_is_room(
     )
     monkeypatch.setitem(sys.modules, "_mpwatch_hook", package)
 
-    found = Answer.parse(program.as_json(program.unload()))
+    found = PayloadAnswer.parse(program.as_json(program.unload()))
 
     assert found.is_success
     assert list(found.left[:told]) == [f"{name}: {why}" for name, why in list(left.items())[:told]]

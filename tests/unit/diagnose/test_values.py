@@ -22,9 +22,9 @@ from mpwatch.diagnose.analysis.values import (
 from mpwatch.diagnose.rules.distributed import collective_mismatch
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import FrameValues, NameValue, ValuesRead, WantedFrame
 from mpwatch.model.snapshot import Hook, Process, Snapshot
 from mpwatch.model.source_code import AddedTo, Decider, Mark, SourceLine, Statement
-from mpwatch.model.values import FrameValues, NameValue, ValuesRead, WantedFrame
 from tests.builders.snapshots import NOW_S, main, only, pid, process, snapshot_of, thread
 
 FILE = "/home/me/train.py"

@@ -100,7 +100,7 @@ def failed_for_a_peer(index: Index, process: Process) -> bool:
     return last_place(process) is not None
 
 
-class Left(NamedTuple):
+class FatalExit(NamedTuple):
     """A rank whose exit ended others."""
 
     rank: Process
@@ -109,7 +109,7 @@ class Left(NamedTuple):
     """By the exception of the other rank, by its last stack, or by the time alone."""
 
 
-def left_before(index: Index, process: Process, ended: Ended) -> Left | None:
+def left_before(index: Index, process: Process, ended: Ended) -> FatalExit | None:
     """The rank whose exit ended this one: the first that ended for a reason of its own.
 
     Returns:
@@ -135,7 +135,7 @@ def left_before(index: Index, process: Process, ended: Ended) -> Left | None:
     if not earlier:
         return None
     *_, rank, end = min(earlier, key=lambda each: each[:2])
-    return Left(rank, end, "certain" if is_reported else "likely" if is_peers else "possible")
+    return FatalExit(rank, end, "certain" if is_reported else "likely" if is_peers else "possible")
 
 
 def _failed_later(index: Index, other: Process, ended: Ended) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import permutations
 from typing import NamedTuple
 
-from mpwatch.describe.frames import frame_words, is_library, own_frames
+from mpwatch.describe.frames import frame_words, is_library, own_frames, program_frames
 from mpwatch.diagnose.analysis.distributed.flight_recorder import number_of, unfinished, world_size
 from mpwatch.diagnose.analysis.distributed.nccl_words import Pending, pending_calls
 from mpwatch.diagnose.analysis.gpu_waits import gpu_wait_s, waits_for_gpu
@@ -262,11 +262,11 @@ def called_from(rank: Process) -> str:
     thread = main_thread(rank)
     if thread is None:
         return ""
-    own = [frame for frame in own_frames(thread.stack) if not is_library(frame)]
+    own = program_frames(thread.stack)
     return " <- ".join(frame_words(frame) for frame in own[:_CALLERS])
 
 
-class Left(NamedTuple):
+class LeftFunction(NamedTuple):
     """A function in which one rank still is, and which another one has left."""
 
     line: Frame
@@ -275,7 +275,7 @@ class Left(NamedTuple):
     """Where the other one is, in the function that has called it."""
 
 
-def left_function(late: Process, inside: Process) -> Left | None:
+def left_function(late: Process, inside: Process) -> LeftFunction | None:
     """The function that a rank has left, by its line and that of another rank in their caller.
 
     Both stacks agree down to one function, in which the rank is at a later line than the other.
@@ -288,7 +288,7 @@ def left_function(late: Process, inside: Process) -> Left | None:
     functions = {(frame.file, frame.function) for frame in _outermost_first(late)}
     own = [frame for frame in deeper if not is_library(frame)]
     is_there = not own or (own[0].file, own[0].function) in functions
-    return None if is_there else Left(own[0], mine)
+    return None if is_there else LeftFunction(own[0], mine)
 
 
 def block_of_one(late: Process, inside: Process) -> Frame | None:
@@ -325,8 +325,7 @@ def _is_of_block(frames: Sequence[Frame]) -> bool:
 def _outermost_first(rank: Process) -> list[Frame]:
     """The program's own frames of a rank's main thread."""
     thread = main_thread(rank)
-    own = own_frames(thread.stack) if thread is not None else ()
-    return [frame for frame in reversed(own) if not is_library(frame)]
+    return program_frames(thread.stack)[::-1] if thread is not None else []
 
 
 def is_joining(process: Process) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
-from mpwatch.describe.frames import frame_words, is_library, own_frames
+from mpwatch.describe.frames import frame_words, is_library, own_frames, program_frames
 from mpwatch.describe.processes import wait_verb
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.cases import NAMED, Case, Mechanism, at_line
@@ -74,34 +74,17 @@ def waits_for_own_threads(case: Case) -> Mechanism | None:
     more = f"; and {len(waiting) - NAMED} more" if len(waiting) > NAMED else ""
     name = called(process)
     cause = f"In {name}, {each}{more}. "
-    around = surroundings(case.index)
-    reader = next((each for each in waiting if reads_own_end(around, process, each)), None)
-    if reader is not None:
-        cause += (
-            f"{name} itself keeps the writing end open, so that no end of file comes either: a "
-            "reader gets one once all copies of the writing end are closed."
-        )
-        return Mechanism(
-            cause=cause,
-            advice=_ADVICE_OWN_END,
-            headline=(
-                f"{name} waits for its thread {reader.name}, which reads a pipe to which no "
-                "process but itself can write."
-                if len(waiting) > 1
-                else ""
-            ),
-        )
-    lost = next(filter(None, (_lost_signal(case.index, process, each) for each in waiting)), None)
-    if lost is not None:
-        return replace(lost, cause=f"{cause}{lost.cause}")
-    skipped = _skipped_release(case.index, process, waiting)
-    if skipped is not None:
-        return replace(skipped, cause=f"{cause}{skipped.cause}")
+    if (reader := _reader_of_own_end(case, process, waiting)) is not None:
+        return _reads_own_end(name, cause, reader, waiting)
+    known = (
+        next(filter(None, (_lost_signal(case.index, process, each) for each in waiting)), None)
+        or _skipped_release(case.index, process, waiting)
+        or (_waits_while_logging(process, waiting) if len(waiting) > 1 else None)
+    )
+    if known is not None:
+        return replace(known, cause=f"{cause}{known.cause}")
     if len(waiting) == 1:
         return _one_thread(case, process, waiting[0], cause)
-    formatting = _waits_while_logging(process, waiting)
-    if formatting is not None:
-        return replace(formatting, cause=f"{cause}{formatting.cause}")
     cause += (
         "Each of these waits ends only by what another thread of the process does, and none of "
         "its threads runs."
@@ -112,19 +95,46 @@ def waits_for_own_threads(case: Case) -> Mechanism | None:
     if AT_BARRIER in purposes:
         cause += f" {_BARRIER}"
     if is_at_exit(waiting[0]):
-        return Mechanism(
-            cause=(
-                f"{cause} The program itself has come to its end: Python joins all threads that "
-                "are not daemons, and those of concurrent.futures, before it calls the functions "
-                "of atexit."
-            ),
-            advice=_ADVICE_AT_EXIT,
-            headline=f"{name} has come to its end and waits for a thread that does not end.",
-        )
+        return _at_exit(name, cause)
     return Mechanism(
         cause=cause,
         advice=" ".join(_advice_for(waiting, purposes)),
         headline=_headline(name, waiting),
+    )
+
+
+def _reader_of_own_end(case: Case, process: Process, waiting: Sequence[Thread]) -> Thread | None:
+    """The thread that reads a pipe to which no process but its own can write."""
+    around = surroundings(case.index)
+    return next((each for each in waiting if reads_own_end(around, process, each)), None)
+
+
+def _reads_own_end(name: str, cause: str, reader: Thread, waiting: Sequence[Thread]) -> Mechanism:
+    """A thread waits for data or the end of a pipe whose writing end only its process has."""
+    return Mechanism(
+        cause=(
+            f"{cause}{name} itself keeps the writing end open, so that no end of file comes "
+            "either: a reader gets one once all copies of the writing end are closed."
+        ),
+        advice=_ADVICE_OWN_END,
+        headline=(
+            f"{name} waits for its thread {reader.name}, which reads a pipe to which no "
+            "process but itself can write."
+            if len(waiting) > 1
+            else ""
+        ),
+    )
+
+
+def _at_exit(name: str, cause: str) -> Mechanism:
+    """The interpreter joins a thread at the end of the program."""
+    return Mechanism(
+        cause=(
+            f"{cause} The program itself has come to its end: Python joins all threads that are "
+            "not daemons, and those of concurrent.futures, before it calls the functions of atexit."
+        ),
+        advice=_ADVICE_AT_EXIT,
+        headline=f"{name} has come to its end and waits for a thread that does not end.",
     )
 
 
@@ -610,7 +620,7 @@ def waits_for_an_interrupted_holder(process: Process, thread: Thread) -> Mechani
     if found is None or place is None or not waits_for_lock(thread):
         return None
     name, handler = called(process), frame_words(found.handler)
-    mine = (frame for frame in own_frames(thread.stack) if not is_library(frame))
+    mine = program_frames(thread.stack)
     stack = list(dict.fromkeys(map(frame_words, mine)))  # a handler may interrupt itself
     return Mechanism(
         cause=(

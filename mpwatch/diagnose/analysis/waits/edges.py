@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from mpwatch.describe.frames import is_library, own_frames
+from mpwatch.describe.frames import own_frames, program_frames
 from mpwatch.diagnose.analysis.distributed.ranks import (
     BACKWARD,
     OTHERS,
@@ -525,7 +525,7 @@ def has_only_inherited(around: ReadContext, holder: ProcessId, reader: Process) 
         return False
     if process.sample.start_method != "fork" or holder.pid == reader.sample.parent_pid:
         return False
-    own = [frame for frame in own_frames(thread.stack) if not is_library(frame)]
+    own = program_frames(thread.stack)
     lines = [source_of(around.index, frame) for frame in own]
     return (
         bool(own)

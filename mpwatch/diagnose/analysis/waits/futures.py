@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
-from mpwatch.describe.frames import is_library, own_frames
+from mpwatch.describe.frames import is_library, own_frames, program_frames
 from mpwatch.diagnose.analysis.idle_time import is_stalled
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import PipeEnds, channels_among, pipe_ends
@@ -214,7 +214,7 @@ def _call_that_waits(worker: Process) -> tuple[Frame, Frame] | None:
         return None
     if wait.kind not in ("pipe-read", "socket-read"):
         return None
-    own = [frame for frame in own_frames(thread.stack) if not is_library(frame)]
+    own = program_frames(thread.stack)
     if not own or own[0].file != own[-1].file:
         return None
     call = next((place for place, each in enumerate(own) if each.file != own[0].file), None)

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from mpwatch.describe.frames import frame_words, is_library, own_frames
+from mpwatch.describe.frames import frame_words, is_library, own_frames, program_frames
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import all_links
 from mpwatch.diagnose.analysis.process_queries import (
@@ -284,7 +284,7 @@ _RESTS = ("threading.py:join", "threading.py:_shutdown", "threading.py:wait", "s
 """Functions in which the main thread of a server waits while its threads do the work."""
 
 
-class HeldLock(NamedTuple):
+class ThreadLock(NamedTuple):
     """A lock of `threading` for which threads of one process wait, and the thread that has it."""
 
     waiters: tuple[Thread, ...]
@@ -294,7 +294,7 @@ class HeldLock(NamedTuple):
 
 
 @derived
-def held_lock(index: Index, identity: ProcessId) -> HeldLock | None:
+def held_lock(index: Index, identity: ProcessId) -> ThreadLock | None:
     """The lock that keeps a process from answering others.
 
     Returns:
@@ -316,7 +316,7 @@ def held_lock(index: Index, identity: ProcessId) -> HeldLock | None:
     holders = [each for each in own if each is not first and _is_past(each, first)]
     if place is None or len(holders) != 1:
         return None
-    return HeldLock(tuple(t for t in waiting if user_frame(t.stack) == place), holders[0])
+    return ThreadLock(tuple(t for t in waiting if user_frame(t.stack) == place), holders[0])
 
 
 def waits_for_lock(thread: Thread) -> bool:
@@ -360,7 +360,7 @@ def _shows_its_line(thread: Thread) -> bool:
     return bool(thread.stack) and (is_asleep or is_of_this_wait(thread))
 
 
-def words_of(process: Process, lock: HeldLock) -> str:
+def words_of(process: Process, lock: ThreadLock) -> str:
     """`its thread serve-2, with the lock for which 2 threads wait at replay.py:22 serve`."""
     count, frame = len(lock.waiters), user_frame(lock.waiters[0].stack)
     at = "" if frame is None else f" at {frame_words(frame)}"
@@ -484,7 +484,7 @@ def nested_in(index: Index, thread: Thread) -> Nested | None:
     """As `nested_claim`, of one thread: also for a lock of `threading`."""
     if not is_of_this_wait(thread):
         return None
-    own = [frame for frame in own_frames(thread.stack) if not is_library(frame)]
+    own = program_frames(thread.stack)
     lines = [source_of(index, frame) for frame in own]
     for place, line in enumerate(lines[:_HELPERS]):
         entered = _entry(line.statement) if line is not None else None

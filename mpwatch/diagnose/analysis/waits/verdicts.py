@@ -42,7 +42,7 @@ from mpwatch.diagnose.analysis.waits.futures import (
 from mpwatch.diagnose.analysis.waits.providers import (
     HELD_BY_WAITERS,
     UNHELD,
-    HeldLock,
+    ThreadLock,
     ended_children,
     held_lock,
     nested_in,
@@ -192,7 +192,7 @@ def _blocks_its_loop(process: Process, edge: WaitEdge) -> bool:
 
 
 def _end_of_held_lock(
-    index: Index, process: Process, edges: Sequence[WaitEdge], lock: HeldLock
+    index: Index, process: Process, edges: Sequence[WaitEdge], lock: ThreadLock
 ) -> WaitEnd | None:
     """What the thread does that has the lock; `None` if it waits for another process."""
     holder = lock.holder

@@ -701,9 +701,7 @@ def _left_early(index: Index, by_call: Sequence[tuple[str, list[Process]]]) -> _
             f"{all_called(ahead)} {has} left {function}(). Most likely they are one collective "
             f"apart: {alone.words}. So only the ranks for which that condition holds enter it, and "
             "each later collective of theirs meets another one of the others.",
-            "Call what enters the collective on every rank, and leave under the condition only "
-            f"what one rank is to do alone: move {alone.call} out of it. One more barrier or a "
-            "longer timeout does not help: the numbers of calls still differ.",
+            alone.advice,
         )
     if len(inside) < len(ahead):
         return _LeftEarly(

@@ -22,7 +22,7 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
     ON_GPU,
     WORKING_PERCENT,
     WORKING_S,
-    Left,
+    LeftFunction,
     all_on_gpu,
     apart,
     block_of_one,
@@ -594,7 +594,7 @@ def _in_block(rank: Process, waiter: Process, block: Frame, index: Index) -> _Wh
     )
 
 
-def _has_left(rank: Process, waiter: Process, left: Left, index: Index) -> _Whereabouts:
+def _has_left(rank: Process, waiter: Process, left: LeftFunction, index: Index) -> _Whereabouts:
     """A rank that waits or polls behind a function in which another one still is."""
     name, function, line = called(rank), left.line.function, frame_words(left.line)
     now, quiet = called_at(rank), quiet_s(rank, index) or 0.0
@@ -606,9 +606,7 @@ def _has_left(rank: Process, waiter: Process, left: Left, index: Index) -> _Wher
             "the ranks for which that condition holds enter it, each later collective of theirs "
             "meets another one of the others, and they wait at the end for one that the others "
             "have passed.",
-            f"Call what enters the collective on every rank, and leave under the condition only "
-            f"what one rank is to do alone: move {alone.call} out of it. One more barrier or a "
-            "longer timeout does not help: the numbers of calls still differ.",
+            alone.advice,
             innocent_s=0.0 if quiet >= STALLED_S else PAUSE_S,
         )
     if (differs := difference(index, (rank, waiter))) is not None:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from mpwatch.describe import processes
 from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.diagnose.analysis.distributed.rank_exits import (
-    Left,
+    FatalExit,
     exception_of,
     failed_for_a_peer,
     is_started_again,
@@ -384,7 +384,7 @@ def _order(index: Index, process: Process, ended: Ended) -> tuple[bool, float, i
     return is_effect, ended.at_s, process.pid
 
 
-def _left_by(found: Finding, left: Left, exits: Sequence[tuple[Process, Ended]]) -> Finding:
+def _left_by(found: Finding, left: FatalExit, exits: Sequence[tuple[Process, Ended]]) -> Finding:
     """The finding about a rank that ended without an error, after which the other ranks failed.
 
     Its exit status may be unknown: `torch.multiprocessing.spawn` collects it within milliseconds.

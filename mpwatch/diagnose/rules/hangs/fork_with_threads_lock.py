@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, TypeAlias
 
-from mpwatch.describe.frames import is_library, own_frames
+from mpwatch.describe.frames import is_library, own_frames, program_frames
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called, called, family_head
 from mpwatch.diagnose.analysis.source_code import source_of
@@ -142,7 +142,7 @@ def _finding(index: Index, alike: Sequence[ForkedAlone], kind: Kind) -> Finding:
 
 def _may_be_its_own(index: Index, stuck: ForkedAlone) -> bool:
     """Whether the function that is blocked is a second time on the stack of its thread."""
-    own = [each for each in own_frames(stuck.thread.stack) if not is_library(each)]
+    own = program_frames(stuck.thread.stack)
     return any(is_same_function(index, own[0], each) for each in own[1:])
 
 

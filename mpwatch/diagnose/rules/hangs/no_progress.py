@@ -35,6 +35,9 @@ from mpwatch.diagnose.analysis.mechanisms.kept_locks import (
     waiting_for_left_lock,
 )
 from mpwatch.diagnose.analysis.mechanisms.polling import (
+    Connecting,
+    InVain,
+    Unseen,
     connecting_in_vain,
     polls_in_vain,
     polls_reaped_children,
@@ -83,7 +86,7 @@ from mpwatch.diagnose.analysis.waits.file_locks import (
 )
 from mpwatch.diagnose.analysis.waits.futures import may_set_a_result, taken_pool
 from mpwatch.diagnose.analysis.waits.providers import (
-    HeldLock,
+    ThreadLock,
     held_lock,
     is_seen_outside,
     is_seen_to_hold,
@@ -100,7 +103,7 @@ from mpwatch.diagnose.analysis.waits.threads import (
 )
 from mpwatch.diagnose.analysis.waits.verdicts import where
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.ids import ProcessId, SegmentId
+from mpwatch.model.ids import SegmentId
 from mpwatch.model.samples import OPENS, inode_of
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import seconds_text
@@ -131,83 +134,104 @@ _STOPS = (Signals.SIGSTOP, Signals.SIGTSTP, Signals.SIGTTIN)
 
 def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each process whose lack of progress holds up others, or itself."""
-    reported: set[ProcessId] = set()
-    for unseen in polls_reaped_children(index):
-        reported.add(unseen.process.process)
-        yield Finding(
-            rule=RULE,
-            severity=Severity.CRITICAL,
-            process=unseen.process.process,
-            subject="reaped",
-            summary=unseen.summary,
-            evidence=tuple(unseen.evidence),
-            cause=unseen.cause,
-            advice=unseen.advice,
-        )
-    for retried in connecting_in_vain(index):
-        first, *others = retried.processes
-        reported |= {each.process for each in retried.processes}
-        yield Finding(
-            rule=RULE,
-            severity=Severity.INFO,
-            process=first.process,
-            others=tuple(each.process for each in others),
-            subject="connects",
-            summary=retried.summary,
-            evidence=tuple(retried.evidence),
-            cause=retried.cause,
-            advice=retried.advice,
-        )
-    for kept in kept_outputs(index):
-        for_s = quiet_s(kept.reader, index) or 0.0
-        if for_s >= REPORTED_S:
-            reported.add(kept.reader.process)
-            yield _of_kept_output(index, kept, for_s)
+    unseen, retried = [*polls_reaped_children(index)], [*connecting_in_vain(index)]
+    kept = [each for each in kept_outputs(index) if _waits_for_s(index, each) >= REPORTED_S]
+    yield from map(_of_reaped, unseen)
+    yield from map(_of_attempts, retried)
+    yield from (_of_kept_output(index, each, _waits_for_s(index, each)) for each in kept)
+    reported = {each.process.process for each in unseen}
+    reported.update(process.process for each in retried for process in each.processes)
+    reported.update(each.reader.process for each in kept)
     left = None
-    quiet = (quiet_s(process, index) for process in index.snapshot.living())
-    if any(each is not None and each >= REPORTED_S for each in quiet):
+    if any((quiet_s(each, index) or 0.0) >= REPORTED_S for each in index.snapshot.living()):
         left = left_lock(index)
-        for blockage in blockages(index):
-            ends = {blockage.process.process, *(each.process for each in blockage.waiters)}
-            if any(each.reader.process in ends for each in kept_outputs(index)):
-                continue
-            reported.add(blockage.process.process)
-            if left is not None:
-                continue
-            severity = _severity(index, blockage)
-            if severity is not None and not _is_usual(index, blockage):
-                yield _finding(index, blockage, severity)
-        if left is not None:
-            yield _of_left_lock(index, left)
+        blocked = [each for each in blockages(index) if not _ends_at_kept_output(index, each)]
+        reported.update(each.process.process for each in blocked)
+        yield from _of_blockages(index, blocked) if left is None else [_of_left_lock(index, left)]
         if not reported:
             yield from _waits_for_one_that_is_idle(index)
             yield from _waits_for_own_threads(index)
         for accepting in accepting_in_vain(index):
             reported.add(accepting.server.process)
             yield _of_server(accepting)
-    in_vain = polls_in_vain(index) if not reported and left is None else None
-    if not reported and left is None and in_vain is None:
-        yield from _waits_for_a_semaphore(index)
-    if in_vain is not None:
-        loops = [
-            f"{called(each)} goes round in {words}"
-            for each in in_vain.pollers[:SHOWN_WAITERS]
-            if (words := loop_values(index, each))
-        ]
-        yield Finding(
-            rule=RULE,
-            severity=Severity.INFO,
-            process=in_vain.pollers[0].process,
-            others=tuple(each.process for each in in_vain.pollers[1:]),
-            subject="polls",
-            summary=in_vain.headline,
-            evidence=tuple(in_vain.evidence),
-            cause=". ".join([*loops, in_vain.cause]),
-            advice=in_vain.advice,
+    if not reported and left is None:
+        in_vain = polls_in_vain(index)
+        yield from (
+            _waits_for_a_semaphore(index) if in_vain is None else [_of_polls(index, in_vain)]
         )
     for computation in lonely_computations(index, ALONE_COMPUTES_S):
         if computation.process.process not in reported:
             yield _of_computation(computation)
+
+
+def _of_reaped(unseen: Unseen) -> Finding:
+    """The finding about a process that polls for exits which it can no longer notice."""
+    return Finding(
+        rule=RULE,
+        severity=Severity.CRITICAL,
+        process=unseen.process.process,
+        subject="reaped",
+        summary=unseen.summary,
+        evidence=tuple(unseen.evidence),
+        cause=unseen.cause,
+        advice=unseen.advice,
+    )
+
+
+def _of_attempts(retried: Connecting) -> Finding:
+    """The finding about processes that try to connect again and again."""
+    first, *others = retried.processes
+    return Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        process=first.process,
+        others=tuple(each.process for each in others),
+        subject="connects",
+        summary=retried.summary,
+        evidence=tuple(retried.evidence),
+        cause=retried.cause,
+        advice=retried.advice,
+    )
+
+
+def _of_polls(index: Index, in_vain: InVain) -> Finding:
+    """The finding about a job of which no process does anything but poll, or wait."""
+    first, *others = in_vain.pollers
+    loops = [
+        f"{called(each)} goes round in {words}"
+        for each in in_vain.pollers[:SHOWN_WAITERS]
+        if (words := loop_values(index, each))
+    ]
+    return Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        process=first.process,
+        others=tuple(each.process for each in others),
+        subject="polls",
+        summary=in_vain.headline,
+        evidence=tuple(in_vain.evidence),
+        cause=". ".join([*loops, in_vain.cause]),
+        advice=in_vain.advice,
+    )
+
+
+def _of_blockages(index: Index, blocked: list[Blockage]) -> Iterator[Finding]:
+    """The findings about processes at the end of waits, where a pause as long is not usual."""
+    for each in blocked:
+        severity = _severity(index, each)
+        if severity is not None and not _is_usual(index, each):
+            yield _finding(index, each, severity)
+
+
+def _ends_at_kept_output(index: Index, blockage: Blockage) -> bool:
+    """Whether a process of a blockage reads an output that orphans keep open."""
+    ends = {blockage.process.process, *(each.process for each in blockage.waiters)}
+    return any(each.reader.process in ends for each in kept_outputs(index))
+
+
+def _waits_for_s(index: Index, kept: KeptOutput) -> float:
+    """How long a process has waited for the end of an output."""
+    return quiet_s(kept.reader, index) or 0.0
 
 
 def _of_kept_output(index: Index, kept: KeptOutput, for_s: float) -> Finding:
@@ -1211,7 +1235,7 @@ def _cause_of_stop(index: Index, blockage: Blockage) -> str:
     return words
 
 
-def _cause_of_lock(blockage: Blockage, lock: HeldLock) -> str:
+def _cause_of_lock(blockage: Blockage, lock: ThreadLock) -> str:
     """Which thread keeps others of its process from their work."""
     process, count = blockage.process, len(lock.waiters)
     holder = thread_words(process, lock.holder)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from mpwatch.describe.frames import frame_words, is_library, own_frames
+from mpwatch.describe.frames import frame_words, is_library, own_frames, program_frames
 from mpwatch.describe.processes import full_name_of
 from mpwatch.diagnose.analysis.forecast import memory_headroom
 from mpwatch.diagnose.analysis.growing import (
@@ -630,7 +630,7 @@ def _puts(index: Index, process: Process) -> bool:
 def _is_beside(mark: Mark, process: Process) -> bool:
     """Whether a mark is in a file beside those of the program that a main thread is in."""
     thread = main_thread(process)
-    own = [f for f in own_frames(thread.stack) if not is_library(f)] if thread else []
+    own = program_frames(thread.stack) if thread else []
     return mark.file.rpartition("/")[0] in {each.file.rpartition("/")[0] for each in own}
 
 
@@ -805,46 +805,23 @@ def _of_kept(index: Index, process: Process, seen: list[str]) -> _Explanation:
         return _of_cache(*found, seen)
     if (by_source := _of_source(index, process, seen)) is not None:
         return by_source
-    still = at_rest(index, process.process)
-    added = [
-        each
-        for each in marks(index, "kept", process)
-        if (each.file, each.statement.line) not in still
-    ]
-    added = added if len(added) <= SHOWN else []
+    added = _only_added_to(index, process)
     seen += [f"nothing in its file removes what {mark_words(each)} adds" for each in added]
     large = [each for each in added if _LARGE.search(each.statement.text)]
     large.sort(key=lambda each: _REDUCED.search(each.statement.text) is not None)
-    containers = {each.about.partition("[")[0] for each in large}
     loop = _lasting_loop(index, process, main) if main is not None else None
     rounds = f" over the rounds of {_loop_words(*loop)}" if loop else ""
     slices = _SLICES if process.sample.torch_loaded else ""
+    trains = _trains(index, process)
     # No DataLoader worker trains: its tensors have no graph.
     is_torch = process.sample.torch_loaded and process.role != "loader-worker"
-    is_torch = is_torch and (_trains(index, process) or _may_have_graphs(index, process))
-    if len(containers) == 1:
-        name = containers.pop()
-        graphs = (
-            f" If it is not that: {_GRAPHS[:1].lower()}{_GRAPHS[1:]}."
-            if is_torch and _trains(index, process)
-            else ""
-        )
-        more = f" and {counted(len(large) - 1, 'more line')}" if len(large) > 1 else ""
-        return _Explanation(
-            "private memory",
-            tuple(seen),
-            f"Most likely it keeps in {name} what {mark_words(large[0])}{more} "
-            f"{'add' if more else 'adds'}{rounds}: nothing in that file takes anything out of it."
-            f"{graphs}",
-            f"Empty {name} at the end of each round, keep only numbers or the last items in it "
-            f"(collections.deque(maxlen=...)), or write them to a file."
-            f"{_NO_GRAPHS if graphs else ''}{slices}",
-            is_shown=False,
-        )
+    is_torch = is_torch and (trains or _may_have_graphs(index, process))
+    if len({_container(each) for each in large}) == 1:
+        return _of_container(large, seen, rounds, slices, has_graphs=bool(is_torch and trains))
     example = f" (as {mark_words(added[0])})" if len(added) == 1 else ""
     lists = f"a list or dict that is only ever added to{example}, an unbounded cache{is_queue}"
     kept = f"It keeps what it allocates{rounds}: {lists}{_OR_GRAPHS if is_torch else ''}"
-    if is_torch and _trains(index, process):
+    if is_torch and trains:
         kept = f"It keeps what it allocates{rounds}. {_GRAPHS}; or {lists}"
     return _Explanation(
         "private memory",
@@ -852,6 +829,45 @@ def _of_kept(index: Index, process: Process, seen: list[str]) -> _Explanation:
         f"{kept}. A cache that is still filling looks the same; its growth slows down and ends.",
         f"Bound or clear what is collected.{_NO_GRAPHS if is_torch else ''}{slices} To see the "
         "lines that allocate, run it under tracemalloc or memray.",
+        is_shown=False,
+    )
+
+
+def _only_added_to(index: Index, process: Process) -> list[Mark]:
+    """The statements that add to containers which nothing in their file empties, if they are few.
+
+    Without those whose containers were measured and do not grow.
+    """
+    still = at_rest(index, process.process)
+    added = [
+        each
+        for each in marks(index, "kept", process)
+        if (each.file, each.statement.line) not in still
+    ]
+    return added if len(added) <= SHOWN else []
+
+
+def _container(mark: Mark) -> str:
+    """The variable to which a statement adds: `rows` of `rows[0]`."""
+    return mark.about.partition("[")[0]
+
+
+def _of_container(
+    large: Sequence[Mark], seen: Sequence[str], rounds: str, slices: str, *, has_graphs: bool
+) -> _Explanation:
+    """Memory that the only container keeps to which arrays or tensors are added."""
+    name, count = _container(large[0]), len(large) - 1
+    more = f" and {counted(count, 'more line')}" if count else ""
+    graphs = f" If it is not that: {_GRAPHS[:1].lower()}{_GRAPHS[1:]}." if has_graphs else ""
+    return _Explanation(
+        "private memory",
+        tuple(seen),
+        f"Most likely it keeps in {name} what {mark_words(large[0])}{more} "
+        f"{'add' if more else 'adds'}{rounds}: nothing in that file takes anything out of it."
+        f"{graphs}",
+        f"Empty {name} at the end of each round, keep only numbers or the last items in it "
+        f"(collections.deque(maxlen=...)), or write them to a file."
+        f"{_NO_GRAPHS if graphs else ''}{slices}",
         is_shown=False,
     )
 
@@ -1100,19 +1116,10 @@ def _handed_to_main(
     main, reader = main_thread(process), user_frame(receiver.stack)
     if main is None or reader is None or main.tid == receiver.tid:
         return None
-    inside = {(each.file, each.function) for each in own_frames(main.stack)}
-    takes = [each for each in marks(index, "takes") if (each.file, each.function) in inside]
-    puts = [
-        each
-        for each in marks(index, "put")
-        if (each.file, each.function) == (reader.file, reader.function)
-    ]
-    unbounded = {_last_part(each.about): each for each in marks(index, "unbounded")}
-    taken = {_last_part(each.about): each for each in takes}
-    put = next((each for each in puts if _last_part(each.about) in taken.keys() & unbounded), None)
-    if put is None:
+    found = _queue_between(index, main, reader)
+    if found is None:
         return None
-    take, made = taken[_last_part(put.about)], unbounded[_last_part(put.about)]
+    put, take, made, source = found
     at_take = sum(
         each.share
         for each in shares(index, process)
@@ -1121,7 +1128,6 @@ def _handed_to_main(
     works = working_share(index, process) - at_take
     if works < AHEAD_SHARE:
         return None
-    source = unbounded.get(_received_from(index, reader))
     place = work_place(index, [process])
     at = f", mostly at {place.words}" if place is not None else ""
     by = f"its thread {receiver.name}"
@@ -1152,6 +1158,35 @@ def _handed_to_main(
         f"{called(process)} takes items out of a queue more slowly than {by} fills it at "
         f"{frame_words(reader)}",
     )
+
+
+class _QueueBetween(NamedTuple):
+    """A queue without a bound between two threads, as the source shows it."""
+
+    put: Mark
+    take: Mark
+    made: Mark
+    source: Mark | None
+    """The queue that the first thread takes items out of, if that has no bound either."""
+
+
+def _queue_between(index: Index, main: Thread, reader: Frame) -> _QueueBetween | None:
+    """The queue into which a function puts items and out of which the main thread takes them."""
+    inside = {(each.file, each.function) for each in own_frames(main.stack)}
+    takes = [each for each in marks(index, "takes") if (each.file, each.function) in inside]
+    puts = [
+        each
+        for each in marks(index, "put")
+        if (each.file, each.function) == (reader.file, reader.function)
+    ]
+    unbounded = {_last_part(each.about): each for each in marks(index, "unbounded")}
+    taken = {_last_part(each.about): each for each in takes}
+    put = next((each for each in puts if _last_part(each.about) in taken.keys() & unbounded), None)
+    if put is None:
+        return None
+    name = _last_part(put.about)
+    source = unbounded.get(_received_from(index, reader))
+    return _QueueBetween(put, taken[name], unbounded[name], source)
 
 
 def _received_from(index: Index, frame: Frame) -> str:

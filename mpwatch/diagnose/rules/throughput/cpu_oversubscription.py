@@ -197,13 +197,7 @@ def _finding_of_polls(
     called_on = _RETURNS_AT_ONCE.search(line.statement.text)
     what = called_on[1] if called_on is not None else ""
     cpu = sum(each.cpu for each in pollers)
-    total = sum(
-        each.share
-        for process in index.snapshot.living()
-        for each in shares(index, process)
-        if each.activity.kind in RUNNING_KINDS
-    )
-    part = cpu / total if total else 0.0
+    part = _part_of_job(index, cpu)
     cores = counted(index.snapshot.host.usable_cpus or 1, "usable core")
     waiting = [process for process, _ in held_up]
     most = max(share for _, share in held_up)
@@ -246,6 +240,17 @@ def _finding_of_polls(
             "processes of that kind make it worse."
         ),
     )
+
+
+def _part_of_job(index: Index, cpu: float) -> float:
+    """The part of the cpu time of the job's main threads that so many cores are."""
+    total = sum(
+        each.share
+        for process in index.snapshot.living()
+        for each in shares(index, process)
+        if each.activity.kind in RUNNING_KINDS
+    )
+    return cpu / total if total else 0.0
 
 
 def _has_small_pool(index: Index, process: Process, cpus: int) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
-from mpwatch.describe.frames import frame_words, is_library, own_frames
+from mpwatch.describe.frames import frame_words, program_frames
 from mpwatch.diagnose.analysis.idle_time import is_stalled
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called, counted
@@ -155,7 +155,7 @@ def _holding(index: Index, lock: str, holder: Process) -> _Holding:
         for file in (path, f"{path}-wal", f"{path}-shm", f"{path}-journal")
         for each in holders(index).get(file, ())
     )
-    own = [f for f in own_frames(thread.stack) if not is_library(f)] if thread and has_it else []
+    own = program_frames(thread.stack) if thread and has_it else []
     line = source_of(index, own[0]) if own else None
     is_statement = line is not None and USES_DATABASE.search(line.statement.text) is not None
     statement = line.statement if line is not None and is_statement else None
@@ -288,8 +288,7 @@ def _inside(index: Index, waits: Sequence[tuple[Process, _Wait]]) -> _Inside | N
 def _calls(process: Process) -> list[Frame]:
     """The calls of the main thread in the program, outermost first."""
     thread = main_thread(process)
-    own = own_frames(thread.stack) if thread is not None else ()
-    return [each for each in reversed(own) if not is_library(each)]
+    return program_frames(thread.stack)[::-1] if thread is not None else []
 
 
 def _behind(index: Index, own: Sequence[Frame], taker: Sequence[Frame]) -> _Inside | None:

@@ -11,7 +11,7 @@ from mpwatch.collect.hook import decode
 from mpwatch.collect.hook.decode import decode_slice, parse_ring, read_ring
 from mpwatch.hook import wire
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.values import FrameValues, NameValue, ValuesRead, WantedFrame
+from mpwatch.model.samples import FrameValues, NameValue, ValuesRead, WantedFrame
 
 
 def record(number: int, kind: int = wire.SHARE) -> bytes:

@@ -15,10 +15,9 @@ from mpwatch.diagnose.rules.hangs import fork_with_threads_lock, no_progress, st
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import History, Point
 from mpwatch.model.ids import SegmentId, SegmentUse
-from mpwatch.model.samples import FdLink, ThreadSample, WaitedOn
+from mpwatch.model.samples import FdLink, FrameValues, NameValue, ThreadSample, ValuesRead, WaitedOn
 from mpwatch.model.snapshot import Process, Segment, Snapshot, Thread
 from mpwatch.model.source_code import Decider, Skip, SourceLine, Statement
-from mpwatch.model.values import FrameValues, NameValue, ValuesRead
 from tests.builders.snapshots import (
     MAIN,
     NOW_S,

@@ -19,10 +19,18 @@ from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import Point, ProcessMetric
 from mpwatch.model.host import FilesKey, NewFiles
 from mpwatch.model.ids import ProcessId, Role
-from mpwatch.model.samples import FdLink, Frame, GpuSample, ThreadSample, WaitedOn
+from mpwatch.model.samples import (
+    FdLink,
+    Frame,
+    FrameValues,
+    GpuSample,
+    NameValue,
+    ThreadSample,
+    ValuesRead,
+    WaitedOn,
+)
 from mpwatch.model.snapshot import FileLine, GpuUse, Process, Snapshot, WorkerLoad
 from mpwatch.model.source_code import AddedTo, Mark, MarkKind, SourceLine, Statement
-from mpwatch.model.values import FrameValues, NameValue, ValuesRead
 from tests.builders.accounts import (
     COMPUTES,
     IS_AHEAD,

@@ -34,7 +34,6 @@ class Iterator:
         self._workers = [Worker(), Worker()]
         self._dataset = [0]
         self._rcvd_idx = 4
-        self._send_idx = 7
         self._tasks_outstanding = 2
         self._task_info: dict[int, Any] = {4: (0,), 5: (1, "a batch"), 6: (0,)}
 
@@ -66,7 +65,6 @@ def test_a_row_has_the_position_of_an_iterator_when_it_is_read(readings: LoaderS
         "pids": [11, 11],
         "dataset": "list",
         "rcvd": 4,
-        "sent": 7,
         "outstanding": 2,
         "parked": 1,
         "owner": 0,

@@ -25,11 +25,11 @@ from mpwatch.nodes.wire.messages import (
     Hello,
     Next,
     Open,
-    Part,
     Ping,
     Pong,
     Refusal,
     Resend,
+    SnapshotPart,
     Summary,
     encode,
     head_frame,
@@ -234,7 +234,7 @@ def test_a_job_is_opened_between_summaries() -> None:
     with head(MadeUpJobs(job())) as other:
         hello = other.next(Hello)
         other.ask(Open(3, 1001))
-        part = other.next(Part)
+        part = other.next(SnapshotPart)
         other.ask(Next(3))
         summary = other.next(Summary)
         other.ask(Open(4, 77))
@@ -242,7 +242,7 @@ def test_a_job_is_opened_between_summaries() -> None:
 
     assert isinstance(hello, Hello)
     assert hello.view == VERSION
-    assert isinstance(part, Part)
+    assert isinstance(part, SnapshotPart)
     assert isinstance(summary, Summary)
     found = SnapshotDecoder().snapshot(part.data)
     assert [each.label for each in found.processes] == ["rank 0", "rank 1"]

@@ -17,8 +17,8 @@ from mpwatch.nodes.wire.messages import (
     Next,
     NotAMessage,
     Open,
-    Part,
     Refusal,
+    SnapshotPart,
     head_frame,
     message_of_head,
     node_frame,
@@ -69,7 +69,7 @@ class Node:
         for message in messages:
             self.sender.serve(message)
 
-    def sent(self) -> list[Part | Refusal]:
+    def sent(self) -> list[SnapshotPart | Refusal]:
         """All that is sent until nothing more is."""
         found = []
         while (message := self.sender.next()) is not None:
@@ -82,8 +82,8 @@ class Node:
         parts = self.sent()
         if not parts:
             return None
-        assert all(isinstance(each, Part) for each in parts)
-        data = b"".join(each.data for each in parts if isinstance(each, Part))
+        assert all(isinstance(each, SnapshotPart) for each in parts)
+        data = b"".join(each.data for each in parts if isinstance(each, SnapshotPart))
         return self.decoder.snapshot(data).at_s
 
 
@@ -117,7 +117,7 @@ def test_a_slow_head_gets_the_newest_snapshot_and_the_number_of_skipped_ones(nod
     node.ask(Next(3))
     (part,) = node.sent()
 
-    assert isinstance(part, Part)
+    assert isinstance(part, SnapshotPart)
     assert node.decoder.snapshot(part.data).at_s == 141.0
     assert (part.is_whole, part.skipped) == (False, 39)
     node.jobs.read()
@@ -133,10 +133,12 @@ def test_no_snapshot_is_skipped_on_a_long_way_and_no_more_are_kept_than_asked_fo
         node.jobs.read()
         sent += node.sent()
 
-    assert [part.skipped for part in sent if isinstance(part, Part)] == [0] * SNAPSHOTS_ON_THE_WAY
+    assert [part.skipped for part in sent if isinstance(part, SnapshotPart)] == [
+        0
+    ] * SNAPSHOTS_ON_THE_WAY
     node.ask(Next(1))
     (late,) = node.sent()
-    assert isinstance(late, Part)
+    assert isinstance(late, SnapshotPart)
     assert late.skipped == 1
 
 
@@ -248,7 +250,7 @@ def test_a_long_snapshot_is_sent_in_parts_that_leave_place_for_summaries(node: N
     assert node.jobs.last is not None
     node.jobs.last = replace(node.jobs.last, problems=tuple(names))
     node.ask(Open(3, RANK.pid))
-    parts = [each for each in node.sent() if isinstance(each, Part)]
+    parts = [each for each in node.sent() if isinstance(each, SnapshotPart)]
 
     assert len(parts) > 2
     assert [each.number for each in parts] == list(range(len(parts)))
@@ -263,6 +265,6 @@ def test_opening_another_job_closes_the_first(node: Node) -> None:
     node.ask(Do(3, "follow", (RANK,)), Open(4, RANK.pid), Next(3))
     (part,) = node.sent()
 
-    assert isinstance(part, Part)
+    assert isinstance(part, SnapshotPart)
     assert (part.view, part.is_whole) == (4, True)
     assert node.jobs.asked == [Follow(RANK), Follow(None)]

@@ -17,8 +17,8 @@ from mpwatch.nodes.wire.messages import (
     Do,
     Next,
     Open,
-    Part,
     Refusal,
+    SnapshotPart,
 )
 from mpwatch.nodes.wire.view_codec import PART_BYTES, VERSION, SnapshotEncoder
 from mpwatch.observe.sources.source import (
@@ -72,10 +72,10 @@ def until(is_done: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def parts(data: bytes, *, is_whole: bool = True, size: int = 100) -> list[Part]:
+def parts(data: bytes, *, is_whole: bool = True, size: int = 100) -> list[SnapshotPart]:
     pieces = [data[start : start + size] for start in range(0, len(data), size)]
     last = len(pieces) - 1
-    return [Part(3, n, n == last, is_whole, each) for n, each in enumerate(pieces)]
+    return [SnapshotPart(3, n, n == last, is_whole, each) for n, each in enumerate(pieces)]
 
 
 def test_each_snapshot_is_delivered_and_then_the_next_one_is_asked_for(head: Head) -> None:
@@ -108,12 +108,12 @@ def test_a_new_agent_begins_again_in_the_middle_of_a_snapshot(head: Head) -> Non
     [
         parts(b"no snapshot"),
         parts(SnapshotEncoder().change(snapshot([rank(0)])))[::2],
-        [Part(3, 0, True, True, b"x" * (PART_BYTES + 1))],
+        [SnapshotPart(3, 0, True, True, b"x" * (PART_BYTES + 1))],
     ],
     ids=("nonsense", "a part is missing", "a part is too long"),
 )
 def test_what_is_not_understood_closes_the_job_with_a_sentence(
-    head: Head, wrong: list[Part]
+    head: Head, wrong: list[SnapshotPart]
 ) -> None:
     for part in wrong:
         head.receive(part)
@@ -140,7 +140,9 @@ def test_a_node_that_sends_without_being_asked_fills_no_memory(head: Head) -> No
     for part in parts(data):
         other.receive(part)
     is_stuck.wait(LIMIT_S)
-    kept = [Part(3, number, False, True, b"x" * PART_BYTES) for number in range(PARTS_LIMIT * 3)]
+    kept = [
+        SnapshotPart(3, number, False, True, b"x" * PART_BYTES) for number in range(PARTS_LIMIT * 3)
+    ]
     for part in kept:
         other.receive(part)
     waiting = other.source._received.qsize()
@@ -205,7 +207,7 @@ class Agent:
 
 
 def test_a_job_is_opened_again_whenever_a_new_agent_greets() -> None:
-    agent, received = Agent(), list[Part | Refusal]()
+    agent, received = Agent(), list[SnapshotPart | Refusal]()
     opened = OpenedJob(3, "node-1", 7, received.append)
     opened.tell(Do(3, "follow", (RANK,)))
     assert not opened.go_on(None)
@@ -239,7 +241,7 @@ def test_what_a_node_does_not_take_is_sent_later_and_bounded() -> None:
 
 @pytest.mark.parametrize("view_version", [0, VERSION + 1])
 def test_an_agent_of_another_version_is_refused_in_one_sentence(view_version: int) -> None:
-    agent, received = Agent(view_version), list[Part | Refusal]()
+    agent, received = Agent(view_version), list[SnapshotPart | Refusal]()
     opened = OpenedJob(3, "node-1", 7, received.append)
     opened.go_on(agent)
     opened.go_on(agent)

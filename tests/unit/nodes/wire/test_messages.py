@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mpwatch.nodes.wire.messages import MAGIC, PROTOCOL, Frame, FrameReader, FrameTooLong, encode
+from mpwatch.nodes.wire.messages import (
+    MAGIC,
+    PROTOCOL,
+    FrameReader,
+    FrameTooLong,
+    ReceivedFrame,
+    encode,
+)
 
 LIMIT = 1000
 bodies = st.lists(st.binary(max_size=80), max_size=6)
@@ -17,9 +24,9 @@ noise = st.one_of(st.binary(max_size=60), st.text(max_size=30).map(str.encode)).
 )
 
 
-def fed(reader: FrameReader, stream: bytes, cuts: list[int]) -> list[Frame]:
+def fed(reader: FrameReader, stream: bytes, cuts: list[int]) -> list[ReceivedFrame]:
     places = [0, *sorted(cut % (len(stream) + 1) for cut in cuts), len(stream)]
-    found: list[Frame] = []
+    found: list[ReceivedFrame] = []
     for start, end in itertools.pairwise(places):
         found += reader.feed(stream[start:end])
     return found
@@ -31,17 +38,13 @@ def test_frames_arrive_whole_between_any_noise_however_the_stream_is_cut(
     sent: list[bytes], between: list[bytes], cuts: list[int]
 ) -> None:
     stream = between[0]
-    skipped = len(between[0])
     for body, after in zip(sent, between[1:], strict=False):
         stream += encode(body, LIMIT) + after
-        skipped += len(after)
     reader = FrameReader(LIMIT)
 
     found = fed(reader, stream, cuts)
 
     assert [frame.body for frame in found] == sent
-    assert reader.frames == len(sent)
-    assert reader.skipped_bytes == skipped
 
 
 @given(st.binary(max_size=400), st.lists(st.integers(0, 500), max_size=4))
@@ -78,7 +81,6 @@ def test_a_frame_that_is_too_long_is_refused_by_both_sides() -> None:
     found = reader.feed(encode(b"x" * (LIMIT + 1), 2 * LIMIT) + encode(b"after", LIMIT))
 
     assert [frame.body for frame in found] == [b"after"]
-    assert reader.skipped_bytes > LIMIT
 
 
 def test_a_frame_of_another_protocol_is_received_with_its_number() -> None:
@@ -86,7 +88,7 @@ def test_a_frame_of_another_protocol_is_received_with_its_number() -> None:
 
     found = reader.feed(encode(b"new", LIMIT, protocol=PROTOCOL + 1) + encode(b"ours", LIMIT))
 
-    assert found == [Frame(PROTOCOL + 1, b"new"), Frame(PROTOCOL, b"ours")]
+    assert found == [ReceivedFrame(PROTOCOL + 1, b"new"), ReceivedFrame(PROTOCOL, b"ours")]
 
 
 def test_output_of_a_login_shell_is_kept_as_text() -> None:

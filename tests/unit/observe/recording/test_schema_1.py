@@ -26,9 +26,9 @@ from mpwatch.model.samples import (
     StacksTaken,
     ThreadSample,
     TreeSample,
+    ValuesRead,
 )
 from mpwatch.model.source_code import SourceRead
-from mpwatch.model.values import ValuesRead
 from mpwatch.observe.recording.codec import KINDS
 from mpwatch.observe.recording.file import Recording
 

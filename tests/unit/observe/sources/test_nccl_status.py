@@ -13,7 +13,7 @@ from mpwatch.model.collectives import NcclAnswer, NcclCommunicator, NcclPart, Nc
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.observe.recording.codec import LineDecoder, LineEncoder
-from mpwatch.observe.sources.stalled_ranks import ASK_AGAIN_S, INTERVAL_S, NcclStatuses
+from mpwatch.observe.sources.on_demand import ASK_AGAIN_S, INTERVAL_S, NcclStatuses
 from mpwatch.observe.state.fold import Fold
 from tests.builders.samples import small_job
 from tests.builders.snapshots import NOW_S, main, maps, pid, process, snapshot_of, thread

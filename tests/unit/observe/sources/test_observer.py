@@ -16,9 +16,9 @@ from mpwatch.model.samples import Ended, Frame, StackSample, StacksTaken, Thread
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.observe.sources.attach_schedule import Injection
 from mpwatch.observe.sources.observer import EXITS_S, ObservationPlan, Observer
+from mpwatch.observe.sources.on_demand import ValueReads
 from mpwatch.observe.sources.source import TakeStacks
 from mpwatch.observe.sources.stack_schedule import StackSchedule
-from mpwatch.observe.sources.value_schedule import ValueReads
 from tests.builders.samples import MAIN, WORKER_0, sample, tree
 
 

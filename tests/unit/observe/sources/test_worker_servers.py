@@ -8,7 +8,7 @@ from mpwatch.collect.job.flight_recorder import NoAnswer
 from mpwatch.model.events import HookGauges
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Hook, Snapshot
-from mpwatch.observe.sources.stalled_ranks import ASK_AGAIN_S, INTERVAL_S, WorkerServers, servers
+from mpwatch.observe.sources.on_demand import ASK_AGAIN_S, INTERVAL_S, WorkerServers, servers
 from tests.builders.snapshots import NOW_S, main, pid, process, snapshot_of, thread
 
 

@@ -312,7 +312,6 @@ def test_the_activity_of_main_is_the_batch_and_the_worker_that_it_waits_for() ->
         "key": 1,
         "workers": 2,
         "rcvd": 417,
-        "sent": 421,
         "outstanding": 4,
         "parked": 3,
         "owner": 1,

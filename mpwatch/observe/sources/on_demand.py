@@ -1,18 +1,23 @@
-"""When stalled ranks are asked what torch's flight recorder and NCCL RAS know of them.
+"""What is read of a job on demand: values of names, torch's flight recorder, NCCL RAS.
 
-Only while the main thread of a rank is stalled, or for NCCL waits for the GPU: the answer is made
-with the recorder locked, and the difference between all ranks of the job is the evidence. A worker
-server is asked only where no hook answers, NCCL RAS only where a rank has NCCL's library mapped;
-one request to RAS covers all ranks of the job, on all machines. In another job nothing else is
-checked.
+Values are read while there is a finding whose cause they would decide. A process with a hook is
+asked through it, another one by py-spy, which reads it while it runs and knows no attributes of
+objects.
+
+Recorder and RAS are asked only while the main thread of a rank is stalled, or for NCCL waits for
+the GPU: the answer is made with the recorder locked, and the difference between all ranks of the
+job is the evidence. A worker server is asked only where no hook answers, NCCL RAS only where a rank
+has NCCL's library mapped; one request to RAS covers all ranks of the job, on all machines.
+
+In another job no process is asked.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol, TypeAlias
 
 from mpwatch.collect.job.flight_recorder import (
     SERVER_THREAD,
@@ -23,11 +28,19 @@ from mpwatch.collect.job.flight_recorder import (
 )
 from mpwatch.collect.job.nccl_ras import ask as ask_ras
 from mpwatch.collect.job.nccl_ras import find_listener, port_of
+from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.values import wanted_values
 from mpwatch.model.collectives import NcclAnswer, NcclStatus
 from mpwatch.model.events import HookGauges
+from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import ValuesRead, WantedFrame
 from mpwatch.model.snapshot import Process, Snapshot
 
+VALUES_S = 5.0
+"""Shortest interval between two readings of one process by its hook."""
+OUTSIDE_S = 15.0
+"""The same by py-spy, which takes some 100 ms of cpu."""
 STILL_S = 4.0
 """As long as the hook waits before it reads the entries of its recorder."""
 ON_GPU_S = 10.0
@@ -42,10 +55,74 @@ RANK_ROLES = ("rank", "spawned", "main")
 SEARCHED = 1024
 """Processes whose descriptors are searched for the listening socket."""
 
-AskNccl = Callable[[Sequence[ProcessId], int], "NcclAnswer | None"]
+Wanted: TypeAlias = Mapping[ProcessId, Sequence[WantedFrame]]
+AskNccl: TypeAlias = Callable[[Sequence[ProcessId], int], NcclAnswer | None]
 
 
-class Server(NamedTuple):
+class Readers(Protocol):
+    """Read values by the hook of a process, or from outside."""
+
+    def ask_hook(self, process: ProcessId, what: str, frames: Sequence[WantedFrame]) -> None:
+        """Ask a hook; its answer is an input later on."""
+
+    def take_values(self, process: ProcessId, frames: Sequence[WantedFrame]) -> ValuesRead:
+        """Read them now, on the calling thread."""
+        ...
+
+
+class ValueReads:
+    """Asks for the values that the findings of a snapshot want."""
+
+    def __init__(self, readers: Readers, report: Callable[[ValuesRead], None]) -> None:
+        """Make it; nothing is asked yet.
+
+        Args:
+            readers: Read the values.
+            report: Called on a thread with what was read from outside.
+        """
+        self._readers = readers
+        self._report = report
+        self._asked_s: dict[ProcessId, float] = {}
+        self._thread: threading.Thread | None = None
+
+    def start_due(self, snapshot: Snapshot, history: History) -> set[ProcessId]:
+        """Ask the processes that are due, and return them.
+
+        Args:
+            snapshot: The job, with its findings.
+            history: Its numbers over time.
+        """
+        if not snapshot.findings:
+            return set()
+        wanted = wanted_values(Index(snapshot, history), snapshot.findings)
+        self._asked_s = {each: at_s for each, at_s in self._asked_s.items() if each in wanted}
+        is_busy = self._thread is not None and self._thread.is_alive()
+        due, outside = set(), {}
+        for process, frames in wanted.items():
+            known = snapshot.get(process)
+            is_hooked = known is not None and known.hook.state == "ready"
+            since_s = snapshot.at_s - self._asked_s.get(process, float("-inf"))
+            if since_s < (VALUES_S if is_hooked else OUTSIDE_S) or (is_busy and not is_hooked):
+                continue
+            self._asked_s[process] = snapshot.at_s
+            due.add(process)
+            if is_hooked:
+                self._readers.ask_hook(process, "values", frames)
+            else:
+                outside[process] = frames
+        if outside:
+            self._thread = threading.Thread(
+                target=self._run, args=(outside,), name="mpwatch-values", daemon=True
+            )
+            self._thread.start()
+        return due
+
+    def _run(self, wanted: Wanted) -> None:
+        for process, frames in wanted.items():
+            self._report(self._readers.take_values(process, frames))
+
+
+class WorkerServer(NamedTuple):
     """A worker server."""
 
     process: ProcessId
@@ -94,7 +171,7 @@ class WorkerServers:
         self._thread.start()
         return True
 
-    def _run(self, asked: Sequence[Server]) -> None:
+    def _run(self, asked: Sequence[WorkerServer]) -> None:
         for server in asked:
             try:
                 gauge = self._ask(server.process, server.path)
@@ -108,7 +185,7 @@ def _gauge(process: ProcessId, path: str) -> object:
     return gauge_of(ask(process, path))
 
 
-def servers(snapshot: Snapshot) -> list[tuple[Process, Server]]:
+def servers(snapshot: Snapshot) -> list[tuple[Process, WorkerServer]]:
     """The ranks of a job that have a worker server and no hook that answers."""
     found = []
     for process in snapshot.living():
@@ -122,7 +199,7 @@ def servers(snapshot: Snapshot) -> list[tuple[Process, Server]]:
             [link.address or "" for link in (fds.links if fds is not None else None) or ()],
         )
         if path is not None:
-            found.append((process, Server(process.process, path)))
+            found.append((process, WorkerServer(process.process, path)))
     return found
 
 

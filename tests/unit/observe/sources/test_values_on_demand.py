@@ -9,11 +9,18 @@ from mpwatch.collect.process.py_spy import values_in
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.samples import Frame, StackSample, StacksTaken
+from mpwatch.model.samples import (
+    Frame,
+    FrameValues,
+    NameValue,
+    StackSample,
+    StacksTaken,
+    ValuesRead,
+    WantedFrame,
+)
 from mpwatch.model.snapshot import Hook, Snapshot
 from mpwatch.model.source_code import Decider, SourceLine, Statement
-from mpwatch.model.values import FrameValues, NameValue, ValuesRead, WantedFrame
-from mpwatch.observe.sources.value_schedule import OUTSIDE_S, VALUES_S, ValueReads
+from mpwatch.observe.sources.on_demand import OUTSIDE_S, VALUES_S, ValueReads
 from tests.builders.snapshots import NOW_S, main, pid, process, snapshot_of, thread
 from tests.procfs import eventually
 
