@@ -200,6 +200,7 @@ MarkKind: TypeAlias = Literal[
     "truncates",
     "unbounded",
     "unflushed",
+    "unreleased",
     "unwrapped",
     "view",
     "walks",
@@ -239,6 +240,8 @@ process, or makes a Pool, in a loop. `std`: takes the standard deviation of a te
 removes anything. `submits`: submits a task. `takes`: takes an item out of a queue. `truncates`:
 opens a file of data so that it is empty first. `unbounded`: makes a queue without a bound.
 `unflushed`: writes to the standard input of another program, and nothing in the file flushes it.
+`unreleased`: passes over a later
+release() of what was acquired before, as a call whose exception skips it, or a `continue`.
 `unwrapped`: takes the module out of a wrapped model. `view`: keeps an element or a slice of
 something in a container. `walks`: goes through what a list or deque holds to find or move one
 element."""
@@ -278,7 +281,8 @@ class Mark(NamedTuple):
     52`; of what walks the container and the expression, `deque self.rows, self.rows[i]`; of what is
     slow its kind and the expression, `deepcopy: copy.deepcopy(x)`; of what is kept to the end also
     the functions that empty it, `self.items, clear() and __exit__()`; of
-    what reads all the object that the loop goes through; of a graph the state, or the
+    what is unreleased its name and the line of acquire(), 0 where that is elsewhere, `self.permits,
+    62`; of what reads all the object that the loop goes through; of a graph the state, or the
     container, the line of the model's call and what empties the container, `self.outputs, 25,
     reset()`; of what is passed the method, the position of the argument and that line, `update, 0,
     25`; of a kept argument its position and the container, `0, self.outputs`; of a

@@ -161,6 +161,7 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     yield from _collections(function, nodes)
     yield from _dealt(nodes)
     yield from _reads_all(nodes)
+    yield from _unreleased(module.tree, nodes)
     yield from _unbounded(nodes)
     yield from _starts(nodes)
     yield from _pool_blocks(nodes)
@@ -673,11 +674,15 @@ def _is_death_signal(call: ast.Call) -> bool:
     )
 
 
+RAISES: Final = "raise of "
+
+
 def _left_before_cancelled(nodes: Sequence[ast.AST], timer: ast.Call, name: str) -> str:
     """The lines of the `return` statements that leave a function with its timer set, as `39, 45`.
 
-    They stand between the call that sets it and the first one that cancels it. Empty if there are
-    none, if nothing here cancels it, or if a `finally` does.
+    They stand between the call that sets it and the first one that cancels it. Without one, the
+    first call in between, whose exception leaves it set: `raise of 21`. Empty if nothing here
+    cancels it, or if a `finally` does.
     """
     calls = [n for n in nodes if isinstance(n, ast.Call) and last_name(n.func) == name and n.args]
     ends = [n.lineno for n in calls if getattr(n.args[-1], "value", None) == 0]
@@ -691,8 +696,12 @@ def _left_before_cancelled(nodes: Sequence[ast.AST], timer: ast.Call, name: str)
     later = [line for line in ends if line > timer.lineno]
     if not later or not in_finally.isdisjoint(ends):
         return ""
-    leaves = (n.lineno for n in nodes if isinstance(n, ast.Return))
-    return ", ".join(str(line) for line in sorted(leaves) if timer.lineno < line < min(later))
+    leaves = [n.lineno for n in nodes if isinstance(n, ast.Return)]
+    left = ", ".join(str(line) for line in sorted(leaves) if timer.lineno < line < min(later))
+    guarded = (
+        n.lineno for n in nodes if isinstance(n, ast.Call) and timer.lineno < n.lineno < min(later)
+    )
+    return left or next((f"{RAISES}{line}" for line in guarded), "")
 
 
 def _dealt(nodes: Iterable[ast.AST]) -> Iterator[Found]:
@@ -705,6 +714,44 @@ def _dealt(nodes: Iterable[ast.AST]) -> Iterator[Found]:
             steps = [*node.args[3:]]
         if any(each is not None and "worker" in last_name(each) for each in steps):
             yield "dealt", "", node
+
+
+def _unreleased(tree: ast.Module, nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """What skips `permits.release()`: an exception after `permits.acquire()`, or a `continue`."""
+    calls = [each for each in nodes if isinstance(each, ast.Call)]
+    tries = [each for each in nodes if isinstance(each, ast.Try)]
+    for release in (each for each in calls if last_name(each.func) == "release"):
+        name = receiver_of(release)
+        kept = [n for t in tries for part in (*t.finalbody, *t.handlers) for n in ast.walk(part)]
+        if not name or any(isinstance(n, ast.Call) and _is_release(n, name) for n in kept):
+            continue
+        taken = [c for c in calls if _is_release(c, name, "acquire") and c.lineno < release.lineno]
+        if taken:
+            between = (c for c in calls if taken[-1].lineno < c.lineno < release.lineno)
+            for call in (c for c in between if last_name(c.func) not in LOGS):
+                yield "unreleased", f"{name}, {taken[-1].lineno}", call
+                break
+        elif any(
+            isinstance(n, ast.Call) and _is_release(n, name, "acquire") for n in ast.walk(tree)
+        ):
+            for skip in _continues_before(nodes, release):
+                yield "unreleased", f"{name}, 0", skip
+                break
+
+
+def _is_release(call: ast.Call, name: str, method: str = "release") -> bool:
+    """Whether a call is of a method of what has a name, by its last part."""
+    own = receiver_of(call).rpartition(".")[2]
+    return last_name(call.func) == method and own == name.rpartition(".")[2]
+
+
+def _continues_before(nodes: Sequence[ast.AST], later: ast.Call) -> Iterator[ast.If]:
+    """The conditions with a `continue` in the innermost loop around a call that come before it."""
+    loops = [each for each in nodes if isinstance(each, LOOPS) and _is_inside(later, each)]
+    for node in (each for each in nodes if isinstance(each, ast.If) and loops):
+        is_before = isinstance(node.body[-1], ast.Continue) and last_line(node) < later.lineno
+        if is_before and _is_inside(node, max(loops, key=first_line)):
+            yield node
 
 
 def _reads_all(nodes: Sequence[ast.AST]) -> Iterator[Found]:

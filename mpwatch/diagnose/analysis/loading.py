@@ -18,6 +18,8 @@ from mpwatch.model.source_code import Mark
 _FETCH = "_utils/fetch.py:fetch"
 _IN_MAIN = (_FETCH, "dataloader.py:_next_data")
 """Innermost first: the iterator of a DataLoader without workers (torch 2.1 to 2.14)."""
+_SAMPLER = "dataloader.py:_next_index"
+"""Asks the sampler, in the main process also where there are workers."""
 
 
 class OwnLoading(NamedTuple):
@@ -28,6 +30,8 @@ class OwnLoading(NamedTuple):
     """Of the time of its main thread, 0 to 1, at the lines at which it does that."""
     place: str
     """The line that it is at, `dataset.py:21 read`."""
+    sampler: Frame | None = None
+    """The function of the program that chooses items, if it does that there."""
 
 
 def loads_itself(index: Index, process: Process) -> OwnLoading | None:
@@ -36,9 +40,13 @@ def loads_itself(index: Index, process: Process) -> OwnLoading | None:
     The share is that of the functions below the DataLoader on its present stack.
     """
     main = main_thread(process)
-    if main is None or process.role == "loader-worker" or not calls(main.stack, *_IN_MAIN):
+    if main is None or process.role == "loader-worker":
         return None
-    below = takewhile(lambda frame: not calls((frame,), _FETCH), own_frames(main.stack))
+    is_sampler = calls(main.stack, _SAMPLER)
+    if not is_sampler and not calls(main.stack, *_IN_MAIN):
+        return None
+    outer = _SAMPLER if is_sampler else _FETCH
+    below = takewhile(lambda frame: not calls((frame,), outer), own_frames(main.stack))
     own = [each for each in below if not is_library(each)]
     if not own:
         return None
@@ -49,7 +57,7 @@ def loads_itself(index: Index, process: Process) -> OwnLoading | None:
         if each.activity.place and is_work(each.activity)
         if _function(each.activity.place) in functions
     )
-    return OwnLoading(process, share, frame_words(own[0]))
+    return OwnLoading(process, share, frame_words(own[0]), own[-1] if is_sampler else None)
 
 
 def _function(place: str) -> tuple[str, str]:

@@ -328,7 +328,7 @@ def value_words(value: NameValue) -> str:
     if value.type == "NoneType":
         return "None"
     if value.number is not None:
-        return f"{value.number}"
+        return f"{value.number:.6g}" if type(value.number) is float else f"{value.number}"
     if value.type in ("nan", "inf", "-inf"):
         return value.type
     article = "an" if value.type[:1].lower() in "aeiou" else "a"

@@ -73,6 +73,36 @@ def test_other_processes_do_not_load_their_batches_themselves(healthy: Snapshot)
     assert found(loader_starvation.check, healthy) == []
 
 
+SAMPLES = (
+    "train.py:read:30",
+    "train.py:__iter__:60",
+    "torch/utils/data/dataloader.py:_next_index",
+    "torch/utils/data/dataloader.py:_try_put_index",
+    "train.py:fit:70",
+)
+
+
+def test_a_sampler_that_reads_items_is_told_with_the_workers_that_wait() -> None:
+    workers = [process(400 + n, parent=300) for n in range(2)]
+    idle = Activity("idle", "work")
+    job = with_shares(
+        snapshot_of(main(), rank(0, *SAMPLES), *workers),
+        p100={SLEEPS: 1.0},
+        p300={READS: 0.9, COMPUTES: 0.1},
+        p400={idle: 1.0},
+        p401={idle: 1.0},
+    )
+
+    finding = next(each for each in found(loader_starvation.check, job))
+
+    assert finding.subject == "sampler"
+    assert finding.summary == (
+        "rank 0 (300) spends 90% of the time in the sampler, at train.py:30 read, while 2 loader "
+        "workers of it wait for work"
+    )
+    assert "train.py:60 __iter__ does the work of train.py:30 read" in finding.cause
+
+
 def test_one_process_or_one_that_only_deals_indices_does_not_read_for_others() -> None:
     alone = job(rank(0), marks=(PART,))
     deals = job(rank(0), rank(1, "train.py:read:30", *LOADS[2:]), marks=(PART,))

@@ -8,9 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.describe.processes import wait_verb
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.cases import (
     Case,
     Mechanism,
@@ -28,8 +30,8 @@ from mpwatch.diagnose.analysis.process_queries import (
     family_head,
     label_stem,
 )
-from mpwatch.diagnose.analysis.source_code import source_of
-from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread
+from mpwatch.diagnose.analysis.source_code import mark_words, marks, source_of
+from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, user_frame
 from mpwatch.diagnose.analysis.waits.providers import (
     EVENT,
     HELD_BY_WAITERS,
@@ -43,7 +45,7 @@ from mpwatch.diagnose.analysis.waits.providers import (
 )
 from mpwatch.model.ids import SegmentId
 from mpwatch.model.snapshot import Process
-from mpwatch.model.source_code import Skip
+from mpwatch.model.source_code import Mark, Skip
 
 NAMED = 3
 WAY = 5
@@ -474,3 +476,63 @@ _ADVICE_BLOCK = (
     "event or a message. Do not wait for another process inside of the block. With the hook "
     "(mpwatch run) the holder of a lock is known."
 )
+
+
+class LostPermits(NamedTuple):
+    """What the source shows to pass over the release of what was acquired."""
+
+    evidence: str
+    cause: str
+    advice: str
+
+
+_ACQUIRES = re.compile(r"(\w+)\.acquire\(")
+
+
+def lost_permits(index: Index, process: Process) -> LostPermits | None:
+    """Why a thread of a process waits in acquire() for ever, as its source may show.
+
+    By the name that both lines have for the semaphore or lock.
+    """
+    found = marks(index, "unreleased")
+    for thread in process.threads if found else ():
+        frame = user_frame(thread.stack)
+        line = source_of(index, frame) if frame is not None and not is_library(frame) else None
+        taken = _ACQUIRES.search(line.statement.text) if line is not None else None
+        for mark in found if taken is not None else ():
+            name, _, acquired = mark.about.rpartition(", ")
+            if taken is not None and frame is not None and name.rpartition(".")[2] == taken[1]:
+                return _lost(mark, name, acquired, f"waits at {frame_words(frame)}: ")
+    return None
+
+
+def may_lose_permits(index: Index) -> LostPermits | None:
+    """The only place of the program that passes over a release, where no stack shows a wait.
+
+    A coroutine that waits is on no stack.
+    """
+    found = marks(index, "unreleased")
+    if len({mark.about for mark in found}) != 1:
+        return None
+    name, _, acquired = found[0].about.rpartition(", ")
+    return _lost(found[0], name, acquired, "")
+
+
+def _lost(mark: Mark, name: str, acquired: str, waits: str) -> LostPermits:
+    """What skips the release, in words; `waits` is what a stack shows of the wait, or empty."""
+    is_error = acquired != "0"
+    how = (
+        f"an exception at {mark_words(mark)} leaves out the release of {name}, which line "
+        f"{acquired} has acquired"
+        if is_error
+        else f"{mark_words(mark)} goes on to the next round without the release of {name} below it"
+    )
+    sure = "Most likely" if waits else "Possible"
+    return LostPermits(
+        f"{waits}{how}",
+        f"{sure}: {how}, so that it is one permit short from then on. Once none is left, "
+        f"each acquire() of {name} waits for ever, and nothing that is behind it is done any more.",
+        f"Release {name} on every way: `with {name}:` (async with), or a finally block around what "
+        "comes after acquire(); and before each continue and return. A larger number of permits "
+        "or a timeout only postpones it.",
+    )

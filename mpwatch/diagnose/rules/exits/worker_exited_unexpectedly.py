@@ -182,13 +182,23 @@ def _with_timer(index: Index, found: Finding) -> Finding:
         return found
     left = [each for each in timers if each.about]
     words = [f"a timer is set by {mark_words(each)}" for each in timers]
-    cause = found.cause
     if len(timers) == 1 and left:
-        cause += (
-            f" {mark_words(left[0])} sets one, and {left[0].function} returns in line "
-            f"{left[0].about} before it is cancelled."
+        cause = found.cause
+        raising = left[0].about.partition("raise of ")[2]
+        cause += f" {mark_words(left[0])} sets one, and " + (
+            f"{left[0].function} cancels it only after line {raising}: an exception of that "
+            "line, also one that its caller catches, leaves the timer running."
+            if raising
+            else f"{left[0].function} returns in line {left[0].about} before it is cancelled."
         )
-    return replace(found, evidence=(*found.evidence, *words), cause=cause)
+        advice = (
+            "Cancel the timer in a finally block, before the handler of its signal is set back, so "
+            "that it ends with the guarded call however that ends. Let the parent look at the "
+            "exitcode of its workers, and give what an ended one had to another. A longer time "
+            "only postpones it."
+        )
+        return replace(found, evidence=(*found.evidence, *words), cause=cause, advice=advice)
+    return replace(found, evidence=(*found.evidence, *words))
 
 
 def _with_left_lock(index: Index, found: Finding) -> Finding:
@@ -933,7 +943,8 @@ def _in_a_row(
     # A program that ends children which are over their time or their memory, and goes on.
     is_killed = ended.signal == Signals.SIGKILL and not is_pool
     is_program = ended.signal is None and not (is_pool or is_first_thing)
-    is_replaced = is_program and _have_worked(snapshot, exits)
+    is_chosen = is_program and ended.exit_code not in _OF_PYTHON
+    is_replaced = is_chosen or (is_program and _have_worked(snapshot, exits))
     least = Severity.INFO if is_killed else Severity.WARNING
     if is_replaced:
         advice = (
@@ -959,9 +970,25 @@ def _in_a_row(
             *(f"{called(head)} was {words}" for words in at),
             *((_TASKS_UNREAD,) if is_first_thing else ()),
         ),
-        cause=_CAUSE_INITIALIZER if is_first_thing else _CAUSE_POOL if is_pool else found.cause,
+        cause=_CAUSE_INITIALIZER
+        if is_first_thing
+        else _CAUSE_POOL
+        if is_pool
+        else _CAUSE_CHOSEN.format(code=ended.exit_code)
+        if is_chosen
+        else found.cause,
         advice=advice,
     )
+
+
+_OF_PYTHON = (1, 2, 120, 255)
+"""Exit codes of an uncaught exception, of wrong arguments, of output that could not be written at
+the end (`Py_FinalizeEx`), and of -1."""
+_CAUSE_CHOSEN = (
+    "Exit code {code} is one that the program has chosen, by sys.exit({code}) or os._exit({code}): "
+    "an uncaught exception gives 1. So each of these processes ended where its own code lets it "
+    "end, as a worker that is replaced after a number of tasks does."
+)
 
 
 def _take_no_task(

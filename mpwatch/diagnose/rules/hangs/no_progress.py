@@ -43,6 +43,7 @@ from mpwatch.diagnose.analysis.mechanisms.polling import (
     polls_reaped_children,
 )
 from mpwatch.diagnose.analysis.mechanisms.servers import Accepting, accepting_in_vain
+from mpwatch.diagnose.analysis.mechanisms.unreleased import lost_permits, may_lose_permits
 from mpwatch.diagnose.analysis.pipes import KeptOutput, channels_among, kept_outputs, output_of
 from mpwatch.diagnose.analysis.process_queries import (
     SERVICE_ROLES,
@@ -197,6 +198,8 @@ def _of_attempts(retried: Connecting) -> Finding:
 def _of_polls(index: Index, in_vain: InVain) -> Finding:
     """The finding about a job of which no process does anything but poll, or wait."""
     first, *others = in_vain.pollers
+    threads = [thread for each in in_vain.others if (thread := main_thread(each)) is not None]
+    lost = may_lose_permits(index) if any(map(runs_event_loop, threads)) else None
     loops = [
         f"{called(each)} goes round in {words}"
         for each in in_vain.pollers[:SHOWN_WAITERS]
@@ -210,8 +213,8 @@ def _of_polls(index: Index, in_vain: InVain) -> Finding:
         subject="polls",
         summary=in_vain.headline,
         evidence=tuple(in_vain.evidence),
-        cause=". ".join([*loops, in_vain.cause]),
-        advice=in_vain.advice,
+        cause=". ".join([*loops, *([lost.cause.rstrip(".")] if lost else []), in_vain.cause]),
+        advice=f"{lost.advice} Otherwise: {in_vain.advice}" if lost else in_vain.advice,
     )
 
 
@@ -568,6 +571,7 @@ def _waits_for_one_that_is_idle(index: Index) -> Iterator[Finding]:
         time = seconds_text(for_s)
         thread = main_thread(process)
         tasks = _TASKS if thread is not None and runs_event_loop(thread) else ""
+        lost = lost_permits(index, process)
         yield Finding(
             rule=RULE,
             severity=Severity.INFO,
@@ -582,13 +586,18 @@ def _waits_for_one_that_is_idle(index: Index) -> Iterator[Finding]:
                 *(f"{called(each)} is at {at[2:]}" for each in (process,) if (at := where(each))),
                 *_threads_of_last(index, end),
                 f"no process of the job has made progress for {time}",
+                *((f"{called(process)} {lost.evidence}",) if lost is not None else ()),
             ),
-            cause=(
+            cause=lost.cause
+            if lost is not None
+            else (
                 f"{end.name} has nothing to do, so what {called(process)} waits for will not come "
                 "by itself. Nothing is wrong if both wait for a request from elsewhere; otherwise "
                 f"a request or its answer was lost, or was never sent.{tasks}"
             ),
-            advice=(
+            advice=lost.advice
+            if lost is not None
+            else (
                 "If the job should be working, look for what was to be sent: read the log for a "
                 "connection that ended or an exception that was only noted, and give the wait a "
                 "timeout."

@@ -51,6 +51,8 @@ def check(index: Index) -> Iterator[Finding]:
                 continue  # `standing-still` says why no process can end it
             yield _blocked(worker, thread, quiet, unread)
         elif (since := _task_too_long_s(worker)) is not None:
+            if _is_in_a_cycle(wait_graph(index), worker):
+                continue  # `standing-still` says which process does not read or release what
             yield _slow_batch(index, worker, thread, since)
 
 
@@ -58,6 +60,14 @@ def _is_dead_end(waits: WaitGraph, worker: Process) -> bool:
     """Whether a worker waits for what no process can do."""
     return any(
         chain.verdict == "dead-end" and chain.links[-1].process == worker.process
+        for chain in waits.chains
+    )
+
+
+def _is_in_a_cycle(waits: WaitGraph, worker: Process) -> bool:
+    """Whether a worker waits for a process that waits for it."""
+    return any(
+        chain.verdict == "cycle" and any(each.process == worker.process for each in chain.links)
         for chain in waits.chains
     )
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.diagnose.analysis.idle_time import are_stalled, mean_cpu_percent, wait_share, waiting_s
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.loading import loads_itself, reads_all
+from mpwatch.diagnose.analysis.loading import OwnLoading, loads_itself, reads_all
 from mpwatch.diagnose.analysis.newest import iterated_at, own_lines, own_place
 from mpwatch.diagnose.analysis.process_queries import (
     age_s,
@@ -149,6 +149,10 @@ def _loading_themselves(index: Index) -> Iterator[Finding]:
         for process in index.snapshot.living()
         if (each := loads_itself(index, process)) is not None and each.share >= OWN_SHARE
     ]
+    sampling = [each for each in found if each.sampler is not None]
+    if sampling:
+        yield _of_sampler(index, sampling)
+    found = [each for each in found if each.sampler is None]
     if not found:
         return
     processes = [each.process for each in found]
@@ -185,6 +189,51 @@ def _loading_themselves(index: Index) -> Iterator[Finding]:
             f"{'D' if all_of_it is None else 'd'}o less for each item at {place}, or let workers "
             "of the DataLoader make the batches ahead (num_workers, with persistent_workers=True), "
             "as far as there are cores for them."
+        ),
+    )
+
+
+def _of_sampler(index: Index, found: Sequence[OwnLoading]) -> Finding:
+    """Describe a sampler that reads items to choose them."""
+    first, share = found[0], sum(each.share for each in found) / len(found)
+    processes = [each.process for each in found]
+    names, is_one = all_called(processes), len(found) == 1
+    at = frame_words(first.sampler) if first.sampler is not None else first.place
+    workers = [
+        each
+        for owner, all_of_them in loader_owners(index)
+        if owner in processes
+        for each in all_of_them
+    ]
+    idle = [each for each in workers if idle_share(index, each) >= AHEAD_SHARE]
+    evidence = [
+        f"{called(each)}: {words}"
+        for each in (*processes[:SHOWN], *idle[:SHOWN])
+        if (words := doing_words(index, each)) is not None
+    ]
+    return Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        process=first.process.process,
+        others=tuple(each.process for each in processes[1:]),
+        subject="sampler",
+        summary=(
+            f"{names} {'spends' if is_one else 'spend'} {share:.0%} of the time in the sampler, at "
+            f"{first.place}"
+            + (f", while {counted(len(idle), 'loader worker')} of it wait for work" * bool(idle))
+        ),
+        evidence=tuple(evidence),
+        cause=(
+            f"A DataLoader asks its sampler in the training process, one index after the other. "
+            f"{at} does the work of {first.place} for each of them there, so that items are read "
+            "and prepared in that one process, and the workers have nothing to do but to wait for "
+            "their indices."
+        ),
+        advice=(
+            f"Let the sampler give plain indices, and choose by what is known without reading the "
+            f"items (sizes, labels or lengths, in a file that is written once): so {first.place} "
+            "runs in the workers, in __getitem__. More workers do not help, nor does a larger "
+            "prefetch_factor."
         ),
     )
 

@@ -1454,6 +1454,39 @@ def test_generators_that_pass_on_a_part_of_what_they_read_are_read(
     assert [each for each in marks if each[0] == "reads-all"] == found
 
 
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        (
+            "  await self.permits.acquire()\n  reply = generate(x)\n  self.permits.release()\n",
+            [("unreleased", 5, "self.permits, 4")],
+        ),
+        (
+            "  for x in rows:\n    if not x:\n      continue\n    permits.release()\n",
+            [("unreleased", 5, "permits, 0")],
+        ),
+        ("  for x in rows:\n    other.release()\n", []),
+        (
+            "  for x in rows:\n    permits.release()\n    if not x:\n      continue\n",
+            [],
+        ),
+        (
+            "  permits.acquire()\n  try:\n    run(x)\n  finally:\n    permits.release()\n",
+            [],
+        ),
+        ("  permits.acquire()\n  log.info('has it')\n  permits.release()\n", []),
+    ],
+)
+def test_what_passes_over_a_release_is_read(
+    tmp_path: Path, body: str, found: list[tuple[str, int, str]]
+) -> None:
+    text = f"def feed(permits):\n  permits.acquire()\nasync def run(self, rows, permits):\n{body}"
+
+    marks = marks_of(tmp_path / "permits.py", text)
+
+    assert [each for each in marks if each[0] == "unreleased"] == found
+
+
 def test_lines_that_kill_another_process_are_read_with_their_condition(tmp_path: Path) -> None:
     text = (
         "def watch(child, used):\n"

@@ -269,7 +269,7 @@ def test_a_parent_that_restarts_its_children_is_reported_once_and_stays_named() 
 
 @pytest.mark.parametrize(
     ("signal", "exit_code", "severity"),
-    [(9, None, Severity.INFO), (None, 1, Severity.WARNING)],
+    [(9, None, Severity.INFO), (None, 1, Severity.WARNING), (None, 155, Severity.INFO)],
 )
 def test_a_parent_that_goes_on_after_it_has_killed_its_children_is_a_supervisor(
     signal: int | None, exit_code: int | None, severity: Severity
@@ -292,6 +292,7 @@ def test_a_parent_that_goes_on_after_it_has_killed_its_children_is_a_supervisor(
     assert finding.severity is severity
     is_supervisor = finding.advice.startswith("Nothing is wrong if main (100) ends them itself")
     assert is_supervisor is (signal is not None)
+    assert ("one that the program has chosen" in finding.cause) is (exit_code == 155)
 
 
 @pytest.mark.parametrize(("lived_s", "severity"), [(1.0, Severity.CRITICAL), (8.0, Severity.INFO)])

@@ -17,7 +17,7 @@ from mpwatch.model.history import History, Point
 from mpwatch.model.ids import SegmentId, SegmentUse
 from mpwatch.model.samples import FdLink, FrameValues, NameValue, ThreadSample, ValuesRead, WaitedOn
 from mpwatch.model.snapshot import Process, Segment, Snapshot, Thread
-from mpwatch.model.source_code import Decider, Skip, SourceLine, Statement
+from mpwatch.model.source_code import Decider, Mark, Skip, SourceLine, Statement
 from tests.builders.snapshots import (
     MAIN,
     NOW_S,
@@ -613,6 +613,30 @@ def test_a_loop_that_reads_figures_while_it_awaits_work_of_idle_processes_is_tol
     told = found(no_progress.check, job, past(written_ago_s=2.0))
 
     assert [each.subject for each in told] == ["polls"] * is_told
+
+
+PERMITS = Mark(
+    "unreleased", "/app/pool.py", "run", "self.permits, 62", Statement(64, "reply = generate(x)")
+)
+
+
+@pytest.mark.parametrize(
+    ("stack", "is_told"),
+    [(("asyncio/base_events.py:_run_once",), True), (("socketserver.py:serve_forever",), False)],
+)
+def test_a_server_whose_handlers_may_wait_for_permits_is_told_with_what_loses_them(
+    stack: tuple[str, ...], is_told: bool
+) -> None:
+    loop = [thread(300, "selectors.py:select", *stack, "train.py:serve:37", still_s=40.0)]
+    job = replace(polling(one(300, None, threads=loop)), marks=(PERMITS,))
+
+    finding = only(no_progress.check, job, past())
+
+    told = (
+        "Possible: an exception at `reply = generate(x)` at pool.py:64 run leaves out the release "
+        "of self.permits, which line 62 has acquired"
+    )
+    assert finding.cause.startswith(told) is is_told
 
 
 def test_a_loop_whose_values_were_read_is_told_with_them() -> None:
