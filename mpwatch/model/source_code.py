@@ -152,99 +152,149 @@ class DroppedResult(NamedTuple):
 
 
 MarkKind: TypeAlias = Literal[
+    # Sets a timer that ends in a signal. About: the lines at which its function returns before it
+    # is cancelled, `39, 45`; without one, `raise of 21`, the first call whose exception leaves it
+    # running.
     "alarm",
+    # A method adds one of its arguments to a container of its object. About: its position and the
+    # container, `0, self.outputs`.
     "argument-kept",
+    # Makes each sleep longer than the one before, and nothing in the file sets it back. About: the
+    # variable of the sleep.
     "backoff",
+    # A backward pass.
     "backward",
+    # Makes a container with a bound, or removes from one under a comparison.
     "bounded",
+    # Fills a cache that nothing in the file bounds. About: the cache.
     "cache",
+    # Calls a collective of torch.distributed, or a method of that name. About: its name.
     "collective",
+    # Itertools.cycle of something. About: what it repeats.
     "cycle",
+    # Takes every n-th element for a worker of n.
     "dealt",
+    # Asks for a signal at the end of the parent.
     "death-signal",
+    # Leaves items out, or takes as many, as the module `random` says.
     "draw",
+    # Returns an empty container on some ranks only, of a function that returns more on others.
+    # About: the condition, `if rank != 0: in line 50`.
     "empty-on-ranks",
+    # Under a condition, makes or returns a loss of a new tensor, into which no parameter has gone.
+    # About: the condition, `if skip: in line 50`.
     "fresh-loss",
+    # Goes through futures as they complete, of which nothing in the file lets go. About: the
+    # variable that refers to them.
     "futures",
+    # Keeps the garbage collector from running by itself.
     "gc-off",
+    # Lets it run again, or collects.
     "gc-on",
+    # Raises after a loop that has caught other exceptions. About: the `except` clause whose
+    # exceptions came first, `except OSError: in line 51, logged in line 52`.
     "gives-up",
+    # Gives to a model what its call in the round before has returned, and nothing in the file
+    # detaches it. About: the state.
     "graph-carried",
+    # Adds what a model has computed with autograd on to a container that outlives the round, in a
+    # function without a backward pass. About: the container, the line of the call of the model and
+    # what empties the container, `self.outputs, 25, reset()`.
     "graph-kept",
+    # Gives such a value to a method of another object, in a function with a backward pass one that
+    # is computed right there. About: the method, the position of the argument and the line of the
+    # call of the model, `update, 0, 25`.
     "graph-passed",
+    # In the forward pass of a model, computes an attribute from itself and from tensors of the
+    # batch, with their graph. About: the attribute.
     "graph-running",
+    # Adds a loss itself, of which the loop runs the backward pass, to a sum that outlives the
+    # round. About: the sum.
     "graph-summed",
+    # Adds to a list, a set or a deque from which nothing in the file removes anything. About: the
+    # container.
     "kept",
+    # Adds to a container of an object that only the end of that object empties. About: the
+    # container and the functions that empty it, `self.items, clear() and __exit__()`.
     "kept-to-end",
+    # Sends SIGKILL to another process. About: the lines of the only calls that lead there, and the
+    # condition, `76, 106; if used > limit: in line 50`.
     "kills",
+    # Sets a limit of its process, such as RLIMIT_CPU. About: its name, `RLIMIT_CPU`.
     "limit",
+    # Switches autograd off.
     "no-grad",
+    # Leaves gradients unreduced for a while.
     "no-sync",
+    # Lets a Pool or an executor of processes make a task of each item, as its chunksize is 1.
+    # About: the method.
     "one-by-one",
+    # Adds the result of a training step, of which a part is differentiated, to a variable that
+    # lives as long as the loop. About: the variable.
     "outputs-kept",
+    # Goes on to the next item at the beginning of a loop, by a condition that is not on the item.
+    # About: the lines from the header of the loop to its end, `54-57`.
     "passed-over",
+    # The `with` block of a Pool. About: its lines, `31-38`.
     "pool-block",
+    # Puts an item into a queue. About: the queue.
     "put",
+    # In a generator, passes on one of several, or a slice, of what its loop has read. About: what
+    # the loop goes through.
     "reads-all",
+    # Takes the exit status of any child.
     "reap",
+    # Adds to a container that is a global variable or an attribute of a class. About: the
+    # container, `known` or `Handler.known`.
     "registry",
+    # Releases what its function has not taken. About: what is released.
     "releases",
+    # Seeds `random`.
     "seed",
+    # Defines, in a function, one that calls itself, which is a reference cycle.
     "self-reference",
+    # Takes long for what it does (`SlowKind`). About: its `SlowKind` and the expression, `deepcopy:
+    # copy.deepcopy(x)`.
     "slow",
+    # Starts a process, or makes a Pool, in a loop.
     "starts",
+    # Takes the standard deviation of a tensor, dividing by n - 1.
     "std",
+    # Stores under a key of its own in a dict of an object, from which nothing in the file removes
+    # anything. About: the dict.
     "stored",
+    # Submits a task.
     "submits",
+    # Catches any exception in a loop, and goes on with the next round. About: the lines of its
+    # `try` block, `36-39`.
+    "swallows",
+    # Takes an item out of a queue. About: the queue.
     "takes",
+    # Opens a file of data so that it is empty first. About: the part of the name of the file that
+    # is written out, and the lines of the condition and of the loop around, 0 for none,
+    # `features.npy, 30, 27`.
     "truncates",
+    # Makes a queue without a bound. About: the queue.
     "unbounded",
+    # Writes to the standard input of another program, and nothing in the file flushes it.
     "unflushed",
+    # Passes over a later release() of what was acquired before, as a call whose exception skips it,
+    # or a `continue`. About: what, and the line of acquire(), 0 where that is in another function,
+    # `self.permits, 62`.
     "unreleased",
+    # Takes the module out of a wrapped model.
     "unwrapped",
+    # Keeps an element or a slice of something in a container. About: the part, and where it was
+    # made if that was before, `line 23: rows[:, 0]` or `audio.py:39: signal[a:b]`.
     "view",
+    # Gives such a slice to a method of an object. About: the method, the position of the argument
+    # and what it is, `add, 2, audio.py:39: signal[a:b]`.
+    "view-passed",
+    # Goes through what a list or deque holds to find or move one element. About: the container and
+    # the expression, `deque self.rows, self.rows[i]`.
     "walks",
 ]
-"""`alarm`: sets a timer that ends in a signal. `argument-kept`: a method adds one of its arguments
-to a container of its object. `backoff`: makes each sleep longer than the one before, and nothing in
-the file sets it back. `backward`: a backward pass. `bounded`: makes a container with a bound, or
-removes from one under a comparison. `cache`: fills a cache that nothing in the file bounds.
-`collective`: calls a collective of torch.distributed, or a method of that name. `cycle`:
-itertools.cycle of something. `dealt`: takes every n-th element for a worker of n. `death-signal`:
-asks for a signal at the end of the parent. `draw`: leaves items out, or takes as many, as the
-module `random` says. `empty-on-ranks`: returns an empty container on some ranks only, of a function
-that returns more on others. `fresh-loss`: under a condition, makes or returns a loss of a new
-tensor, into which no parameter has gone. `futures`: goes through futures as they complete, of which
-nothing in the file lets go. `gc-off`: keeps the garbage collector from running by itself. `gc-on`:
-lets it run again, or collects. `gives-up`: raises after a loop that has caught other exceptions.
-`graph-carried`: gives to a model what its call in the round before has returned, and nothing in the
-file detaches it. `graph-kept`: adds what a model has computed with autograd on to a container that
-outlives the round, in a function without a backward pass. `graph-passed`: gives such a value to a
-method of another object, in a function with a backward pass one that is computed right there.
-`graph-running`: in the forward pass of a model, computes an attribute from itself and from tensors
-of the batch, with their graph. `graph-summed`: adds a loss itself, of which the loop runs the
-backward pass, to a sum that outlives the round. `kept`: adds to a list, a set or a deque from which
-nothing in the file removes anything. `kept-to-end`: adds to a container of an object that only the
-end of that object empties. `kills`: sends SIGKILL to another process. `limit`: sets a limit of its
-process, such as RLIMIT_CPU. `no-grad`: switches autograd off. `no-sync`: leaves gradients unreduced
-for a while. `one-by-one`: lets a Pool or an executor of processes make a task of each item, as its
-chunksize is 1. `outputs-kept`: adds the result of a training step, of which a part is
-differentiated, to a variable that lives as long as the loop. `passed-over`: goes on to the next
-item at the beginning of a loop, by a condition that is not on the item. `put`: puts an item into a
-queue. `reads-all`: in a generator, passes on one of several, or a slice, of what its loop has read.
-`reap`: takes the exit status of any child. `releases`: releases what its function has not
-taken. `seed`: seeds `random`. `self-reference`: defines, in a function, one that calls itself,
-which is a reference cycle. `slow`: takes long for what it does (`SlowKind`). `starts`: starts a
-process, or makes a Pool, in a loop. `std`: takes the standard deviation of a tensor, dividing by n
-- 1. `stored`: stores under a key of its own in a dict of an object, from which nothing in the file
-removes anything. `submits`: submits a task. `takes`: takes an item out of a queue. `truncates`:
-opens a file of data so that it is empty first. `unbounded`: makes a queue without a bound.
-`unflushed`: writes to the standard input of another program, and nothing in the file flushes it.
-`unreleased`: passes over a later
-release() of what was acquired before, as a call whose exception skips it, or a `continue`.
-`unwrapped`: takes the module out of a wrapped model. `view`: keeps an element or a slice of
-something in a container. `walks`: goes through what a list or deque holds to find or move one
-element."""
+"""What a statement of the program does that can be the reason for what is observed."""
 
 
 SlowKind: TypeAlias = Literal[
@@ -276,24 +326,7 @@ class Mark(NamedTuple):
     function: str
     """That contains it; `<module>` for none."""
     about: str
-    """The cache, the queue, the variable of the sleep, the part that is kept, what is released, or
-    the `except` clause whose exceptions came first, `except OSError: in line 51, logged in line
-    52`; of what walks the container and the expression, `deque self.rows, self.rows[i]`; of what is
-    slow its kind and the expression, `deepcopy: copy.deepcopy(x)`; of what is kept to the end also
-    the functions that empty it, `self.items, clear() and __exit__()`; of
-    what is unreleased its name and the line of acquire(), 0 where that is elsewhere, `self.permits,
-    62`; of what reads all the object that the loop goes through; of a graph the state, or the
-    container, the line of the model's call and what empties the container, `self.outputs, 25,
-    reset()`; of what is passed the method, the position of the argument and that line, `update, 0,
-    25`; of a kept argument its position and the container, `0, self.outputs`; of a
-    loss and of an empty result the condition for it, `if used > limit: in line 50`, and of what
-    kills before it the lines of the only calls that lead there, `76, 106; if used > limit: in line
-    50`; of a slice that
-    was made before it is kept also its line, `line 23: rows[:, 0]`; of a timer the lines at which
-    its function returns before it is cancelled, `39, 45`; of a file that is emptied the part of its
-    name that is written out, and the lines of the condition and of the loop around, `features.npy,
-    30, 27`, with 0 for none; of the block of a Pool its lines, `31-38`; of what passes items over
-    the lines from the loop's header to its end, `54-57`."""
+    """What it is about, as `MarkKind` says; empty where that says nothing."""
     statement: Statement
 
 

@@ -23,6 +23,8 @@ from mpwatch.collect.source.syntax import (
     within,
 )
 
+ARRAYS: Final = frozenset(("numpy", "torch"))
+"""Modules whose slices share memory."""
 NO_GRAD: Final = frozenset(("no_grad", "inference_mode"))
 ADDS: Final = frozenset(("append", "appendleft", "add", "insert", "extend", "setdefault"))
 _DROPS: Final = frozenset(("pop", "popitem", "popleft", "clear", "remove", "discard"))
@@ -54,23 +56,43 @@ _NUMBERS: Final = frozenset(("shape", "size", "stride", "tolist"))
 """What a tensor has that gives plain numbers: an element of it is no view."""
 
 
-def find_views(nodes: Iterable[ast.AST], returned: Mapping[str, ast.Subscript]) -> Iterator[Found]:
-    """Elements and slices of something that are put into a container.
+class ReturnedSlice(NamedTuple):
+    """What a function returns, where that is a slice of something."""
 
-    Also `rows.append(part)` below `part = whole[:, 0]`, and where a function of the file returns
+    file: str
+    """Its name, empty for the file that is looked at."""
+    part: ast.Subscript
+
+    @property
+    def words(self) -> str:
+        """`line 39: signal[a:b]`, or `audio.py:39: signal[a:b]`."""
+        line = self.part.lineno
+        return f"{f'{self.file}:' if self.file else 'line '}{line}: {expression_text(self.part)}"
+
+
+def find_views(nodes: Iterable[ast.AST], returned: Mapping[str, ReturnedSlice]) -> Iterator[Found]:
+    """Elements and slices of something that are put into a container, or given to a method.
+
+    Also `rows.append(part)` below `part = whole[:, 0]`, and where a function of the program returns
     such a part.
 
     Args:
         nodes: The syntax of a function.
-        returned: See `returned_slices_of`.
+        returned: The functions that return a slice, see `returned_slices_of`.
     """
-    slices = _slices(nodes)
-    for node in nodes:
+    slices: dict[str, ReturnedSlice] = {}
+    for node in sorted(nodes, key=first_line):
+        _bind(node, slices, returned)
         kept: list[ast.expr] = []
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             call = node.value
             if isinstance(call.func, ast.Attribute) and call.func.attr in ADDS:
                 kept = [*call.args]
+            elif isinstance(call.func, ast.Attribute):
+                for place, each in enumerate(call.args):
+                    made = slices.get(expression_text(_shared(each)))
+                    if made is not None:
+                        yield "view-passed", f"{call.func.attr}, {place}, {made.words}", node
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
             into = node.targets[0].slice  # a slice of an array is written into, and keeps nothing
             kept = [] if isinstance(into, ast.Slice | ast.Tuple) else [node.value]
@@ -90,7 +112,7 @@ def find_views(nodes: Iterable[ast.AST], returned: Mapping[str, ast.Subscript]) 
                 if isinstance(each, ast.Call):
                     made = returned.get(last_name(each.func))
                 if made is not None:
-                    yield "view", f"line {made.lineno}: {expression_text(made)}", node
+                    yield "view", made.words, node
 
 
 def _shared(value: ast.expr) -> ast.expr:
@@ -104,33 +126,35 @@ def _shared(value: ast.expr) -> ast.expr:
     return value
 
 
-def _slices(nodes: Iterable[ast.AST]) -> dict[str, ast.Subscript]:
-    """The variables that a function binds to a slice, `part = whole[:, 0]`, each with its last."""
-    found: dict[str, ast.Subscript] = {}
-    for node in sorted(nodes, key=first_line):
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            value = _shared(node.value)
-            if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Slice | ast.Tuple):
-                found[node.targets[0].id] = value
-    return found
+def _bind(
+    node: ast.AST, slices: dict[str, ReturnedSlice], returned: Mapping[str, ReturnedSlice]
+) -> None:
+    """Note what a statement binds a variable to, if that is a slice: `part = whole[:, 0]`."""
+    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+        name, value = node.targets[0].id, _shared(node.value)
+        slices.pop(name, None)
+        if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Slice | ast.Tuple):
+            slices[name] = ReturnedSlice("", value)
+        elif isinstance(value, ast.Call) and last_name(value.func) in returned:
+            slices[name] = returned[last_name(value.func)]
 
 
-def returned_slices_of(tree: ast.AST) -> dict[str, ast.Subscript]:
+def returned_slices_of(tree: ast.AST) -> dict[str, ReturnedSlice]:
     """The functions of a file that return a slice, under each name that only one of them has."""
-    found: dict[str, ast.Subscript] = {}
+    found: dict[str, ReturnedSlice] = {}
     functions = [each for each in ast.walk(tree) if isinstance(each, FUNCTIONS)]
     names = [each.name for each in functions]
     for function in (each for each in functions if names.count(each.name) == 1):
-        nodes = list(own_nodes(function))
-        slices = _slices(nodes)
-        for node in nodes:
+        slices: dict[str, ReturnedSlice] = {}
+        for node in sorted(own_nodes(function), key=first_line):
+            _bind(node, slices, {})
             value = _shared(node.value) if isinstance(node, ast.Return) and node.value else None
             if isinstance(value, ast.Name) and value.id in slices:
                 found[function.name] = slices[value.id]
             elif isinstance(value, ast.Subscript) and isinstance(
                 value.slice, ast.Slice | ast.Tuple
             ):
-                found[function.name] = value
+                found[function.name] = ReturnedSlice("", value)
     return found
 
 

@@ -10,12 +10,15 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from signal import Signals
+from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
 from mpwatch.collect.source.control_flow import LOGS, STARTS_TASK
 from mpwatch.collect.source.kept import (
     ADDS,
+    ARRAYS,
     NO_GRAD,
+    ReturnedSlice,
     Tensors,
     bounded_names,
     container_of,
@@ -73,9 +76,17 @@ _SUBMITS: Final = STARTS_TASK | {"remote"}
 """`remote` is Ray's, and that of what imitates it."""
 
 
-def marks(file: str, module: ParsedFile) -> Iterator[Mark]:
-    """Statements that can be the reason for what is observed, in no order."""
-    known = _names_of(module.tree)
+def marks(
+    file: str, module: ParsedFile, elsewhere: Mapping[str, ReturnedSlice] = MappingProxyType({})
+) -> Iterator[Mark]:
+    """Statements that can be the reason for what is observed, in no order.
+
+    Args:
+        file: The path.
+        module: The file.
+        elsewhere: Functions of other files that return a slice.
+    """
+    known = _names_of(module.tree, elsewhere)
     functions = [n for n in ast.walk(module.tree) if isinstance(n, FUNCTIONS)]
     for function in (module.tree, *functions):
         name = function.name if isinstance(function, FUNCTIONS) else "<module>"
@@ -106,12 +117,12 @@ class _Names(NamedTuple):
     uses_arrays: bool
     unwrapping: frozenset[str]
     tensors: Mapping[str, frozenset[str]]
-    returned: Mapping[str, ast.Subscript]
+    returned: Mapping[str, ReturnedSlice]
     forwards: set[int]
     """The ids of the forward passes."""
 
 
-def _names_of(tree: ast.Module) -> _Names:
+def _names_of(tree: ast.Module, elsewhere: Mapping[str, ReturnedSlice]) -> _Names:
     bounded = set(bounded_names(tree))
     set_back = frozenset(
         name
@@ -121,7 +132,7 @@ def _names_of(tree: ast.Module) -> _Names:
         for name in names_set(node)
     )
     emptied_dicts = map(container_of, (*bounded, *(e for e in set_back if "[" not in e)))
-    uses_arrays = not imported_roots(tree).isdisjoint(("torch", "numpy"))
+    uses_arrays = not ARRAYS.isdisjoint(imported_roots(tree))
     return _Names(
         defined=[n for n in ast.walk(tree) if isinstance(n, (*FUNCTIONS, ast.ClassDef))],
         bounded=bounded,
@@ -137,7 +148,7 @@ def _names_of(tree: ast.Module) -> _Names:
         uses_arrays=uses_arrays,
         unwrapping=frozenset(_unwrapping(tree)),
         tensors=tensors_in(tree) if uses_arrays else {},
-        returned=returned_slices_of(tree) if uses_arrays else {},
+        returned={**elsewhere, **returned_slices_of(tree)} if uses_arrays else {},
         forwards={id(each) for each in forward_passes(tree)} if uses_arrays else set(),
     )
 
@@ -161,6 +172,7 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     yield from _collections(function, nodes)
     yield from _dealt(nodes)
     yield from _reads_all(nodes)
+    yield from _swallowing(nodes)
     yield from _unreleased(module.tree, nodes)
     yield from _unbounded(nodes)
     yield from _starts(nodes)
@@ -752,6 +764,21 @@ def _continues_before(nodes: Sequence[ast.AST], later: ast.Call) -> Iterator[ast
         is_before = isinstance(node.body[-1], ast.Continue) and last_line(node) < later.lineno
         if is_before and _is_inside(node, max(loops, key=first_line)):
             yield node
+
+
+def _swallowing(nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """`except Exception:` in a loop, where its block neither raises nor leaves."""
+    loops = [each for each in nodes if isinstance(each, LOOPS)]
+    for tried in (each for each in nodes if isinstance(each, ast.Try)):
+        if not any(_is_inside(tried, loop) for loop in loops):
+            continue
+        for handler in tried.handlers:
+            caught = last_name(handler.type) if handler.type is not None else "Exception"
+            inner = [each for part in handler.body for each in ast.walk(part)]
+            leaves = any(isinstance(each, ast.Raise | ast.Return | ast.Break) for each in inner)
+            if caught in ("BaseException", "Exception", "RuntimeError") and not leaves:
+                lines = f"{first_line(tried.body[0])}-{last_line(tried.body[-1])}"
+                yield "swallows", lines, handler
 
 
 def _reads_all(nodes: Sequence[ast.AST]) -> Iterator[Found]:

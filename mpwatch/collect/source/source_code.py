@@ -34,6 +34,7 @@ from mpwatch.collect.source.control_flow import (
     until_exits,
 )
 from mpwatch.collect.source.deciding import ClassOfProgram, added_to, deciders
+from mpwatch.collect.source.kept import ARRAYS, ReturnedSlice, returned_slices_of
 from mpwatch.collect.source.marks import marks
 from mpwatch.collect.source.syntax import (
     FUNCTIONS,
@@ -43,6 +44,7 @@ from mpwatch.collect.source.syntax import (
     children,
     condition,
     first_line,
+    imported_roots,
     last_line,
     quoted,
 )
@@ -104,6 +106,7 @@ class SourceCode:
         """
         found: list[Mark] = []
         waiting = [file]
+        modules: list[tuple[str, ParsedFile]] = []
         while waiting:
             path = waiting.pop(0)
             is_more = path != file and path not in self._modules
@@ -112,8 +115,12 @@ class SourceCode:
             self._marked.add(path)
             module = self._module(process, path, since_s)
             if module is not None:
-                found += sorted(marks(path, module), key=lambda mark: mark.statement.line)[:MARKS]
+                modules.append((path, module))
                 waiting += _imported(path, module.tree)
+        elsewhere = self._returned_slices() if modules else {}
+        for path, module in modules:
+            in_file = sorted(marks(path, module, elsewhere), key=lambda mark: mark.statement.line)
+            found += in_file[:MARKS]
         return tuple(found)
 
     def line(self, process: ProcessId, frame: Frame, since_s: float) -> SourceLine | None:
@@ -172,6 +179,18 @@ class SourceCode:
                         return None
                     found = ClassOfProgram(file, module, node)
         return found
+
+    def _returned_slices(self) -> dict[str, ReturnedSlice]:
+        """The functions that return a slice, of names that only one of the files read has."""
+        found: dict[str, ReturnedSlice] = {}
+        twice: set[str] = set()
+        for path, (module, _) in self._modules.items():
+            if module is None or ARRAYS.isdisjoint(imported_roots(module.tree)):
+                continue
+            for name, each in returned_slices_of(module.tree).items():
+                twice |= {name} & found.keys()
+                found[name] = each._replace(file=path.rpartition("/")[2])
+        return {name: each for name, each in found.items() if name not in twice}
 
     def _is_full(self) -> bool:
         """Whether no more files are read only because another one imports them."""

@@ -254,7 +254,11 @@ def _explained(
 ) -> tuple[str, str]:
     """Cause and advice, as far as it is known what differs."""
     places = dict(by_call)
-    unequal = _in_handler(index, by_call) or _unequal_loop(index, by_call)
+    unequal = (
+        _in_handler(index, by_call)
+        or _after_swallowed(index, by_call)
+        or _unequal_loop(index, by_call)
+    )
     if unequal is not None:
         return unequal
     if BACKWARD in places:
@@ -303,6 +307,45 @@ def _in_handler(
             "then skip it on all. Or avoid what raises (a smaller or cut batch, where memory is "
             "short), or let the exception end the job.",
         )
+    return None
+
+
+def _after_swallowed(
+    index: Index, by_call: Sequence[tuple[str, list[Process]]]
+) -> tuple[str, str] | None:
+    """Cause and advice where some ranks are in a `try` block that others have left in its loop.
+
+    Its handler catches what any of them raises there, and goes on with the next round.
+    """
+    if len(by_call) != 2:
+        return None
+    for (name, inside), (other, left) in (by_call, by_call[::-1]):
+        theirs = {(each.file, each.function): each.line for each in own_frames(_stack(left[0]))}
+        for mark in marks(index, "swallows"):
+            first, last = map(int, mark.about.split("-"))
+            lines = [
+                each.line
+                for each in own_frames(_stack(inside[0]))
+                if (each.file, each.function) == (mark.file, mark.function)
+            ]
+            line = theirs.get((mark.file, mark.function))
+            if line is None or first <= line <= last or not lines:
+                continue
+            if not first <= lines[0] <= last:
+                continue
+            return (
+                f"{all_called(inside)} {_are(inside)} in {name}, called in the `try` block of "
+                f"lines {first} to {last} of {mark.function}(); {all_called(left)} {_have(left)} "
+                f"left that block, and {'waits' if len(left) == 1 else 'wait'} for {other} in a later "
+                f"round of its loop. Most likely an exception there: {mark_words(mark)} catches it "
+                f"on {'that rank' if len(left) == 1 else 'those ranks'} alone, and goes on as if "
+                "the others had failed as well.",
+                "Let all ranks learn that one has failed before they go on: after each round "
+                "all_reduce a flag (with MAX), and skip or end it on all; or let the exception end "
+                "the rank, so that the others get an error. Its message is in the log of "
+                f"{all_called(left)}: check what only that rank gets (a part of the data that is "
+                "empty, a chunk fewer than there are ranks). A longer timeout does not help.",
+            )
     return None
 
 

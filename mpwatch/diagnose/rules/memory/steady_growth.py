@@ -452,6 +452,7 @@ def _of_grown(found: Growing, hits: Sequence[Grown], explained: _Explanation) ->
         others
     )
     graph = " That graph keeps all activations of its batch." * bool(first.value.has_graph)
+    graph += _KEEPS_FRAMES * bool(_OF_EXCEPTION.search(added.statement.text))
     bound = " With a maxlen, that ends when it is full." * (first.value.type == "deque")
     return _Explanation(
         "private memory",
@@ -468,6 +469,15 @@ def _of_grown(found: Growing, hits: Sequence[Grown], explained: _Explanation) ->
         )
         + f"gc.collect() or new workers do not help: {name} refers to all of it.",
     )
+
+
+_OF_EXCEPTION = re.compile(r"(?:[=(,]\s*|\b)(?:e|err|error|ex|exc|exception)\)?$", re.IGNORECASE)
+"""The statement that adds ends with what a program calls an exception."""
+_KEEPS_FRAMES = (
+    " If that is an exception: it keeps its traceback, and with that all local variables of the "
+    "functions that it came through (rows, tables, tensors). Keep its text, "
+    "traceback.format_exception(...), or error.with_traceback(None) in place of it."
+)
 
 
 def _memory_by_source(index: Index, found: Growing) -> _Explanation:
@@ -913,20 +923,8 @@ def _of_source(index: Index, process: Process, seen: list[str]) -> _Explanation 
             return _Explanation(
                 "private memory", (*seen, graphs.evidence), graphs.cause, graphs.advice
             )
-    views = marks(index, "view", process) if process.sample.torch_loaded else ()
-    if len({each.statement for each in views}) == 1:
-        view = views[0]
-        made, _, part = view.about.partition(": ")
-        part, made = (part, f", made in {made}") if made.startswith("line ") else (view.about, "")
-        whole = part.partition("[")[0]
-        return _Explanation(
-            "private memory",
-            (*seen, f"{mark_words(view)} keeps {part}{made}"),
-            f"{mark_words(view)} keeps {part}{made}. If {whole} is a tensor or array, that is a "
-            f"view: as long as it is kept, all of {whole} stays in memory, too.",
-            f"Keep a copy of the part: {part}.clone() of a tensor, .copy() of an array, "
-            ".item() of one number. If it is neither, bound the container.",
-        )
+    if (view := _of_view(index, process, seen)) is not None:
+        return view
     if (cycled := kept_by_cycle(index)) is not None:
         return _Explanation("private memory", (*seen, cycled.evidence), cycled.cause, cycled.advice)
     futures = marks(index, "futures", process)
@@ -961,6 +959,41 @@ def _of_source(index: Index, process: Process, seen: list[str]) -> _Explanation 
             is_shown=False,
         )
     return None
+
+
+_MADE = re.compile(r"(line \d+|[\w.]+\.py:\d+): (.+)")
+
+
+def _of_view(index: Index, process: Process, seen: list[str]) -> _Explanation | None:
+    """A slice that is kept, with all of the array that it is a part of."""
+    if not process.sample.torch_loaded:
+        return None
+    views = [(each, each.about) for each in marks(index, "view", process)]
+    views = views or list(_passed_views(index, process))
+    if len({view.statement for view, _ in views}) != 1:
+        return None
+    view, about = views[0]
+    found = _MADE.fullmatch(about)
+    part, made = (found[2], f", made in {found[1]}") if found is not None else (about, "")
+    whole = part.partition("[")[0]
+    return _Explanation(
+        "private memory",
+        (*seen, f"{mark_words(view)} keeps {part}{made}"),
+        f"{mark_words(view)} keeps {part}{made}. If {whole} is a tensor or array, that is a "
+        f"view: as long as it is kept, all of {whole} stays in memory, too.",
+        f"Keep a copy of the part: {part}.clone() of a tensor, .copy() of an array, "
+        ".item() of one number. If it is neither, bound the container.",
+    )
+
+
+def _passed_views(index: Index, process: Process) -> Iterator[tuple[Mark, str]]:
+    """Slices that are given to the one method of the program which keeps that argument."""
+    for mark in marks(index, "view-passed", process):
+        method, place, made = mark.about.split(", ", 2)
+        kept = [each for each in marks(index, "argument-kept") if each.function == method]
+        of = [each for each in kept if each.about.startswith(f"{place}, ")]
+        if len({each.file for each in kept}) == 1 and len(of) == 1:
+            yield of[0], made
 
 
 def _kept_to_end(index: Index, process: Process | None, site: str = "") -> Kept | None:

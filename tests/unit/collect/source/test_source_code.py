@@ -1487,6 +1487,53 @@ def test_what_passes_over_a_release_is_read(
     assert [each for each in marks if each[0] == "unreleased"] == found
 
 
+def test_a_slice_that_another_file_returns_is_read_where_it_is_kept_or_passed(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "audio.py").write_text(
+        "import numpy\ndef loudest(signal, a, b):\n    return signal[a:b]\n"
+    )
+    text = (
+        "import numpy\n"
+        "from audio import loudest\n"
+        "def build(self, index, signal):\n"
+        "    part = loudest(signal, 0, 9)\n"
+        "    self.parts.append(part)\n"
+        "    index.add_part(signal, part)\n"
+        "    part = part.copy()\n"
+        "    index.add_part(signal, part)\n"
+    )
+
+    found = [each for each in marks_of(tmp_path / "main.py", text) if each[0].startswith("view")]
+
+    made = "audio.py:3: signal[a:b]"
+    assert found == [("view", 5, made), ("view-passed", 6, f"add_part, 1, {made}")]
+
+
+def test_handlers_that_go_on_with_the_next_round_are_read(tmp_path: Path) -> None:
+    text = (
+        "def serve(self):\n"
+        "  while True:\n"
+        "    try:\n"
+        "      self.run()\n"
+        "      self.note()\n"
+        "    except Exception:\n"
+        "      log.exception('failed')\n"
+        "    try:\n"
+        "      self.run()\n"
+        "    except Exception:\n"
+        "      raise\n"
+        "  try:\n"
+        "    self.run()\n"
+        "  except Exception:\n"
+        "    pass\n"
+    )
+
+    found = [each for each in marks_of(tmp_path / "serve.py", text) if each[0] == "swallows"]
+
+    assert found == [("swallows", 6, "4-5")]
+
+
 def test_lines_that_kill_another_process_are_read_with_their_condition(tmp_path: Path) -> None:
     text = (
         "def watch(child, used):\n"

@@ -814,6 +814,24 @@ def test_the_condition_that_ends_a_loop_on_one_rank_is_named() -> None:
     assert "broadcast the decision" in finding.advice
 
 
+@pytest.mark.parametrize(
+    ("at", "is_told"), [(34, True), (39, False)], ids=["the next round", "the same block"]
+)
+def test_a_rank_that_has_left_a_block_whose_handler_goes_on_is_told_with_the_handler(
+    at: int, is_told: bool
+) -> None:
+    inside = [rank(n, f"{C10D}:all_reduce", "train.py:run:12", "train.py:serve:38") for n in (0, 1)]
+    left = rank(2, f"{C10D}:broadcast", "train.py:next_task:29", f"train.py:serve:{at}")
+    mark = Mark(
+        "swallows", "/home/me/train.py", "serve", "38-39", Statement(40, "except Exception as e:")
+    )
+
+    finding = only(collective_mismatch.check, snapshot_of(main(), *inside, left, marks=(mark,)))
+
+    told = "`except Exception as e:` at train.py:40 serve catches it on that rank alone"
+    assert (told in finding.cause) is is_told
+
+
 def ended(*conditions: str) -> Finding:
     """Ranks that reduce in each round of a loop, and one that is behind that loop."""
     outer = ("train.py:main:86", "train.py:<module>:95")

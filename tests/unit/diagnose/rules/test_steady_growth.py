@@ -256,6 +256,33 @@ def test_a_slice_that_was_made_before_it_is_kept_is_named_with_its_line() -> Non
     assert "act[:, 0, :].clone()" in finding.advice
 
 
+def test_a_slice_of_another_file_that_a_method_keeps_is_named_with_both_lines() -> None:
+    file = "/home/me/train.py"
+    passed = Mark(
+        "view-passed",
+        file,
+        "build",
+        "add, 2, audio.py:39: signal[a:b]",
+        Statement(31, "index.add(key, vector, part)"),
+    )
+    kept = Mark(
+        "argument-kept",
+        "/home/me/index.py",
+        "add",
+        "2, self.parts",
+        Statement(34, "self.parts.append(part)"),
+    )
+    mines = main(threads=[thread(MAIN, "train.py:build:30")], torch_loaded=True)
+    past = history(rising("anon_bytes", 900 * MIB, 5 * MIB))
+
+    finding = only(check, snapshot_of(mines, marks=(passed, kept)), past)
+
+    assert finding.cause.startswith(
+        "`self.parts.append(part)` at index.py:34 add keeps signal[a:b], made in audio.py:39. If "
+        "signal is a tensor or array, that is a view"
+    )
+
+
 def test_the_line_that_only_ever_adds_to_a_list_is_named() -> None:
     adds = Mark(
         "kept", "/home/me/train.py", "add", "self.losses", Statement(33, "self.losses.append(loss)")
