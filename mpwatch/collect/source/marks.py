@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from signal import Signals
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
@@ -111,6 +111,7 @@ class _Names(NamedTuple):
     at_end: dict[str, str]
     dicts: set[str]
     registries: Mapping[str, str]
+    permits: _Permits
     sequences: Mapping[str, str]
     assigned: Mapping[str, ast.expr]
     models: Tensors
@@ -142,6 +143,7 @@ def _names_of(tree: ast.Module, elsewhere: Mapping[str, ReturnedSlice]) -> _Name
         at_end=containers_emptied_at_end(tree),
         dicts={*dicts_of(tree)}.difference(emptied_dicts),
         registries=registries_of(tree),
+        permits=_permits_of(tree),
         sequences=sequences_of(tree),
         assigned=_assigned(tree),
         models=tensors_of(tree),
@@ -173,7 +175,7 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     yield from _dealt(nodes)
     yield from _reads_all(nodes)
     yield from _swallowing(nodes)
-    yield from _unreleased(module.tree, nodes)
+    yield from _unreleased(known.permits, nodes)
     yield from _unbounded(nodes)
     yield from _starts(nodes)
     yield from _pool_blocks(nodes)
@@ -728,33 +730,70 @@ def _dealt(nodes: Iterable[ast.AST]) -> Iterator[Found]:
             yield "dealt", "", node
 
 
-def _unreleased(tree: ast.Module, nodes: Sequence[ast.AST]) -> Iterator[Found]:
+class _Permits(NamedTuple):
+    """How a file acquires and releases something, by the last part of its name."""
+
+    acquires: Mapping[str, frozenset[str]]
+    """Each name with what may be called for it: `acquire` itself, and functions that only do it."""
+    releases: Mapping[str, frozenset[str]]
+
+
+def _permits_of(tree: ast.Module) -> _Permits:
+    """What functions of a file do nothing but acquire, or release, for others."""
+    found: dict[str, dict[str, set[str]]] = {"acquire": {}, "release": {}}
+    for function in (each for each in ast.walk(tree) if isinstance(each, FUNCTIONS)):
+        calls = [each for each in own_nodes(function) if isinstance(each, ast.Call)]
+        does = {
+            method: {container_of(receiver_of(each)) for each in calls if _calls(each, method)}
+            for method in found
+        }
+        for method, other in (("acquire", "release"), ("release", "acquire")):
+            for name in does[method] - {""}:
+                names = found[method].setdefault(name, set())
+                if name not in does[other] and method in function.name.lower():
+                    names.add(function.name)
+    return _Permits(
+        *(
+            {name: frozenset(each) for name, each in found[m].items()}
+            for m in ("acquire", "release")
+        )
+    )
+
+
+def _calls(call: ast.Call, method: str) -> bool:
+    return isinstance(call.func, ast.Attribute) and call.func.attr == method
+
+
+def _is_for(call: ast.Call, method: str, name: str, wrappers: Container[str]) -> bool:
+    """Whether a call does that to what has a name, itself or by a function of the file for it."""
+    is_direct = _calls(call, method) and container_of(receiver_of(call)) == name
+    return is_direct or last_name(call.func) in wrappers
+
+
+def _unreleased(permits: _Permits, nodes: Sequence[ast.AST]) -> Iterator[Found]:
     """What skips `permits.release()`: an exception after `permits.acquire()`, or a `continue`."""
-    calls = [each for each in nodes if isinstance(each, ast.Call)]
+    calls = sorted((each for each in nodes if isinstance(each, ast.Call)), key=first_line)
     tries = [each for each in nodes if isinstance(each, ast.Try)]
-    for release in (each for each in calls if last_name(each.func) == "release"):
-        name = receiver_of(release)
-        kept = [n for t in tries for part in (*t.finalbody, *t.handlers) for n in ast.walk(part)]
-        if not name or any(isinstance(n, ast.Call) and _is_release(n, name) for n in kept):
+    kept = [n for t in tries for part in (*t.finalbody, *t.handlers) for n in ast.walk(part)]
+    for name, acquire in permits.acquires.items():
+        release = permits.releases.get(name, frozenset())
+        ends = [each for each in calls if _is_for(each, "release", name, release)]
+        if not ends or any(each in kept for each in ends):
             continue
-        taken = [c for c in calls if _is_release(c, name, "acquire") and c.lineno < release.lineno]
-        if taken:
-            between = (c for c in calls if taken[-1].lineno < c.lineno < release.lineno)
-            for call in (c for c in between if last_name(c.func) not in LOGS):
-                yield "unreleased", f"{name}, {taken[-1].lineno}", call
+        taken = [each for each in calls if _is_for(each, "acquire", name, acquire)]
+        before = [each for each in taken if each.lineno < ends[0].lineno]
+        if before:
+            between = (c for c in calls if before[-1].lineno < c.lineno < ends[0].lineno)
+            for call in (c for c in between if last_name(c.func) not in _RAISES_NOT):
+                yield "unreleased", f"{name}, {before[-1].lineno}", call
                 break
-        elif any(
-            isinstance(n, ast.Call) and _is_release(n, name, "acquire") for n in ast.walk(tree)
-        ):
-            for skip in _continues_before(nodes, release):
+        else:
+            for skip in _continues_before(nodes, ends[0]):
                 yield "unreleased", f"{name}, 0", skip
                 break
 
 
-def _is_release(call: ast.Call, name: str, method: str = "release") -> bool:
-    """Whether a call is of a method of what has a name, by its last part."""
-    own = receiver_of(call).rpartition(".")[2]
-    return last_name(call.func) == method and own == name.rpartition(".")[2]
+_RAISES_NOT: Final = LOGS | {"get_event_loop", "get_running_loop", "monotonic", "time"}
 
 
 def _continues_before(nodes: Sequence[ast.AST], later: ast.Call) -> Iterator[ast.If]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.shares import is_work, shares
+from mpwatch.diagnose.analysis.shares import is_work, shares, with_a_core
 from mpwatch.diagnose.analysis.source_code import mark_words, marks
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread
 from mpwatch.model.samples import Frame
@@ -22,12 +22,17 @@ _SAMPLER = "dataloader.py:_next_index"
 """Asks the sampler, in the main process also where there are workers."""
 
 
+LEAST_TIME = 0.2
+"""With less of its time on a core, nothing is known of the rest."""
+
+
 class OwnLoading(NamedTuple):
     """A process that makes its batches itself, as a DataLoader without workers does."""
 
     process: Process
     share: float
-    """Of the time of its main thread, 0 to 1, at the lines at which it does that."""
+    """Of the time in which its main thread had a core, 0 to 1, at the lines at which it does that.
+    """
     place: str
     """The line that it is at, `dataset.py:21 read`."""
     sampler: Frame | None = None
@@ -57,7 +62,8 @@ def loads_itself(index: Index, process: Process) -> OwnLoading | None:
         if each.activity.place and is_work(each.activity)
         if _function(each.activity.place) in functions
     )
-    return OwnLoading(process, share, frame_words(own[0]), own[-1] if is_sampler else None)
+    part = with_a_core(index, process, share, LEAST_TIME)
+    return OwnLoading(process, part, frame_words(own[0]), own[-1] if is_sampler else None)
 
 
 def _function(place: str) -> tuple[str, str]:

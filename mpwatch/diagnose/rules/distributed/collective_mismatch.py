@@ -337,9 +337,9 @@ def _after_swallowed(
                 f"{all_called(inside)} {_are(inside)} in {name}, called in the `try` block of "
                 f"lines {first} to {last} of {mark.function}(); {all_called(left)} {_have(left)} "
                 f"left that block, and {'waits' if len(left) == 1 else 'wait'} for {other} in a "
-                f"later round of its loop. Most likely an exception there: {mark_words(mark)} catches it "
-                f"on {'that rank' if len(left) == 1 else 'those ranks'} alone, and goes on as if "
-                "the others had failed as well.",
+                f"later round of its loop. Most likely an exception there: {mark_words(mark)} "
+                f"catches it on {'that rank' if len(left) == 1 else 'those ranks'} alone, and goes "
+                "on as if the others had failed as well.",
                 "Let all ranks learn that one has failed before they go on: after each round "
                 "all_reduce a flag (with MAX), and skip or end it on all; or let the exception end "
                 "the rank, so that the others get an error. Its message is in the log of "

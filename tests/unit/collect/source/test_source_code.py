@@ -1459,7 +1459,7 @@ def test_generators_that_pass_on_a_part_of_what_they_read_are_read(
     [
         (
             "  await self.permits.acquire()\n  reply = generate(x)\n  self.permits.release()\n",
-            [("unreleased", 5, "self.permits, 4")],
+            [("unreleased", 5, "permits, 4")],
         ),
         (
             "  for x in rows:\n    if not x:\n      continue\n    permits.release()\n",
@@ -1475,6 +1475,12 @@ def test_generators_that_pass_on_a_part_of_what_they_read_are_read(
             [],
         ),
         ("  permits.acquire()\n  log.info('has it')\n  permits.release()\n", []),
+        (
+            "  await self.acquire_permit()\n  reply = generate(x)\n  self.release_permit()\n"
+            "def acquire_permit(self):\n  self.permits.acquire()\n"
+            "def release_permit(self):\n  self.permits.release()\n",
+            [("unreleased", 5, "permits, 4")],
+        ),
     ],
 )
 def test_what_passes_over_a_release_is_read(
