@@ -82,6 +82,8 @@ JOB_WORKS = Activity("unknown", "some process works, or waits for something outs
 IMPORTS = "imports"
 """`Activity.what` of a thread that runs the code of a module for the first time."""
 RUNNING_KINDS: frozenset[ActivityKind] = frozenset(("computing", "spinning"))
+POOL_RESULTS = "results of a pool"
+"""`Activity.what` of a wait for a call of a Pool."""
 STARTING = "the start of a child"
 """`Activity.what` of a wait until a child that was started by spawn has read what it needs."""
 DECOMPRESSION = "decompression of files"

@@ -41,6 +41,7 @@ from mpwatch.model.account import (
     DESCRIPTORS,
     IMPORTS,
     JOB_WORKS,
+    POOL_RESULTS,
     RECEIVING,
     RUNNING_KINDS,
     SEEKING,
@@ -110,7 +111,7 @@ _WAITS: tuple[tuple[tuple[str, ...], Target, str], ...] = (
 _WAITS_BY_SHAPE: Mapping[Shape, tuple[Target, str]] = {
     "event-between-processes": ("event", "an event or condition between processes"),
     "lock-between-processes": ("lock", "a lock between processes"),
-    "pool-result": ("queue", "results of a pool"),
+    "pool-result": ("queue", POOL_RESULTS),
     "joins-thread": ("thread", "the end of another thread"),
     "joins-process": ("child", "the exit of a child"),
     "joins-queue": ("thread", "its queue's feeder thread"),

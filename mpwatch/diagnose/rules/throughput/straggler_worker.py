@@ -11,7 +11,12 @@ from mpwatch.describe.frames import frame_words
 from mpwatch.describe.processes import is_on_gpu, wait_verb
 from mpwatch.diagnose.analysis.distributed.ranks import has_group, in_collective, is_in_backward
 from mpwatch.diagnose.analysis.forecast import median
-from mpwatch.diagnose.analysis.idle_time import quiet_s, wait_share, waiting_s
+from mpwatch.diagnose.analysis.idle_time import (
+    mean_cpu_percent,
+    quiet_s,
+    wait_share,
+    waiting_s,
+)
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.newest import own_place
 from mpwatch.diagnose.analysis.process_queries import (
@@ -47,7 +52,7 @@ from mpwatch.diagnose.analysis.source_code import (
 )
 from mpwatch.diagnose.analysis.stack_patterns import SETUP, main_thread, shape_in, user_frame
 from mpwatch.diagnose.analysis.waits.blockages import USUAL_FACTOR, usual_pause_s
-from mpwatch.model.account import NO_CORE, together
+from mpwatch.model.account import NO_CORE, POOL_RESULTS, together
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import columns
 from mpwatch.model.ids import ProcessId
@@ -71,6 +76,13 @@ OWNER_WAITS = 0.5
 LOOP_S = 15.0
 """So long for one batch, in a loop without an end: a batch takes that long in few programs."""
 ONE_WAIT_S = 10.0
+ALL_WAITS = 0.85
+"""The share of the time in which a main process waits for a Pool, if it does nothing else."""
+FEEDS_PERCENT = 20.0
+"""A main process that uses more cpu may be what its workers wait for: it makes the tasks."""
+UNEVEN = 0.35
+"""The share of the time in which the workers of a Pool have no task, in the mean."""
+UNEVEN_SHOWN = 4
 HAS_NO_TASK = 0.9
 """The share of the time in which a worker of a Pool has waited for a task, if it is out of work."""
 TURN_SHARE = 0.005
@@ -118,10 +130,61 @@ def _in_pools(index: Index) -> Iterator[Finding]:
         owner = index.snapshot.get(parent)
         works = [each for each in workers if working_share(index, each) >= SLOW_SHARE]
         idle = [each for each in workers if idle_share(index, each) >= HAS_NO_TASK]
-        if owner is None or len(works) != 1 or len(idle) < 2 or len(idle) + 1 != len(workers):
+        if owner is None:
             continue
-        if any(shape_in(index, thread.stack) == "pool-result" for thread in owner.threads):
+        if len(works) != 1 or len(idle) < 2 or len(idle) + 1 != len(workers):
+            yield from _uneven_pool(index, owner, workers)
+        elif any(shape_in(index, thread.stack) == "pool-result" for thread in owner.threads):
             yield _finding_of_pool(index, owner, works[0], idle)
+
+
+def _uneven_pool(index: Index, owner: Process, workers: Sequence[Process]) -> Iterator[Finding]:
+    """The workers of a Pool that have no task for much of the time, each in turn.
+
+    Main does nothing but wait for their results meanwhile, so that always one of them is at work.
+    """
+    waits = sum(e.share for e in shares(index, owner) if e.activity.what == POOL_RESULTS)
+    load = mean_cpu_percent(owner, index.history)
+    if waits < ALL_WAITS or len(workers) < 2 or load is None or load > FEEDS_PERCENT:
+        return
+    idle = [idle_share(index, each) for each in workers]
+    mean = sum(idle) / len(idle)
+    if mean < UNEVEN or max(idle) >= HAS_NO_TASK or min(idle) <= UNEVEN / 2:
+        return
+    place = work_place(index, workers)
+    at = f" at {place.words}" if place is not None else ""
+    works = len(workers) * (1 - mean)
+    yield Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        is_doubtful=True,
+        process=owner.process,
+        others=tuple(each.process for each in workers),
+        subject="uneven",
+        summary=(
+            f"the {len(workers)} workers of the Pool of {called(owner)} have no task {mean:.0%} of "
+            f"the time, while it waits {waits:.0%} of the time for their results: {works:.1f} of "
+            f"them work at a time{at}"
+        ),
+        evidence=tuple(
+            f"{called(each)}: {words}"
+            for each in workers[:UNEVEN_SHOWN]
+            if (words := doing_words(index, each)) is not None
+        ),
+        cause=(
+            "The tasks of a call are not divided evenly: at its end some workers have none left, "
+            f"and {called(owner)} waits for the last one before it goes on. map, starmap and "
+            "map_async hand out neighbouring items in chunks, four for each worker: where the long "
+            "ones stand together, as in a sorted list, one worker gets them all. More workers do "
+            "not help."
+        ),
+        advice=(
+            "Pass chunksize=1 to that call, so that each worker takes the next item when it is "
+            "free, and begin with the longest items, or shuffle them. Where one item is long by "
+            "itself, divide it; or let the next round begin before the last result has come "
+            "(imap_unordered, apply_async)."
+        ),
+    )
 
 
 def _finding_of_pool(

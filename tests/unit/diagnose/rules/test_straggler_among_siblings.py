@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mpwatch.diagnose.rules.throughput.straggler_worker import check
-from mpwatch.model.account import IMPORTS, NO_CORE, Activity
+from mpwatch.model.account import IMPORTS, NO_CORE, POOL_RESULTS, Activity
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import Point
 from mpwatch.model.samples import MapSample
@@ -289,6 +289,42 @@ def test_the_one_worker_of_a_pool_that_has_all_of_the_work_is_named() -> None:
 )
 def test_a_pool_with_more_at_work_or_nobody_waiting_is_none(job: Snapshot) -> None:
     assert found(check, job) == []
+
+
+HALF = {Activity("idle", "something to do"): 0.45, COMPUTES: 0.55}
+AWAITS_POOL = {Activity("waiting", POOL_RESULTS, "queue", place="train.py:33 main"): 0.97}
+CALM = history({(100, "cpu_percent"): [Point(NOW_S - n, 2.0) for n in range(30, 0, -1)]})
+
+
+def uneven(
+    *workers: dict[Activity, float], main_waits: dict[Activity, float] = AWAITS_POOL
+) -> Snapshot:
+    job = [process(200 + n, "pool-worker", label=f"pool worker {n}") for n in range(len(workers))]
+    seen = {f"p{200 + n}": each for n, each in enumerate(workers)}
+    return with_shares(snapshot_of(main(), *job), p100=main_waits, **seen)
+
+
+def test_a_pool_whose_workers_have_no_task_in_turn_is_told_with_how_many_work() -> None:
+    finding = only(check, uneven(HALF, HALF, HALF), CALM)
+
+    assert finding.summary == (
+        "the 3 workers of the Pool of main (100) have no task 45% of the time, while it waits 100% "
+        "of the time for their results: 1.7 of them work at a time at train.py:30 step"
+    )
+    assert finding.advice.startswith("Pass chunksize=1")
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        uneven(HALF, HALF, main_waits={SLEEPS: 0.5, **AWAITS_POOL}),
+        uneven(WORKS, WORKS, HALF),
+        uneven(HALF),
+    ],
+    ids=["main does something else", "nearly all work", "one worker"],
+)
+def test_a_pool_that_is_as_even_as_it_can_be_is_none(job: Snapshot) -> None:
+    assert found(check, job, CALM) == []
 
 
 ON_GPU: dict[str, Any] = {"more": {"gpus": (GpuUse(0, 1 << 30),)}}
