@@ -165,7 +165,10 @@ def _worst(app: MpwatchApp) -> ProcessId:
 
 def write(name: str, svg: str) -> None:
     """Write a picture in both forms."""
-    import resvg_py
+    try:
+        import resvg_py
+    except ImportError:
+        raise SystemExit("PNGs need resvg: pip install -e '.[test,shots]'") from None
 
     (HERE / f"{name}.svg").write_text(svg)
     fonts = sorted(glob.glob(FONTS))

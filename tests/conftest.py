@@ -202,21 +202,33 @@ def free_port() -> int:
 
 
 @pytest.fixture(scope="session")
-def _runtime_directories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """New empty directories for the hooks of each test.
+def _short_paths() -> Iterator[Iterator[Path]]:
+    """Names of new directories, short enough for sockets below them.
 
-    `tmp_path_factory.mktemp` reads the names of all directories it has made before it makes one.
+    The path of a socket has at most 107 bytes. pytest's own directories have the names of the test
+    and of the user who runs it in theirs.
     """
-    folder = tmp_path_factory.mktemp("run")
-    return (folder / str(number) for number in itertools.count())
+    # A program may still write there as the last test ends.
+    with tempfile.TemporaryDirectory(
+        prefix="mpw-tests-", dir="/tmp", ignore_cleanup_errors=True
+    ) as folder:
+        yield (Path(folder) / str(number) for number in itertools.count())
+
+
+@pytest.fixture
+def tmp_path(_short_paths: Iterator[Path]) -> Path:
+    """A new directory, in place of pytest's: see `_short_paths`."""
+    folder = next(_short_paths)
+    folder.mkdir(mode=0o700)
+    return folder
 
 
 @pytest.fixture(autouse=True)
 def _runtime_directory_of_its_own(
-    monkeypatch: pytest.MonkeyPatch, _runtime_directories: Iterator[Path]
+    monkeypatch: pytest.MonkeyPatch, _short_paths: Iterator[Path]
 ) -> None:
     """Keep the hooks of tests away from those of real jobs."""
-    folder = next(_runtime_directories)
+    folder = next(_short_paths)
     folder.mkdir(mode=0o700)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
 

@@ -15,7 +15,7 @@ import re
 import sys
 
 CHAPTERS = (
-    "distributed", "exits", "hangs", "memory", "results", "starting", "throughput",
+    "distributed", "exits", "gpu", "hangs", "memory", "results", "starting", "throughput",
     "transport",
 )  # fmt: skip
 
@@ -171,7 +171,11 @@ def new(rule: str, chapter: str, root: str, message: str = "") -> list[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="mpwatch.demo", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="mpwatch.demo",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("command", choices=["new"])
     parser.add_argument("rule", help="its id, such as max-map-count")
     parser.add_argument("chapter", choices=CHAPTERS)

@@ -362,7 +362,7 @@ def _failure_of(rule: str, error: Exception) -> Finding:
         rule=RULE_FAILED,
         severity=Severity.INFO,
         subject=rule,
-        summary=f"the rule {rule} failed and says nothing about this job",
+        summary=f"the rule {rule} failed, and has checked nothing of this job",
         evidence=(f"{type(error).__name__}: {error}", where),
         cause="A defect in mpwatch, or a reading it did not expect. Other rules are not affected.",
         advice="Report it with a recording of this job. The job itself need not be at fault.",

@@ -88,7 +88,7 @@ KNOWN_ERRORS: tuple[KnownError, ...] = (
         messages=(message("default_collate: batch must contain tensors"),),
         summary="cannot make a batch: a sample has a type that cannot be stacked",
         cause=(
-            "The DataLoader's default collate function knows tensors, arrays, numbers, strings, "
+            "The DataLoader's default collate function accepts tensors, arrays, numbers, strings, "
             "dicts and lists. The message ends with the type that it found: NoneType is a dataset "
             "that returns None for a sample it cannot read, others are objects such as images."
         ),
@@ -321,7 +321,7 @@ KNOWN_ERRORS: tuple[KnownError, ...] = (
             "or not writable."
         ),
         advice=(
-            "Make the binary executable and TMPDIR writable (mpwatch doctor says which), or use "
+            "Make the binary executable and TMPDIR writable (mpwatch doctor shows which), or use "
             "the strategy file_descriptor, which needs no helper, and one descriptor per tensor."
         ),
     ),

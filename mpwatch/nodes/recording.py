@@ -79,7 +79,7 @@ class NodeLine(msgspec.Struct, frozen=True):
     clock_offset_s: float | None = None
     clock_error_s: float | None = None
     heard_s: float | None = None
-    """When it was last heard of."""
+    """When its last message arrived."""
 
 
 class MessageLine(msgspec.Struct, frozen=True):

@@ -151,7 +151,7 @@ def _node_lines(view: NodeView, style: TextStyle) -> Iterator[str]:
     """One line about the node, then its ranks and its findings."""
     words = [view.name, view.state]
     if view.state != "live" and view.last_seen_s is not None:
-        words.append(f"last heard of {seconds_text(view.last_seen_s)} ago")
+        words.append(f"last seen {seconds_text(view.last_seen_s)} ago")
     if view.problem:
         words.append(view.problem)
     if view.summary is None:

@@ -142,7 +142,7 @@ _WAITS_FOR_DATA = frozenset(("pipe-read", "poll"))
 _STREAMS: Mapping[int, str] = {1: "standard output", 2: "standard error"}
 READ_BOTH = (
     "Read both outputs of the program at once (communicate(), or a thread for the second), send "
-    "the one that is not needed to a file or to subprocess.DEVNULL, or make the program say less "
+    "the one that is not needed to a file or to subprocess.DEVNULL, or make the program print less "
     "(ffmpeg: -loglevel error)."
 )
 

@@ -764,8 +764,8 @@ def uncollected(index: Index, process: Process) -> Kept | None:
         f" {mark_words(cycles[0])} makes such a cycle each time that {cycles[0].function}() is "
         "called: an inner function that calls itself refers to itself."
         if cycles
-        else " Exceptions that are kept, objects that know their parent, and inner functions that "
-        "call themselves are such cycles."
+        else " Exceptions that are kept, objects that refer to their parent, and inner functions "
+        "that call themselves are such cycles."
     )
     return Kept(
         "nothing in the source that was read lets the collector run in "
@@ -887,8 +887,8 @@ def _running_graph(mark: Mark) -> Kept:
     return Kept(
         f"{mark_words(mark)} computes {state} from itself and from the batch, and detaches nothing",
         f"Most likely {mark_words(mark)} keeps autograd graphs: each value of {state} is computed "
-        "from the one before and from tensors of the batch, with gradients on. So the graphs of "
-        "all batches hang on it, one more with each step.",
+        "from the one before and from tensors of the batch, with gradients on. So it refers to the "
+        "graphs of all batches, one more with each step.",
         f"Update {state} under torch.no_grad(), or from detached tensors (mean.detach()). "
         "gc.collect() or clearing other lists does not help.",
     )

@@ -286,9 +286,9 @@ def _of_condition(
     shown, by = _by_value(ranks, values), _By(frame, decider)
     return Difference(
         f"{name} is {shown}",
-        f"The ranks have parted at {by.words}: {name} is {shown}. Each of them has found or "
-        "computed it by itself, so only some of them run what that condition leads to, and the "
-        "collectives in it.",
+        f"The ranks take different branches at {by.words}: {name} is {shown}. Each of them has "
+        "found or computed it by itself, so only some of them run what that condition leads to, "
+        "and the collectives in it.",
         f"Let all ranks decide alike: find {name} on one rank and broadcast it "
         "(broadcast_object_list, or an all_reduce of a flag) before that condition; and if it "
         "depends on files, let all ranks see the same ones, written before a barrier. Where only "

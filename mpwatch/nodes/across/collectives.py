@@ -129,7 +129,8 @@ def _stuck(live: JobRanks, late: Sequence[PlacedRank], views: Sequence[NodeView]
     silent = [view for view, _ in live.parts if view.state == "silent"]
     if silent:
         names = names_text(view.name for view in silent)
-        evidence.append(f"{names} {'does' if len(silent) == 1 else 'do'} not answer: as last heard")
+        verb = "does" if len(silent) == 1 else "do"
+        evidence.append(f"{names} {verb} not answer: as last received")
     if unknown:
         evidence.append(f"no stack is known of {_list(unknown)}, without progress as well")
     return JobFinding(
@@ -172,7 +173,7 @@ def _unseen(ranks: JobRanks, missing: Sequence[int], views: Sequence[NodeView]) 
     silent = [view for view in views if view.state in ("silent", "ended", "failed")]
     evidence = [_inside_words(live)]
     evidence += [
-        f"{lost[number].called}, last heard of {seconds_text(lost[number].view.last_seen_s)} ago: "
+        f"{lost[number].called}, last seen {seconds_text(lost[number].view.last_seen_s)} ago: "
         f"{lost[number].row.doing or lost[number].row.state}"
         for number in missing[:NAMES_SHOWN]
         if number in lost

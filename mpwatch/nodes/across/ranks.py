@@ -200,7 +200,7 @@ class JobRanks:
 
     @property
     def silent_waiters(self) -> JobRanks:
-        """The nodes that do not answer and whose ranks were all in a collective when last heard of.
+        """The nodes that do not answer, with all their ranks in a collective in the last message.
 
         They are still there as long as a rank that it needs has not come.
         """

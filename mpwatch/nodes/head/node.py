@@ -144,7 +144,7 @@ def unfinished(view: NodeView) -> NodeView:
 def with_silence(
     state: NodeState, problem: str, last_seen_s: float | None
 ) -> tuple[NodeState, str]:
-    """State and problem of a node, of a live one by the time since it was last heard of."""
+    """State and problem of a node, of a live one by the time since its last message."""
     if state == "live" and last_seen_s is not None and last_seen_s > SILENT_S:
         return "silent", f"Nothing was received for {last_seen_s:.0f} s."
     return state, problem

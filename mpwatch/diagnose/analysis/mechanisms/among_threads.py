@@ -371,7 +371,7 @@ def _skipped_release(index: Index, process: Process, waiting: Sequence[Thread]) 
                     f"finally block. No thread is between the two, so likely an exception from "
                     f"`{skip.leaves.text}` (line {skip.leaves.line}) or a line after it has left "
                     "the function with the lock held, and a caller has caught it. Each thread that "
-                    "comes to the lock stays there."
+                    "comes to the lock waits for ever."
                 ),
                 advice=(
                     f"Write `with {lock}:` in place of the two calls, or put `{skip.back.text}` "
@@ -456,14 +456,14 @@ def _lost_signal(index: Index, process: Process, thread: Thread) -> Mechanism | 
     at, clear = frame_words(frame), line.cleared
     return Mechanism(
         cause=(
-            f"`{clear.text}` of line {clear.line} stands right before the wait for the same event "
-            f"in line {line.statement.line}: what was set after the program had last looked what "
-            f"there is to do and before line {clear.line} is lost, and the wait is for one more. "
-            "Likely the last one came in between."
+            f"`{clear.text}` of line {clear.line} is right before the wait for the same event in "
+            f"line {line.statement.line}: a set() between the last check of the program for work "
+            f"and line {clear.line} is lost, and the wait is for one more. Likely the last set() "
+            "was in that time."
         ),
         advice=(
-            f"Clear the event first, then look what has come, then wait: move `{clear.text}` up, "
-            "before what collects or checks the results. Or use a queue.Queue, or "
+            f"Clear the event first, then check what has arrived, then wait: move `{clear.text}` "
+            "up, before what collects or checks the results. Or use a queue.Queue, or "
             "threading.Condition.wait_for() with what is waited for: they lose nothing. A timeout "
             "of the wait makes the loop look again."
         ),
@@ -522,7 +522,7 @@ def idle_loop(case: Case) -> Mechanism | None:
             f"The event loop of {called(process)} watches no file or connection but its own "
             "wake-up socket and has no timer, and no other thread could call into it. So each of "
             "its tasks awaits another task, a queue, lock, event or future that nothing completes. "
-            "A task that raised is gone without a word until it is awaited."
+            "A task that raised has ended, and nothing is printed until it is awaited."
         ),
         advice=(
             "Await or gather the tasks that are started, so that their exceptions arrive (a "
@@ -542,8 +542,8 @@ _MISSING: Mapping[str, str] = {
 }
 """What another thread would have to do, by the purpose of a wait."""
 _BARRIER = (
-    "A barrier opens when as many threads have come as it was made for; one that has ended does "
-    "not come, and an exception ends a thread alone."
+    "A barrier opens when as many threads have called wait() as it was made for; one that has "
+    "ended does not call it, and an exception ends a thread alone."
 )
 LOOP_BLOCKED = "The thread runs an event loop of asyncio: while it waits, no coroutine runs."
 LOCK_IN_COROUTINE = (

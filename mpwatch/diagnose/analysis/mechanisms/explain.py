@@ -354,8 +354,10 @@ def _too_few_parties(case: Case) -> Mechanism | None:
             "Make the barrier for exactly as many parties as call wait(): one more for the parent "
             "only if the parent calls it too. With a timeout, a wrong number becomes an error."
         ),
-        headline=f"{all_called(here)} wait{'' if len(here) > 1 else 's'} at a barrier for more "
-        "parties than come to it.",
+        headline=(
+            f"{all_called(here)} wait{'' if len(here) > 1 else 's'} at a barrier for more "
+            "parties than call its wait()."
+        ),
         is_certain=_has_no_timeout(first) and is_join,
     )
 
@@ -404,7 +406,7 @@ def _all_at_barrier(case: Case) -> Mechanism | None:
             f"{all_called(here)} wait at a barrier for {all_called(gone)}, which "
             f"{'have' if len(gone) > 1 else 'has'} ended."
             if gone
-            else f"{all_called(here)} wait at a barrier that no other process comes to."
+            else f"{all_called(here)} wait at a barrier that no other process reaches."
         ),
         is_certain=bool(gone),
     )
@@ -432,7 +434,7 @@ def _joins_readers(case: Case) -> Mechanism | None:
         cause=(
             f"{parent} waits for the exit of {called(readers[0].process)} and puts nothing "
             f"meanwhile. {all_called(here)} wait in Queue.get for an item: the one that was to "
-            "tell each of them to end has not come, or another reader has taken it."
+            "tell each of them to end has not arrived, or another reader has taken it."
         ),
         advice=(
             "Put one item that tells to end (None) for each reader before the join, also after an "
@@ -1212,8 +1214,8 @@ _NO_RESULT: Mapping[Kind, tuple[str, str]] = {
         "The manager thread of the ProcessPoolExecutor ends when no call is pending, and some are "
         "that never reached a worker. The feeder thread drops a call that it cannot pickle (a "
         "lambda, a local function, a lock or an open file in its arguments or in the object of "
-        "a bound method). After shutdown(cancel_futures=True) the executor no longer hears of "
-        "that, and its wait never ends (CPython 3.9 and newer).",
+        "a bound method). After shutdown(cancel_futures=True) nothing tells the executor of that, "
+        "and its wait never ends (CPython 3.9 and newer).",
         "Make what is submitted picklable: a function of a module in place of a lambda, also "
         "inside of the object whose method is submitted; pickle.dumps() of it shows the error. "
         "Until then do not combine cancel_futures=True with wait=True: cancel the futures that "
@@ -1280,7 +1282,7 @@ def _reads_after_the_last(case: Case) -> Mechanism | None:
             f"{counted(len(children), 'process', 'processes')} started by it ended: "
             f"{', '.join(list(ends)[:NAMED])}"
             if children
-            else f"its hook noted {counted(started, 'start')} of processes, none of which lives",
+            else f"its hook noted {counted(started, 'start')} of processes, and all have ended",
         ),
         headline=f"it waits for {what}, and all processes that it has started have ended.",
     )
@@ -1357,7 +1359,7 @@ def _writer_of_queue_ended(
             "into it has ended: its reader has the writing end as well, so no end of file comes."
         ),
         advice=(
-            "Mend what ended the writer first. A reader that takes items of one worker after the "
+            "First fix what ended the writer. A reader that takes items of one worker after the "
             "other has to notice such an end: use get(timeout=...) and check is_alive() or "
             "exitcode of that worker, or let each worker put its exception as its last item. "
             "ProcessPoolExecutor and DataLoader do so and raise."
@@ -1383,14 +1385,14 @@ def _unreceived_end(case: Case) -> Mechanism | None:
         cause=(
             f"{name} waits for an answer on a connection of which no other process has the other "
             f"end: the process that was to answer has ended, or has not received that end yet, "
-            f"because it has not read the message that brings it. {other} waits for {name} "
+            f"because it has not read the message that contains it. {other} waits for {name} "
             "meanwhile and reads nothing: if it is the one to answer, each of the two has called "
             "the other and waits for it."
         ),
         advice=(
-            "Do not wait for the answer of a process that may be waiting for an answer of yours: "
-            "send without waiting, serve requests while you wait (in a thread of its own), or pass "
-            "what is needed with the first call. With poll(timeout) the wait becomes an error."
+            "Do not wait for the answer of a process that may be waiting for an answer of this "
+            "one: send without waiting, serve requests while you wait (in a thread of its own), or "
+            "pass what is needed with the first call. With poll(timeout) the wait becomes an error."
         ),
         headline=(
             f"{name} waits for an answer to a message that no process has read, and {other} waits "

@@ -317,7 +317,7 @@ class LeftAt(NamedTuple):
         """The lines at which the file is made and removed, and what stands between."""
         taken, work, back = self.skip.taken, self.skip.leaves, self.skip.back
         return (
-            f"`{work.text}` ({self.file}:{work.line}) stands between `{taken.text}` (line "
+            f"`{work.text}` ({self.file}:{work.line}) is between `{taken.text}` (line "
             f"{taken.line}) and `{back.text}` (line {back.line}), which is in no finally block"
         )
 

@@ -111,7 +111,7 @@ class InVain(NamedTuple):
                 "ended and may have left something undone, or left a lock file behind. "
             )
         else:
-            words += "No process of the job is at work that could bring it about. "
+            words += "No process of the job is at work that could make it true. "
         joins = [each for each in self.others if main_shape(each) == "joins-process"]
         if joins:
             words += (
@@ -168,7 +168,7 @@ _CONDITION = (
 )
 _DEADLINE = (
     "Give the loop a deadline after which it raises, and let it check that the processes which are "
-    "to bring it about live (is_alive(), exitcode)."
+    "to make it true are alive (is_alive(), exitcode)."
 )
 _SHARED = "Flags and counters between processes have to be multiprocessing.Event or Value."
 _OUTSIDE = "Nothing is wrong if it waits for something from outside."

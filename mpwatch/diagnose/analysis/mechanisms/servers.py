@@ -218,7 +218,10 @@ _TEXTS: Mapping[str, tuple[str, str]] = {
         "acquire(timeout=...).",
     ),
     EVENT: ("sets or notifies", _SET),
-    BARRIER: ("completes", "Give the barrier a timeout and exactly as many parties as come to it."),
+    BARRIER: (
+        "completes",
+        "Give the barrier a timeout and exactly as many parties as call its wait().",
+    ),
     TASKS: (
         "completes",
         "Call task_done() once for each item that was taken, in a finally block.",

@@ -92,8 +92,8 @@ def left(case: Case) -> Mechanism | None:
             + (
                 f"Most likely {likely} was killed inside of it"
                 if is_known
-                else "Either a process was killed inside of it, before mpwatch came, or acquire() "
-                "was called without release()"
+                else "Either a process was killed inside of it, before mpwatch observed the job, "
+                "or acquire() was called without release()"
             )
             + ": a process that a signal ends does not leave its `with lock:` (SIGKILL, "
             "terminate(), a crash, the kernel for lack of memory), and nothing releases a "
@@ -256,7 +256,7 @@ def _ended_before(case: Case, head: Process) -> int:
 def _ended_before_words(head: Process, count: int) -> str:
     return (
         f"{called(head)} has started {counted(count, 'child', 'children')} that ended before "
-        "mpwatch came: it still has the pipes to such a child"
+        "mpwatch observed the job: it still has the pipes to such a child"
     )
 
 
@@ -317,8 +317,8 @@ def _never_set(
         )
     elif is_event:
         cause += (
-            "The process that was to set it has ended (before mpwatch came, it does not show), was "
-            "not started, or has not come to that line."
+            "The process that was to set it has ended (an exit before mpwatch observed the job "
+            "does not show), was not started, or has not reached that line."
         )
     else:
         cause += (
@@ -374,7 +374,7 @@ def _never_released(
         return Mechanism(
             cause=(
                 f"{_waits_words(case, known)}, and holds this lock meanwhile, as its hook reports. "
-                f"{names} cannot get on without the lock, and so never do what it waits for."
+                f"{names} cannot continue without the lock, and so never do what it waits for."
             ),
             advice=_ADVICE_HOLDER,
             headline=f"{names} {wait} for a lock that {called(known.process)} holds while it waits "

@@ -297,8 +297,8 @@ def _in_handler(
         into = next(each for each, _ in by_call if each != name)
         return (
             f"{all_called(group)} {_are(group)} in {name} in the handler `{header.text}` of line "
-            f"{header.line} ({frame_words(frame)}): an exception has come on "
-            f"{'that rank' if len(group) == 1 else 'those ranks'} alone, and has left out the "
+            f"{header.line} ({frame_words(frame)}): an exception was raised on "
+            f"{'that rank' if len(group) == 1 else 'those ranks'} alone, and has skipped the "
             f"collectives after the line that raised it. {all_called(others)} had none, and "
             f"{'waits' if len(others) == 1 else 'wait'} in {into}.",
             "Call no collective in a handler that only some ranks enter, and do not skip one there "
@@ -559,8 +559,8 @@ def _ended_it_before(
     if ended.over:
         return (
             f"{what}. Its loop goes over {ended.over}, which decides by itself when it ends: most "
-            "likely that was not decided alike on all ranks (an early stop by a loss that one rank "
-            "knows, a counter that was restored on one rank).",
+            "likely that was not decided alike on all ranks (an early stop by a loss that only one "
+            "rank has computed, a counter that was restored on one rank).",
             "Let all ranks end that loop in the same round: decide on one rank and broadcast it, "
             f"or all_reduce what {ended.over} decides by, in each round and before any rank leaves "
             "the loop. drop_last, the Join context or a longer timeout do not help against that.",
@@ -643,8 +643,9 @@ def _branched(
     other, others = next((n, ranks) for n, ranks in by_call if n != name)
     is_known = len(records) == len(by_call)
     return (
-        f"Ranks have parted at a condition: {all_called(group)} {_are(group)} in {name}, because "
-        f"{branch.words}; {all_called(others)} {_have(others)} gone on to {other} without it. "
+        f"Ranks take different branches at a condition: {all_called(group)} {_are(group)} in "
+        f"{name}, because {branch.words}; {all_called(others)} {_have(others)} gone on to {other} "
+        "without it. "
         + (
             f"All have made the same number of calls before ({records[0].number - 1}), so "
             if is_known

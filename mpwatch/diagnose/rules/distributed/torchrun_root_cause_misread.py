@@ -76,8 +76,8 @@ def _finding(first: tuple[Process, Ended], others: list[tuple[Process, Ended]]) 
         evidence=tuple(evidence),
         cause=(
             "After the first failure the launcher ends all other ranks with SIGTERM, and its "
-            "summary lists them too, sometimes before the culprit. Exit code -9 there means "
-            "SIGKILL: the kernel for lack of memory, or the scheduler."
+            "summary lists them too, sometimes before the one that failed first. Exit code -9 "
+            "there means SIGKILL: the kernel for lack of memory, or the scheduler."
         ),
         advice=(
             "Read the error of the process that failed first. Wrap main in @record to get the "

@@ -96,9 +96,9 @@ def _finding_of_threads(index: Index, entries: Sequence[LogEntry]) -> Finding:
         ),
         evidence=tuple(evidence),
         cause=(
-            "The future keeps the exception to itself until result() is called, and nothing is "
+            "The exception is raised only where result() of the future is called, and nothing is "
             "printed. A call that was to run for as long as the program (a loop that consumes a "
-            "queue) has ended with it, and the process lives on without it."
+            "queue) has ended with it, and the process continues without it."
         ),
         advice=(
             "Keep the futures and call result() on each, or add_done_callback with a function that "

@@ -163,8 +163,8 @@ def _with_limit(index: Index, found: Finding, process: Process, limit: str) -> F
             f"afterwards.{wait}"
         ),
         advice=(
-            "Set such a limit only in a process that is made for the one task and may die of it "
-            "(subprocess.run(..., preexec_fn=...), or a new Process for each task), not in a "
+            "Set such a limit only in a process that is made for the one task and may be ended by "
+            "it (subprocess.run(..., preexec_fn=...), or a new Process for each task), not in a "
             "worker that goes on; and replace workers that have ended: look at their sentinel or "
             "exitcode where their answers are awaited. A higher limit only postpones it."
         ),
@@ -286,7 +286,7 @@ def _of_programs(index: Index) -> Iterator[Finding]:
                 evidence=evidence,
                 cause=(
                     "No code of the program caught this exception, so the main process ended, and "
-                    "its children with it. An exception that a pool or a future has carried here "
+                    "its children with it. An exception that a pool or a future has passed on "
                     "was raised in a worker: the first traceback on standard error is that "
                     "worker's."
                 ),
@@ -370,8 +370,8 @@ def _of_program(index: Index, process: Process, kind: str, evidence: tuple[str, 
 
 
 _CAUSE_LOST = (
-    "The process that started it ended with status 0 all the same, so nothing above it knows of "
-    "the failure. A shell reports the status of the last command of a pipeline (train.py | tee "
+    "The process that started it ended with status 0 all the same, so no process above it is told "
+    "of the failure. A shell reports the status of the last command of a pipeline (train.py | tee "
     "log) and of a list (a; b). Whatever needs the results of this program may wait for ever."
 )
 _ADVICE_LOST = (
@@ -813,7 +813,7 @@ def _by_exception(snapshot: Snapshot, process: Process) -> str:
     if entry.details.get("is_certain", True):
         return f"An uncaught {what} ended it. {_ALONE}"
     log = str(entry.details.get("log")).rpartition("/")[2]
-    return f"Most likely {what} ended it, whose traceback stands in {log}. {_ALONE}"
+    return f"Most likely {what} ended it, whose traceback is in {log}. {_ALONE}"
 
 
 def _left_in_handler(snapshot: Snapshot, process: Process, raised: LogEntry) -> str | None:
@@ -1065,7 +1065,7 @@ def _checks(index: Index, process: Process) -> str:
 
 _KEPT = "last = error in the except clause, then raise ... from last"
 _ADVICE_CUT_FILE = (
-    "Look at the file rather than at the code: most likely it is shorter than it says itself, "
+    "Look at the file rather than at the code: most likely it is shorter than its own header says, "
     "because what wrote or copied it was interrupted, or still writes. Find which (log the path "
     "before it is read), delete it and write it anew. Write to a temporary name and rename it with "
     "os.replace() once it is complete: a check that a file exists also finds half of one. Where "

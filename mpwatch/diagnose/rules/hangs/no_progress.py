@@ -1087,7 +1087,7 @@ def _cause_of_pipe(index: Index, blockage: Blockage) -> str | None:
         return (
             f"{what} is full, and {end}, which has its reading end, has read nothing from it for "
             f"{seconds_text(blockage.waited_s)}. The process that writes continues only when that "
-            "has made room: a pipe holds 64 KiB."
+            "process reads: a pipe holds 64 KiB."
         )
     parent = _left_by(index, blockage)
     if parent is not None:

@@ -260,7 +260,7 @@ def _finding(
     )
 
 
-_BEFORE = "these waited for it themselves: one that ended before mpwatch came had it"
+_BEFORE = "these waited for it themselves: one that ended before mpwatch observed the job had it"
 
 
 def _replaced_words(head: Process, replaced: Sequence[Process]) -> Iterator[str]:
@@ -274,7 +274,7 @@ _CAUSE_QUEUE: Mapping[str, str] = {
     "killed": (
         "A reader of a queue holds the queue's lock while it waits for an item. Killed at that "
         "moment (SIGKILL, out of memory, a crash), it never releases the lock: semaphores are "
-        "not released when their holder dies."
+        "not released when their holder ends."
     ),
     "terminated": (
         "An idle reader of a queue is in get() and holds the lock of the queue's readers while it "
@@ -291,7 +291,7 @@ _ADVICE_QUEUE = (
 )
 _CAUSE_LOCK = (
     "A process that a signal ends inside `with lock:` never releases the lock: the block is not "
-    "exited, and semaphores are not released when their holder dies. Process.terminate() sends "
+    "exited, and semaphores are not released when their holder ends. Process.terminate() sends "
     "such a signal; SIGKILL and crashes have the same effect."
 )
 _ADVICE_LOCK = (

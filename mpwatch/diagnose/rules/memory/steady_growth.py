@@ -1506,9 +1506,9 @@ _FILES: Mapping[FileKind, tuple[str, str]] = {
         "Blocks of multiprocessing.shared_memory are made and never unlinked. close() only unmaps "
         "a block; its memory stays in use until unlink() removes the file, also after the "
         "processes have exited.",
-        "Call unlink() once for each block, in the process that knows that it is not needed any "
-        "more: the reader, once it has copied the data. Or reuse a few blocks in turn, or use a "
-        "SharedMemoryManager, which unlinks its blocks at the end.",
+        "Call unlink() once for each block, in the process that needs it last: the reader, once it "
+        "has copied the data. Or reuse a few blocks in turn, or use a SharedMemoryManager, which "
+        "unlinks its blocks at the end.",
     ),
     "semaphores": (
         "Locks, queues and events of multiprocessing are made again and again and kept: each has "

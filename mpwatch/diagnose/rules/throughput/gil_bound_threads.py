@@ -206,7 +206,7 @@ def _finding_of_holder(index: Index, process: Process, found: _Holder) -> Findin
         cause=(
             "Python's global interpreter lock (GIL) lets one thread run Python code at a time. "
             "Each call that releases it (a torch operator, a read) has to get it back, and a "
-            "thread that computes in Python gives it away only every 5 ms "
+            "thread that computes in Python gives it up only every 5 ms "
             "(sys.getswitchinterval()): many short calls get much slower, without a core being "
             "short."
             + (

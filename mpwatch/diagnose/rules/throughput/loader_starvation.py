@@ -584,11 +584,7 @@ def _finding(
         summary=(
             _summary_of_order(owner, behind, ahead, share, at)
             if ahead
-            else f"{called(owner)} waits for data {share:.0%} of the time{_of_workers(workers, at)}"
-            if share is not None
-            else f"{called(owner)} waits for data, and {_all_of(workers)} not idle{at}"
-            if limit is not None and limit.provider
-            else f"{called(owner)} waits for data, and {_all_of(workers)} at work{at}"
+            else _summary(owner, workers, share, limit, at)
         ),
         evidence=tuple(evidence),
         cause=(
@@ -604,6 +600,16 @@ def _finding(
         + _advice(limit, place.words if is_at_place and place else "", unpacks=unpacks)
         + (_COLLATES.format(place=frame_words(collate)) if collate is not None else ""),
     )
+
+
+def _summary(
+    owner: Process, workers: Sequence[Process], share: float | None, limit: _Limit | None, at: str
+) -> str:
+    """That main waits for data, how long where that is known, and what its workers do."""
+    if share is not None:
+        return f"{called(owner)} waits for data {share:.0%} of the time{_of_workers(workers, at)}"
+    does = "not idle" if limit is not None and limit.provider else "at work"
+    return f"{called(owner)} waits for data, and {_all_of(workers)} {does}{at}"
 
 
 def _evidence(

@@ -589,11 +589,11 @@ def _why_asleep(sleep: _Sleep, *, is_one: bool) -> str:
         return (
             f"The job runs at the pace of {'its' if is_one else 'these'} sleep"
             f"{'' if is_one else 's'}, which need{'s' if is_one else ''} no core: a timer, a rate "
-            f"limit, or what stands for a device or an answer from outside of the job.{longer}"
+            f"limit, or a sleep in place of a device or an answer from outside of the job.{longer}"
         )
     cause = (
-        f"{subject} for an item, sleeps when there is none, and checks again: what comes meanwhile "
-        "waits until that sleep ends."
+        f"{subject} for an item, sleeps when there is none, and checks again: an item that arrives "
+        "meanwhile waits until that sleep ends."
     )
     if sleep.growth is not None:
         cause += (
@@ -649,6 +649,6 @@ def _advice(index: Index, stages: _Stages, at: str) -> str:
 
 
 _FREE_CORES = (
-    "More threads of this machine want to run than it has cores: end what else runs on it, or give "
+    "More threads of this machine can run than it has cores: end what else runs on it, or give "
     "each process fewer threads."
 )

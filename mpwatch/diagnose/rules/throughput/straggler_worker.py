@@ -209,8 +209,9 @@ def _finding_of_pool(
         evidence=tuple(f"{called(each)}: {what}" for each, what in words if what is not None),
         cause=(
             "What is left of the call is with that worker. map, starmap and map_async hand out "
-            "neighbouring items in chunks, four for each worker: where the larger items stand "
-            "together, as in a sorted list, one worker gets them all. More workers do not help."
+            "neighbouring items in chunks, four for each worker: where the larger items are next "
+            "to each other, as in a sorted list, one worker gets them all. More workers do not "
+            "help."
         ),
         advice=(
             "Nothing is wrong if the last task is meant to take so long. Else pass chunksize=1, or "
@@ -563,8 +564,8 @@ _NO_SIGN = (
     "part may be larger by design."
 )
 _IF_MEANT = (
-    "Nothing is wrong if its part is meant to be larger. The time of its part tells: it stays the "
-    "same if that is so, and rises if something slows it down. "
+    "Nothing is wrong if its part is meant to be larger. The time of its part shows which: it "
+    "stays the same if that is so, and rises if something slows it down. "
 )
 
 
@@ -730,7 +731,7 @@ def _in_loop(index: Index, owner: Process, worker: Process) -> Finding | None:
             f"{called(owner)} has waited {time} for one batch",
         ),
         cause=(
-            f"The loop {line} has come to no {what} for {time}. {why} The DataLoader takes batches "
+            f"The loop {line} has reached no {what} for {time}. {why} The DataLoader takes batches "
             "from the workers in turn, so it waits for this one."
         ),
         advice=(

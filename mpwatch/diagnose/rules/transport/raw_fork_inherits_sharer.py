@@ -34,8 +34,8 @@ def check(index: Index) -> Iterator[Finding]:
         cause=(
             "Each tensor handle can be received once. A second unpickling of the same message "
             "fails like this. So does a handle from a child of a bare os.fork() (gunicorn, uwsgi): "
-            "the child uses the address of its parent's descriptor server, and the parent does not "
-            "know the handle."
+            "the child uses the address of its parent's descriptor server, and the parent has no "
+            "such handle."
         ),
         advice=(
             "Unpickle every message exactly once. Start processes by multiprocessing.Process, "

@@ -1041,7 +1041,7 @@ def test_a_lock_file_that_one_of_those_that_wait_has_made_is_told_with_the_lines
     assert "worker 301 (301) has /tmp/corpus/pl.lock open" in known.cause
     assert likely.summary.endswith("that most likely an exception has left behind, at train.py:24")
     for each in (known, likely):
-        assert "`vocab = self._build(language)` (train.py:24) stands between" in each.cause
+        assert "`vocab = self._build(language)` (train.py:24) is between" in each.cause
         assert "Put `baton.release()` into a finally block" in each.advice
 
 

@@ -334,7 +334,7 @@ def test_a_bottleneck_that_waits_for_a_core_is_named_with_the_share_of_that() ->
         "train.py:30 step"
     )
     assert "waits for a core to do it" in finding.cause
-    assert finding.advice.startswith("More threads of this machine want to run")
+    assert finding.advice.startswith("More threads of this machine can run")
 
 
 def test_processes_before_and_behind_the_slow_stage_are_told_apart() -> None:

@@ -272,7 +272,9 @@ def test_the_reader_that_had_the_lock_may_have_ended_before_it_was_seen() -> Non
 
     finding = only(queue_lock_held_by_dead.check, replace(job, processes=tuple(known)))
 
-    assert any("one that ended before mpwatch came had it" in each for each in finding.evidence)
+    assert any(
+        "one that ended before mpwatch observed the job had it" in each for each in finding.evidence
+    )
 
 
 @pytest.mark.parametrize(

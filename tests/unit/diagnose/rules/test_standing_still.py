@@ -135,7 +135,7 @@ def test_a_barrier_for_more_parties_than_exist_is_reported_with_those_that_wait(
     ("dead", "words"),
     [
         ([process(302, "other", ended=exited(302, exit_code=1))], "for other 302 (302), which has"),
-        ([], "that no other process comes to"),
+        ([], "that no other process reaches"),
     ],
     ids=["one has ended", "none has"],
 )

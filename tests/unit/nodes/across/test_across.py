@@ -94,7 +94,7 @@ def test_the_rank_is_named_while_the_node_of_those_that_wait_does_not_answer() -
     (alone,) = job_findings([entering, late])
 
     assert (stuck.rule, stuck.rank) == (STUCK, 2)
-    assert stuck.evidence[-1] == "node-1 does not answer: as last heard"
+    assert stuck.evidence[-1] == "node-1 does not answer: as last received"
     assert not_answering.rule == alone.rule == NOT_ANSWERING
 
 
@@ -253,7 +253,7 @@ def test_ranks_of_a_node_that_does_not_answer_are_named_first() -> None:
     assert found[0].summary == "b has sent nothing for 40 s"
     assert found[1].summary == "2 ranks wait in all_reduce; ranks 2-3 are on no node that answers"
     assert found[1].severity is Severity.WARNING
-    assert "rank 3 on b, last heard of 40 s ago: open(2)" in found[1].evidence
+    assert "rank 3 on b, last seen 40 s ago: open(2)" in found[1].evidence
 
 
 def test_missing_ranks_on_nodes_that_were_not_given_are_information() -> None:
