@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from mpwatch.attach.inject import detach, inject
+from mpwatch.attach.inject import detach
 from mpwatch.attach.inject_tree import (
     GENERATIONS,
     NOT_WANTED,
@@ -66,7 +66,10 @@ class AttachSession:
         self._keeps = keeps
         self.log = log or InjectionLog()
         self._changed = threading.Condition()
-        self._under_way = 0
+        self._calls = 0
+        """How many calls of `inject` have not returned."""
+        self._under_way: set[ProcessId] = set()
+        """Injections that have begun and not ended. They may outlast a call that a signal ends."""
         self._is_closed = False
         self._calls_off = 0
         """How often injections were called off; one that began before goes on no further."""
@@ -91,14 +94,14 @@ class AttachSession:
         with self._changed:
             if self._is_closed:
                 return
-            self._under_way += 1
+            self._calls += 1
             calls_off = self._calls_off
         try:
             self._remember_hooks()
             self._inject(samples, report, again, calls_off)
         finally:
             with self._changed:
-                self._under_way -= 1
+                self._calls -= 1
                 self._changed.notify_all()
 
     @contextmanager
@@ -139,7 +142,7 @@ class AttachSession:
     def _wait_for_those_under_way(self) -> None:
         """Wait for the injections under way, with the lock held."""
         deadline_s = time.monotonic() + FINISH_S
-        while self._under_way and (left_s := deadline_s - time.monotonic()) > 0:
+        while (self._calls or self._under_way) and (left_s := deadline_s - time.monotonic()) > 0:
             self._changed.wait(left_s)
 
     def _inject(
@@ -159,16 +162,21 @@ class AttachSession:
                 if not is_wanted():
                     raise Refused(NOT_WANTED)
                 self._remember(process)
+                self._under_way.add(process)
             self.log.injecting(process, method, hook)
 
-        def report_one(attached: Attached) -> None:
+        def ended(attached: Attached) -> None:
             sample = known.get(attached.process)
+            self.log.injected(attached, sample.cmdline if sample else None)
             with self._changed:
                 if attached.state in _INJECTED and attached.method not in ("", "already there"):
                     self._remember(attached.process)
                 elif attached.state == "absent" and not again:
                     self.injected.discard(attached.process)
-            self.log.injected(attached, sample.cmdline if sample else None)
+                self._under_way.discard(attached.process)
+                self._changed.notify_all()
+
+        def report_one(attached: Attached) -> None:
             reason = ": ".join(filter(None, (attached.reason, attached.fix)))
             report(
                 HookStatus(
@@ -180,26 +188,19 @@ class AttachSession:
                 )
             )
 
-        if not self._only:
-            inject_tree(
-                samples,
-                report_one,
-                again=again,
-                begun=begun,
-                root=self._root,
-                is_wanted=is_wanted,
-            )
-            return
-        # Not by `inject_tree`, which also injects children.
-        chosen = [s for s in samples if s.process.pid in self._only and why_not(s) is None]
-        confined = self._root.confined(chosen)
-        for process in (sample.process for sample in chosen):
-            if not is_wanted():
-                report_one(Attached(process, "absent", reason=NOT_WANTED))
-            elif process in confined:
-                report_one(Attached(process, "absent", reason=confined[process]))
-            else:
-                report_one(inject(process, again=again, begun=begun))
+        chosen = samples
+        if self._only:
+            chosen = [s for s in samples if s.process.pid in self._only and why_not(s) is None]
+        inject_tree(
+            chosen,
+            report_one,
+            again=again,
+            begun=begun,
+            ended=ended,
+            root=self._root,
+            is_wanted=is_wanted,
+            with_late_children=not self._only,
+        )
 
     def _remember(self, process: ProcessId) -> None:
         """Remember where the hook was injected, with the lock held."""

@@ -87,13 +87,14 @@ def inject_tree(
     *,
     again: bool = False,
     begun: Begun = not_logged,
+    ended: Callable[[Attached], None] = lambda _: None,
     root: Root | None = None,
     is_wanted: Callable[[], bool] = lambda: True,
+    with_late_children: bool = True,
 ) -> tuple[Attached, ...]:
     """Inject the hook into every Python process of a job; a refusal does not affect the others.
 
-    Children that were started since the job was sampled, before their parent had the hook, are
-    included.
+    Each injection is done on a thread of its own: a signal that ends mpwatch does not interrupt it.
 
     Args:
         processes: The job as sampled, parents first.
@@ -101,9 +102,12 @@ def inject_tree(
         timeout_s: How long to wait for each.
         again: Only repeat pending injections, see `inject`.
         begun: Called before a target is changed, on any thread.
+        ended: Called with each result, on the thread that has called `begun`.
         root: The root process of the job; by default, the first of the processes.
         is_wanted: Asked before each injection, on any thread; `begun` may refuse those that are
             further.
+        with_late_children: Whether children are included that were started since the job was
+            sampled, before their parent had the hook.
 
     Returns:
         All outcomes, in the order of the processes, then those of new children.
@@ -115,8 +119,10 @@ def inject_tree(
     root = root or Root(samples[0].process)
     for _ in range(GENERATIONS):
         inject_one = partial(inject, timeout_s=timeout_s, again=again, begun=begun)
-        outcomes |= _inject_all(samples, root, progress, inject_one, is_wanted)
-        samples = [] if again or not is_wanted() else late_children(outcomes)
+        outcomes |= _inject_all(samples, root, progress, inject_one, is_wanted, ended)
+        if again or not with_late_children or not is_wanted():
+            break
+        samples = late_children(outcomes)
         if not samples:
             break
     return tuple(outcomes.values())
@@ -315,6 +321,7 @@ def _inject_all(
     progress: Callable[[Attached], None],
     inject_one: Callable[..., Attached],
     is_wanted: Callable[[], bool],
+    ended: Callable[[Attached], None],
 ) -> dict[ProcessId, Attached]:
     """Inject into each process that is not excluded, several at a time."""
     confined = root.confined(samples)
@@ -337,7 +344,9 @@ def _inject_all(
         with turns:
             if not is_wanted():
                 return Attached(process, "absent", reason=NOT_WANTED)
-            return inject_one(process, waiting=waiting)
+            outcome = inject_one(process, waiting=waiting)
+        ended(outcome)
+        return outcome
 
     outcomes |= in_parallel(inject_if_wanted, wanted, MAX_WAITING, progress)
     return {sample.process: outcomes[sample.process] for sample in samples}

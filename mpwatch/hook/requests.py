@@ -88,7 +88,8 @@ def answer(hook: Answering, request: dict[str, Any]) -> dict[str, Any] | None:
         values = checks.load_on_hook_thread("values")
         try:
             reply[wire.AS_TEXT] = {"frames": values.read(request.get("frames"))}
-        except (OSError, TypeError, ValueError) as error:  # no descriptor is left, a bad request
+        except (OSError, AttributeError, LookupError, TypeError, ValueError) as error:
+            # No descriptor is left, or the request is of another form.
             reply["error"] = f"values: {type(error).__name__}"
     elif asked == "gauges":
         named = request.get("also")

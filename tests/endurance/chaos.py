@@ -1,13 +1,17 @@
 """Jobs under every start method, while observers come, stall, are stopped and are killed at random.
 
-    python -m tests.endurance.chaos --rounds 1000
+    python -m tests.endurance.chaos --rounds 1000 --jobs 2
     python -m tests.endurance.chaos --rounds 1 --seed 4711     # a round that failed, once more
 
-A round runs `tests/programs/chaos_job.py` twice with one seed: alone, and with everything below
-done to it at random moments. Its output, errors and exit code must be the same, it must end in
-time, and no process, segment or file may be left but those of processes that were killed. Of a
-round that does not end, the stacks, the output and the hooks' files are kept. The seed fixes what
-is done and in which order; at which step of the job it is done depends on the machine.
+A round runs `tests/programs/chaos_job.py` with everything below done to it at random moments. Its
+output, errors and exit code must be those of the same job alone, it must end in time, and no
+process, segment or file may be left but those of processes that were killed. Of a round that does
+not end, the stacks, the output and the hooks' files are kept. Ten successive seeds have the same
+job, which runs alone once for each strategy of sharing.
+
+The seed fixes what is done, in which order, and after which line of the job's output. How long
+after the line is a time, and a step that takes longer gets more of it, so a machine at another
+speed does not repeat a round exactly.
 
 - mpwatch injects the hook, dumps, diagnoses, records and detaches; it is left alone, stopped for a
   while, or killed by SIGTERM or SIGKILL.
@@ -34,11 +38,12 @@ written, a compiler) is left out, and the counts at the end show it.
 from __future__ import annotations
 
 import argparse
+import base64
 import contextlib
-import itertools
 import json
 import os
 import random
+import re
 import resource
 import shutil
 import signal
@@ -49,9 +54,10 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, NamedTuple
 
 from mpwatch.attach.payload.exchange_dir import COPY_PREFIX
 from tests.conftest import PROGRAMS
@@ -66,7 +72,11 @@ SHM_BYTES = 256 << 20
 SHM_NEEDED_BYTES = 64 << 20
 """What is left free of /dev/shm for the job."""
 FEW_DESCRIPTORS = 96
-METHODS = ["fork"] * 6 + ["forkserver"] * 2 + ["spawn"]
+PAUSE_S = 0.4
+"""The longest time between two disturbances."""
+ROUNDS_OF_A_JOB = 10
+METHODS = ["fork"] * 6 + ["forkserver", "forkserver+torch", "spawn"]
+"""With `forkserver+torch`, the forkserver has imported torch before it forks."""
 STRATEGIES = ["file_descriptor", "file_system"]
 RUNTIME = Path("/run/chaos")
 SPARE_RUNTIME = Path("/tmp/mpwatch-0")
@@ -79,6 +89,8 @@ MIB = 1 << 20
 PIDS_GROUPS = (Path("/sys/fs/cgroup/pids"), Path("/sys/fs/cgroup"))
 """Control groups with a limit of pids, version 1 and 2."""
 FAR_S = 5 * 86400
+STARTS_A_THREAD = re.compile(r"wait +threading\.py:\d+\n +start +threading\.py:")
+"""Thread.start waits for ever for a thread that had no memory to begin (python/cpython#140746)."""
 JUMPING_CLOCK = r"""
 #define _GNU_SOURCE
 #include <time.h>
@@ -113,11 +125,97 @@ time_t time(time_t *at) {
 NAMESPACES = ["unshare", "--mount", "--pid", "--ipc", "--fork", "--kill-child", "--mount-proc"]
 
 
+class Alone(NamedTuple):
+    """What a job does undisturbed: the same under every start method."""
+
+    code: int
+    output: bytes
+    errors: bytes
+    segments: int
+    """How many workers that died have left in /dev/shm."""
+
+    @classmethod
+    def read(cls, path: Path) -> Alone | None:
+        """What `write` has written; `None` if it has not."""
+        try:
+            code, output, errors, segments = json.loads(path.read_text())
+        except FileNotFoundError:
+            return None
+        return cls(code, base64.b64decode(output), base64.b64decode(errors), segments)
+
+    def write(self, path: Path) -> None:
+        """Keep it for other rounds."""
+        texts = (base64.b64encode(each).decode() for each in (self.output, self.errors))
+        written = path.with_name(f"{path.name}.{os.getppid()}.{time.monotonic_ns()}")
+        written.write_text(json.dumps([self.code, *texts, self.segments]))
+        written.replace(path)
+
+
+class JobOutput:
+    """What a job has written so far, read by threads of its own."""
+
+    def __init__(self, job: subprocess.Popen[bytes]) -> None:
+        self._job = job
+        self.lines: list[bytes] = []
+        self.errors = b""
+        self._has_changed = threading.Condition()
+        assert job.stdout is not None
+        assert job.stderr is not None
+        self._threads = [
+            threading.Thread(target=self._read_lines, args=(job.stdout,)),
+            threading.Thread(target=self._read_errors, args=(job.stderr,)),
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def _read_lines(self, stream: IO[bytes]) -> None:
+        for line in stream:
+            with self._has_changed:
+                self.lines.append(line)
+                self._has_changed.notify_all()
+
+    def _read_errors(self, stream: IO[bytes]) -> None:
+        self.errors = stream.read()
+
+    @property
+    def text(self) -> bytes:
+        return b"".join(self.lines)
+
+    def is_going_on(self) -> bool:
+        """Whether the job may write more."""
+        return any(thread.is_alive() for thread in self._threads)
+
+    def wait_for_line(self, number: int, timeout_s: float) -> bool:
+        """Whether there are more lines than this number before the timeout or the end."""
+        deadline_s = time.monotonic() + timeout_s
+        with self._has_changed:
+            while len(self.lines) <= number:
+                left_s = deadline_s - time.monotonic()
+                if left_s <= 0 or not self._threads[0].is_alive():
+                    return False
+                self._has_changed.wait(min(left_s, 0.05))
+        return True
+
+    def end(self, timeout_s: float) -> int | None:
+        """Wait for the end of the job; its exit code."""
+        for thread in self._threads:
+            thread.join(timeout_s)
+        return self._job.wait(timeout_s)
+
+
 class Round:
     """One job under chaos, inside the namespaces."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, results: Path) -> None:
+        """Choose what the round is.
+
+        Args:
+            seed: Of the round.
+            results: Folder with what jobs do alone.
+        """
         self.seed = seed
+        self.job_seed = seed // ROUNDS_OF_A_JOB
+        self.results = results
         self.dice = random.Random(seed)
         self.method = self.dice.choice(METHODS)
         self.strategy = self.dice.choice(STRATEGIES)
@@ -126,79 +224,102 @@ class Round:
         self.has_jumping_clock = self.dice.random() < 0.3
         self.group = pids_group(seed)
         self.observers: list[subprocess.Popen[bytes]] = []
+        self.starved: set[subprocess.Popen[bytes]] = set()
+        """Observers that may map little memory."""
         self.clients: list[socket.socket] = []
         self.counts: Counter[str] = Counter()
         self.faults: list[str] = []
+        self._line = 0
+        """How many lines the job had written at the last disturbance."""
         self.signals: list[int] = []
         """Those that workers died of in the run alone."""
         self.has_killed = False
         """An observer was killed by SIGKILL."""
 
     def run(self) -> None:
-        """Run the job alone and under chaos, and compare."""
-        expected = self._job_alone()
-        self.signals = signals_in(expected[1])
-        segments = os.listdir("/dev/shm")
+        """Run the job under chaos, and compare it with the same job alone."""
+        alone = self._job_alone()
+        self.signals = signals_in(alone.output)
+        segments = set(os.listdir("/dev/shm"))
         job = self._start(self.method, self.is_hooked)
-        output: list[bytes] = []
+        output = JobOutput(job)
         if self.has_jumping_clock:
             self.counts["jumping wall clock"] += "LD_PRELOAD" in self._environment()
         self.counts["time namespace"] += is_far_ahead(self.seed)
-        reader = threading.Thread(target=lambda: output.extend(job.communicate()))
-        reader.start()
         deadline_s = time.monotonic() + JOB_WITHIN_S
-        for number in itertools.count():
-            # Dice of its own for each: what one of them finds changes nothing in the next.
-            self.dice = random.Random(f"{self.seed} {number}")
-            reader.join(self.dice.random() * 0.4)
-            if not reader.is_alive() or time.monotonic() > deadline_s:
+        for dice, line in self._moments():
+            self.dice = dice
+            is_over = output.wait_for_line(line, self.dice.random() * PAUSE_S)
+            if not output.is_going_on() or time.monotonic() > deadline_s:
                 break
-            self._disturb(job.pid)
-        if reader.is_alive():
+            if not is_over:
+                self._disturb(job.pid)
+            self._line = len(output.lines)
+        if output.is_going_on():
             stacks = stacks_of(job.pid)
             kill_all_but(os.getpid())
-            reader.join(OBSERVERS_WITHIN_S)
+            output.end(OBSERVERS_WITHIN_S)
             kept = self._keep(stacks, output)
             self.faults.append(
                 f"it did not end within {JOB_WITHIN_S:.0f} s; more in {kept}: {stacks}"
             )
             return
-        found = (job.returncode, output[0], without_pids(output[1]))
-        if found != expected:
-            errors = output[1][-2000:]
+        found = (output.end(OBSERVERS_WITHIN_S), output.text, without_pids(output.errors))
+        if found != alone[:3]:
             self.faults.append(
-                f"alone it gave {expected}, now {found}; its errors end with {errors!r}; all of"
-                f" them are in {self._keep('', output)}"
+                f"alone it gave {alone[:3]}, now {found}; its errors end with"
+                f" {output.errors[-2000:]!r}; all of them are in {self._keep('', output)}"
             )
         self._wait_for_observers()
-        self._look_for_remains(output[1])
+        self._look_for_remains(output.errors)
         # Workers that died leave segments also in the run alone, and as many of them.
         left = [name for name in os.listdir("/dev/shm") if name not in segments]
-        if len(left) > len(segments):
-            self.faults.append(f"/dev/shm has {left} more, and {segments} of the run alone")
+        if len(left) > alone.segments:
+            self.faults.append(f"/dev/shm has {left} more, and {alone.segments} of the run alone")
 
-    def _keep(self, stacks: str, output: list[bytes]) -> Path:
+    def _moments(self) -> Iterator[tuple[random.Random, int]]:
+        """The dice of each disturbance, and after how many lines of the job it is.
+
+        Dice of its own for each: what one of them finds changes nothing in the next.
+        """
+        line = number = 0
+        while True:
+            yield random.Random(f"{self.seed} {line} {number}"), line
+            number = number + 1 if line == self._line else 0
+            line = self._line
+
+    def _keep(self, stacks: str, output: JobOutput) -> Path:
         """Keep what there is of a round that failed; the folder it is in."""
         folder = Path(tempfile.mkdtemp(prefix=f"mpwatch-chaos-{self.seed}-"))
         (folder / "stacks").write_text(stacks)
-        for name, said in zip(("output", "errors"), output, strict=False):
-            (folder / name).write_bytes(said)
+        (folder / "output").write_bytes(output.text)
+        (folder / "errors").write_bytes(output.errors)
         shutil.copytree(
             RUNTIME, folder / "runtime", ignore=lambda _, names: [n for n in names if ".sock" in n]
         )
         return folder
 
-    def _job_alone(self) -> tuple[int, bytes, bytes]:
-        """Exit code, output and errors undisturbed: the same under every start method."""
-        job = self._start("fork", is_hooked=False)
+    def _job_alone(self) -> Alone:
+        """What the job does undisturbed, from an earlier round if one has had this job."""
+        path = self.results / f"{self.job_seed}-{self.strategy}"
+        found = Alone.read(path)
+        if found is not None:
+            return found
+        job = self._start("fork", is_hooked=False, rests=False)
         output, errors = job.communicate(timeout=JOB_WITHIN_S)
-        return job.returncode, output, without_pids(errors)
+        left = os.listdir("/dev/shm")
+        found = Alone(job.returncode, output, without_pids(errors), len(left))
+        found.write(path)
+        return found
 
-    def _start(self, method: str, is_hooked: bool) -> subprocess.Popen[bytes]:
+    def _start(
+        self, method: str, is_hooked: bool, *, rests: bool = True
+    ) -> subprocess.Popen[bytes]:
+        """Start the job; if it rests between its steps, it may be held there."""
         runner = ["-m", "mpwatch", "run", "--headless"] if is_hooked else []
         program = [
             str(PROGRAMS / "chaos_job.py"),
-            str(self.seed),
+            str(self.job_seed),
             method,
             self.strategy,
             str(STEPS),
@@ -215,7 +336,7 @@ class Round:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=self._environment(),
+            env={**self._environment(), **({"CHAOS_HOLD": str(HOLD)} if rests else {})},
             preexec_fn=prepare,
             start_new_session=True,
         )
@@ -343,7 +464,7 @@ class Round:
             return
         self.counts["memory limit of an observer"] += 1
         room = self.dice.choice([60, 120, 250, 500]) * MIB
-        self._start_observer(["dump", str(pid), "--hook", "--keep"], [], room)
+        self.starved.add(self._start_observer(["dump", str(pid), "--hook", "--keep"], [], room))
 
     def _torment_observer(self, _pid: int) -> None:
         """Stop a running observer for a moment, or kill it with SIGKILL."""
@@ -416,7 +537,13 @@ class Round:
             try:
                 popen.wait(max(0.1, deadline_s - time.monotonic()))
             except subprocess.TimeoutExpired:
-                self.faults.append(f"an observer hangs: {popen.args!r}: {stacks_of(popen.pid)}")
+                stacks = stacks_of(popen.pid)
+                if popen in self.starved and STARTS_A_THREAD.search(stacks):
+                    self.counts["hangs of an observer in Thread.start"] += 1
+                    popen.kill()
+                    self.has_killed = True
+                    continue
+                self.faults.append(f"an observer hangs: {popen.args!r}: {stacks}")
         for client in self.clients:
             client.close()
 
@@ -562,7 +689,7 @@ def kill_all_but(pid: int) -> None:
         time.sleep(0.05)
 
 
-def inside(seed: int) -> int:
+def inside(seed: int, results: Path) -> int:
     """One round, as the first process of its namespaces: print what was found as JSON."""
     RUNTIME.parent.mkdir(exist_ok=True)
     SPARE_RUNTIME.mkdir(mode=0o700, exist_ok=True)
@@ -573,8 +700,7 @@ def inside(seed: int) -> int:
     RUNTIME.mkdir(mode=0o700)
     os.environ["XDG_RUNTIME_DIR"] = str(RUNTIME)
     os.environ["OMP_NUM_THREADS"] = "1"
-    os.environ["CHAOS_HOLD"] = str(HOLD)
-    one = Round(seed)
+    one = Round(seed, results)
     one.run()
     kind = f"{one.method}, {one.strategy}{', hooked' * one.is_hooked}"
     kind += ", jumping clock" * one.has_jumping_clock + ", far ahead" * is_far_ahead(seed)
@@ -583,44 +709,78 @@ def inside(seed: int) -> int:
     return 0
 
 
+class Tally:
+    """What the rounds have found so far."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+        self._signals: Counter[int] = Counter()
+        self._done = 0
+        self._longest_s = 0.0
+        self._began_s = time.monotonic()
+        self.failed: list[int] = []
+
+    def add(self, seed: int, found: dict[str, Any]) -> None:
+        """Count a round, and print what it was."""
+        self._done += 1
+        self._longest_s = max(self._longest_s, found["took_s"])
+        self._counts.update(found["counts"])
+        self._signals.update(found["signals"])
+        self._counts[found["kind"].split(",")[0]] += 1
+        print(f"round {seed} ({found['kind']}): {found['took_s']:.0f} s", flush=True)
+        for fault in found["faults"]:
+            print(f"FAULT in round {seed} ({found['kind']}): {fault}", flush=True)
+        if found["faults"]:
+            self.failed.append(seed)
+
+    def print_figures(self, first: int) -> None:
+        """Print the figures of all rounds."""
+        took_s = time.monotonic() - self._began_s
+        print(
+            f"{self._done} rounds from seed {first} in {took_s:.0f} s, longest"
+            f" {self._longest_s:.0f} s"
+        )
+        print(", ".join(f"{name} {count}" for name, count in sorted(self._counts.items())))
+        numbers = sorted(self._signals)
+        print(f"{self._signals.total()} workers died of {len(numbers)} signals: {numbers}")
+        print(f"{len(self.failed)} rounds failed: {sorted(self.failed)}")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tests.endurance.chaos", description=__doc__)
     parser.add_argument("--rounds", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=None, help="of the first round")
-    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--jobs", type=int, default=1, help="rounds at a time")
+    parser.add_argument("--inside", type=Path, metavar="RESULTS", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.inside:
-        return inside(arguments.seed)
+    if arguments.inside is not None:
+        return inside(arguments.seed, arguments.inside)
     if not can_run():
         print("namespaces take root: sudo python -m tests.endurance.chaos", file=sys.stderr)
         return 2
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what runs is then ended as well
     build_jumping_clock()
     first = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(10**6)
-    counts: Counter[str] = Counter()
-    signals: Counter[int] = Counter()
-    failed, done, longest_s, began_s = [], 0, 0.0, time.monotonic()
-    for seed in range(first, first + arguments.rounds):
-        round_s = time.monotonic()
+    tally = Tally()
+    with tempfile.TemporaryDirectory(prefix="mpwatch-chaos-alone-") as results:
+        rounds = Rounds(Path(results))
         try:
-            found = one_round(seed)
-        except KeyboardInterrupt:
-            break  # the figures of the rounds so far are worth having
-        done += 1
-        longest_s = max(longest_s, time.monotonic() - round_s)
-        counts.update(found["counts"])
-        signals.update(found["signals"])
-        counts[found["kind"].split(",")[0]] += 1
-        for fault in found["faults"]:
-            print(f"FAULT in round {seed} ({found['kind']}): {fault}", flush=True)
-        if found["faults"]:
-            failed.append(seed)
-    took_s = time.monotonic() - began_s
-    print(f"{done} rounds from seed {first} in {took_s:.0f} s, longest {longest_s:.0f} s")
-    print(", ".join(f"{name} {count}" for name, count in sorted(counts.items())))
-    print(f"{signals.total()} workers died of {len(signals)} signals: {sorted(signals)}")
-    print(f"{len(failed)} rounds failed: {failed}")
-    return 1 if failed else 0
+            with contextlib.suppress(KeyboardInterrupt), ThreadPoolExecutor(arguments.jobs) as pool:
+                try:
+                    begun = {
+                        pool.submit(rounds.run, seed): seed
+                        for seed in range(first, first + arguments.rounds)
+                    }
+                    for future in as_completed(begun):
+                        tally.add(begun[future], future.result())
+                except BaseException:
+                    pool.shutdown(wait=False, cancel_futures=True)
+                    rounds.kill()
+                    raise
+        finally:
+            # Also after a signal: the figures of the rounds so far are worth having.
+            tally.print_figures(first)
+    return 1 if tally.failed else 0
 
 
 def can_run() -> bool:
@@ -632,26 +792,60 @@ def can_run() -> bool:
         return False
 
 
-def one_round(seed: int) -> dict[str, Any]:
-    """Run one round in namespaces of its own."""
-    command = [sys.executable, "-m", "tests.endurance.chaos", "--inside", "--seed", str(seed)]
-    dice = random.Random(f"far {seed}")
-    ahead = [f"--{name}={dice.randrange(FAR_S)}" for name in ("monotonic", "boottime")]
-    clocks = ["--time", *ahead] if is_far_ahead(seed) else []
-    try:
-        done = subprocess.run(
-            [*NAMESPACES, *clocks, *command], capture_output=True, text=True, timeout=ROUND_WITHIN_S
-        )
-    except subprocess.TimeoutExpired as error:
-        fault = f"the round itself did not end within {ROUND_WITHIN_S:.0f} s: {error.stderr!r}"
-        return {"kind": "?", "faults": [fault], "counts": {}, "signals": []}
-    finally:
-        remove_pids_group(seed)
-    try:
-        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-        return found
-    except (IndexError, ValueError):
-        fault = f"the round itself ended with {done.returncode}: {done.stderr[-2000:]}"
+class Rounds:
+    """Runs rounds in namespaces of their own, from several threads."""
+
+    def __init__(self, results: Path) -> None:
+        self._results = results
+        self._running: set[subprocess.Popen[str]] = set()
+        self._is_over = False
+        self._changing = threading.Lock()
+
+    def kill(self) -> None:
+        """End the rounds that run, and begin no further one."""
+        with self._changing:
+            self._is_over = True
+            for popen in self._running:
+                popen.kill()
+
+    def run(self, seed: int) -> dict[str, Any]:
+        """Run one round; what was found."""
+        began_s = time.monotonic()
+        try:
+            found = self._run(seed)
+        finally:
+            remove_pids_group(seed)
+        return {**found, "took_s": time.monotonic() - began_s}
+
+    def _run(self, seed: int) -> dict[str, Any]:
+        module = ["-m", "tests.endurance.chaos", "--inside", str(self._results)]
+        dice = random.Random(f"far {seed}")
+        ahead = [f"--{name}={dice.randrange(FAR_S)}" for name in ("monotonic", "boottime")]
+        clocks = ["--time", *ahead] if is_far_ahead(seed) else []
+        with self._changing:
+            if self._is_over:
+                return {"kind": "?", "faults": [], "counts": {}, "signals": []}
+            popen = subprocess.Popen(
+                [*NAMESPACES, *clocks, sys.executable, *module, "--seed", str(seed)],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            self._running.add(popen)
+        try:
+            output, errors = popen.communicate(timeout=ROUND_WITHIN_S)
+            found: dict[str, Any] = json.loads(output.splitlines()[-1])
+        except subprocess.TimeoutExpired as error:
+            fault = f"the round itself did not end within {ROUND_WITHIN_S:.0f} s: {error.stderr!r}"
+        except (IndexError, ValueError):
+            fault = f"the round itself ended with {popen.returncode}: {errors[-2000:]}"
+        else:
+            return found
+        finally:
+            popen.kill()
+            popen.wait()
+            with self._changing:
+                self._running.discard(popen)
         return {"kind": "?", "faults": [fault], "counts": {}, "signals": []}
 
 

@@ -571,7 +571,7 @@ TABLE = (
         "reading a local variable keeps all of its frame until the function returns",
         HOOK + "checks/values.py",
         "_Frame._variable",
-        "is_global or _HAS_PROXY",
+        "_HAS_PROXY",
         "True",
         (UNIT + "checks/test_values.py::test_what_a_function_lets_go_of_is_freed_at_once",),
     ),

@@ -2,6 +2,8 @@
 
     chaos_job.py SEED METHOD STRATEGY STEPS
 
+METHOD may name what the forkserver imports before it forks: `forkserver+torch`.
+
 Each step is printed with a digest of what it computed, the same under every start method. A worker
 exits only by a command, after it has answered all earlier ones, so no message is lost without an
 observer. The pid of each process that exits is printed on standard error.
@@ -180,10 +182,15 @@ def step(dice, workers, context, generator):
 
 
 def rest(pause_s):
-    """Wait between two steps, when no process starts another; for as long as a file asks for it."""
-    time.sleep(pause_s)
+    """Wait between two steps, when no process starts another; for as long as a file asks for it.
+
+    Where nobody may ask, there is no wait.
+    """
     hold = os.environ.get("CHAOS_HOLD")
-    while hold and os.path.exists(hold):
+    if hold is None:
+        return
+    time.sleep(pause_s)
+    while os.path.exists(hold):
         with open(f"{hold}-held", "w"):
             pass
         time.sleep(0.02)
@@ -198,7 +205,10 @@ def main():
     signal.siginterrupt(signal.SIGUSR1, False)
     torch.set_num_threads(1)
     mp.set_sharing_strategy(strategy)
+    method, _, preloaded = method.partition("+")
     context = mp.get_context(method)
+    if preloaded:
+        context.set_forkserver_preload([preloaded])
     dice, generator = random.Random(seed), torch.Generator().manual_seed(seed)
     workers = Workers(context)
     print("ready", flush=True)

@@ -233,6 +233,26 @@ def memory() -> None:
     sys.stdin.readline()
 
 
+def starved() -> None:
+    """Fork while nothing more can be mapped, so that a thread gets no frame for its first call."""
+    for round_ in range(2):
+        with open("/proc/self/statm") as file:
+            size = int(file.read().split()[0]) * resource.getpagesize()
+        limit = size - 65536 if round_ else resource.RLIM_INFINITY
+        resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
+        for _ in range(
+            3
+        ):  # the stack of an ended thread serves the next one, without a new mapping
+            pid = os.fork()
+            if pid == 0:
+                os._exit(0)
+            os.waitpid(pid, 0)
+        time.sleep(0.1)
+    resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    say("ready")
+    sys.stdin.readline()
+
+
 def nowhere() -> None:
     """Run without a usable directory; the wrappers work, and the reasons are kept."""
     from mpwatch.hook import current
@@ -364,6 +384,7 @@ def main() -> None:
         "mocked": mocked,
         "mocked_late": mocked_late,
         "memory": memory,
+        "starved": starved,
         "nowhere": nowhere,
     }
     modes[sys.argv[1]]()

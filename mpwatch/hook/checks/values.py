@@ -2,7 +2,10 @@
 
 It runs on the hook's thread and holds no object of the program but types: each read is one call of
 functions written in C, see `safe.one_call`, which begins at the frame of a thread and ends at a
-number or a type. No text of the program is read.
+number or a type. No text of the program is read but the key of the sample that a worker fetches.
+
+A dictionary is asked for a name only if all of its keys are plain strings: it compares others by
+methods of the program. Of classes named like torch's tensors, only torch's own are asked for flags.
 
 Before Python 3.13, a local variable is read where the interpreter has it, because `f_locals` would
 leave a dict of all variables at the frame: that keeps what they refer to until the function
@@ -20,7 +23,7 @@ import operator
 import os
 import struct
 import sys
-from itertools import compress, repeat
+from itertools import chain, compress, repeat
 from types import (
     CellType,
     GetSetDescriptorType,
@@ -77,7 +80,10 @@ _SIZED: dict[int, Any] = {
     )
 }
 _ROWS = (id(list), id(tuple), id(collections.deque))
-_TENSORS = (("torch", "Tensor"), ("torch.nn.parameter", "Parameter"))
+_TENSORS = (("torch", "Tensor", 3), ("torch.nn.parameter", "Parameter", 4))
+"""Torch's own classes: module, name and number of base classes. Of these alone, it calls no
+`__torch_function__` (`check_has_torch_function`)."""
+_HEAD = slice(64)
 _TABLES = ("_buffers", "_parameters", "_modules")
 """Where a module of torch keeps attributes."""
 
@@ -115,8 +121,7 @@ def index_in_fetch() -> str | None:
     """
     for ident, depth, function, file, _ in frames():
         if function in ("<listcomp>", "fetch") and file.endswith("fetch.py"):
-            for text in _Frame(ident, depth, function).texts("idx"):
-                return text[:64]
+            return _Frame(ident, depth, function).text("idx")
     return None
 
 
@@ -136,10 +141,13 @@ class _Names:
 
     def _reached(self, name: str, *steps: tuple[Any, ...]) -> Any:
         """The result of some steps from a variable on; the last one gives a number or a type."""
+        return next(iter(_all(self._chain(name, *steps))), _Nothing)
+
+    def _chain(self, name: str, *steps: tuple[Any, ...]) -> Iterator[Any]:
         found = self._variable(name)
         for step, *arguments in steps:
             found = map(step, found, *map(repeat, arguments))
-        return next(iter(_all(found)), _Nothing)
+        return found
 
     def _shown(self, variable: str, attributes: list[str]) -> Iterator[str]:
         """What is at the end of a dotted name, as JSON."""
@@ -150,6 +158,10 @@ class _Names:
             kind = self._reached(variable, *steps, (type,))
         for each in attributes:
             for more in _ways(kind, each):
+                *inner, last = more
+                keys = _KEYS.get(last[0])
+                if keys and not _have_plain_keys(self._chain(variable, *steps, *inner), keys):
+                    continue
                 kind = self._reached(variable, *steps, *more, (type,))
                 if kind is not _Nothing:
                     steps += more
@@ -163,7 +175,7 @@ class _Names:
             number = self._reached(variable, *steps, (_NUMBERS[id(kind)],))
             if type(number) is float and number - number != 0:
                 name = f"{number}"  # JSON has no NaN and no infinity
-            elif type(number) is float or (type(number) is int and abs(number) < _LIMIT):
+            elif type(number) is float or (type(number) is int and -_LIMIT < number < _LIMIT):
                 about = f', "number": {number}'
         elif id(kind) in _SIZED:
             length = self._reached(variable, *steps, (_SIZED[id(kind)],))
@@ -171,12 +183,14 @@ class _Names:
             if id(kind) in _ROWS:
                 steps.append((_class_dict(kind)["__getitem__"], -1))
                 kind = self._reached(variable, *steps, (type,))
-        if (exact.module_of_class(kind), _name(kind)) in _TENSORS:
-            is_in_graph, is_leaf = (
-                self._reached(variable, *steps, (_in_class(kind, flag).__get__,))
-                for flag in ("requires_grad", "is_leaf")
-            )
-            has_graph = is_in_graph is True and is_leaf is False
+        if _is_tensor(kind):
+            flags = (_in_class(kind, flag) for flag in ("requires_grad", "is_leaf"))
+            found = [
+                self._reached(variable, *steps, (flag.__get__,))
+                for flag in flags
+                if type(flag) is GetSetDescriptorType
+            ]
+            has_graph = found == [True, False]
             about += f', "has_graph": {"true" if has_graph else "false"}'
         yield f'{{"type": {_quoted(name)}{about}}}'
 
@@ -193,21 +207,24 @@ class _Frame(_Names):
         """The local variables, each with its number."""
         self._are_shown = False
         """Whether these can be read."""
+        self._has_plain_globals = False
         for code in _all(map(id, map(_code, self._any()))):
             self._code = code
             for name, flags, plain, cells, free in _all(map(_about, self._same())):
                 # Before Python 3.11 a parameter that is a cell has two places.
                 alone = [each for each in cells if not _HAS_INNER or each not in plain]
                 self._places = {each: n for n, each in enumerate((*plain, *alone, *free))}
-                self._are_shown = _HAS_PROXY or (flags & _IS_FUNCTION > 0 and _are_readable())
+                self._are_shown = flags & _IS_FUNCTION > 0 and (_HAS_PROXY or _are_readable())
                 self._code = code if name == function else 0
+        self._has_plain_globals = _have_plain_keys(map(_globals, self._same()))
 
-    def texts(self, name: str) -> Iterator[str]:
-        """A local variable that is a number or a string, as text."""
-        for show in (int.__repr__, str.__repr__):
-            text = self._reached(name, (show,))
-            if type(text) is str:
-                yield text
+    def text(self, name: str) -> str | None:
+        """A local variable that is a number or a string, as a short text."""
+        number = self._reached(name, (int.__pos__,))
+        if type(number) is int:
+            return str(number) if -_LIMIT < number < _LIMIT else None
+        text = self._reached(name, (str.__getitem__, _HEAD), (str.__repr__,))
+        return text[:64] if type(text) is str else None
 
     def _any(self) -> Iterator[Any]:
         """What is at this depth of the thread now; for one call, as all iterators of frames."""
@@ -222,11 +239,13 @@ class _Frame(_Names):
     def _variable(self, name: str) -> Iterator[Any]:
         """A local variable, or a global one; nothing if it cannot be read."""
         is_global = name not in self._places
-        if not (is_global or self._are_shown):
+        if not (self._has_plain_globals if is_global else self._are_shown):
             return iter(())
-        if is_global or _HAS_PROXY:
-            spaces = map(_globals if is_global else _locals, self._same())
-            return map(operator.methodcaller("get", name, _nothing), spaces)
+        if is_global:
+            return map(dict.get, map(_globals, self._same()), repeat(name), repeat(_nothing))
+        if _HAS_PROXY:
+            proxies = map(_locals, self._same())
+            return map(operator.methodcaller("get", name, _nothing), proxies)
         return _slots(map(id, self._same()), self._places[name])
 
 
@@ -240,7 +259,9 @@ class _Module(_Names):
 
     def _is_from(self, name: str, file: str) -> bool:
         """Whether the module of a name was loaded from a file."""
-        found = map(operator.methodcaller("get", "__file__", _nothing), self._space(name))
+        if not _have_plain_keys(self._space(name)):
+            return False
+        found = map(dict.get, self._space(name), repeat("__file__"), repeat(_nothing))
         return _all(map(str.__eq__, repeat(file), found)) == [True]
 
     def _space(self, name: str) -> Iterator[Any]:
@@ -248,7 +269,7 @@ class _Module(_Names):
         return map(_module_dict, map(sys.modules.get, (name,)))
 
     def _variable(self, name: str) -> Iterator[Any]:
-        return map(operator.methodcaller("get", name, _nothing), self._space(self._name))
+        return map(dict.get, self._space(self._name), repeat(name), repeat(_nothing))
 
 
 def _all(found: Iterator[Any]) -> list[Any]:
@@ -268,10 +289,31 @@ def _name(kind: type) -> str:
     return name if type(name) is str else "object"
 
 
+_KEYS: dict[Any, Any] = {dict.get: dict.keys, MappingProxyType.get: MappingProxyType.keys}
+"""What gives the keys of what is asked by each of these."""
+
+
+def _have_plain_keys(spaces: Iterator[Any], keys_of: Any = dict.keys) -> bool:
+    """Whether the keys of dictionaries are strings without methods of their own."""
+    keys = chain.from_iterable(map(keys_of, spaces))
+    return False not in _all(map(operator.is_, map(type, keys), repeat(str)))
+
+
+def _is_tensor(kind: type) -> bool:
+    """Whether a class is one of torch's own."""
+    for name, attribute, count in _TENSORS:
+        module = sys.modules.get(name)
+        if type(module) is ModuleType and vars(module).get(attribute) is kind:
+            return len(exact.bases_of(kind)) == count
+    return False
+
+
 def _in_class(kind: type, name: str) -> Any:
     """The attribute of a class with a name, unbound, or `None`."""
-    spaces = map(_class_dict, exact.bases_of(kind))
-    return next((each[name] for each in spaces if name in each), None)
+    for space in map(_class_dict, exact.bases_of(kind)):
+        if False not in map(operator.is_, map(type, space), repeat(str)) and name in space:
+            return space[name]
+    return None
 
 
 def _ways(kind: type, name: str) -> list[list[tuple[Any, ...]]]:
@@ -282,6 +324,8 @@ def _ways(kind: type, name: str) -> list[list[tuple[Any, ...]]]:
     if type(slot) is MemberDescriptorType:
         return [[(slot.__get__,)]]
     if type(space) not in (GetSetDescriptorType, MemberDescriptorType):
+        return []
+    if space.__name__ != "__dict__":
         return []
     first, last = (space.__get__,), (dict.get, name, _nothing)
     return [[first, last], *([first, (dict.get, each, _nothing), last] for each in _TABLES)]

@@ -12,6 +12,8 @@ import _signal  # type: ignore[import-not-found]
 import collections
 import contextlib
 import errno
+import functools
+import itertools
 import sys
 
 from .. import wire
@@ -22,6 +24,7 @@ from .connection import Connection, may_connect
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
     from .connection import Owner
@@ -40,6 +43,8 @@ _KEEPS_MASKS = sys.version_info >= (3, 11)
 Python 3.10 looks for signals between almost any two bytecodes (`eval_breaker` in its ceval.c), so a
 mask that is set there might stay.
 """
+MEMORY_PAUSE_S = 0.02
+"""Interval in which the thread asks whether there is memory again."""
 STOP_S = 0.25
 """Longest wait of a fork or an exit for the end of the thread; usually it takes 0.2 ms.
 
@@ -178,7 +183,9 @@ class Server:
         """
         # The session itself: the thread may run first after all others have let go of it, and
         # has its files to remove then.
-        calls = (self._serve,), ((run, self._session.itself()),)
+        serving = self._thread(run, self._session.itself())
+        next(serving)
+        calls = (next,), ((serving, None),)
         start = self._session.system.start_new_thread
         if not _KEEPS_MASKS:
             started += map(start, *calls)
@@ -388,9 +395,43 @@ class Server:
         self.listen(str(self.path))
         self._is_broken = False
 
-    def _serve(self, run: Run, session: Owner) -> None:
-        """Main function of the thread; a session detached on it has to outlive it."""
+    def _thread(self, run: Run, session: Owner) -> Iterator[None]:
+        """What the thread runs; a session detached on it has to outlive it.
+
+        The first function in Python that a thread calls takes 16 KiB for its frames (`push_chunk`
+        in CPython's pystate.c, 3.11 and later). Where the process may map nothing more, the
+        interpreter would print that, and the thread would be gone. A generator has a frame of its
+        own. So it waits here for memory, and calls only functions written in C meanwhile; a direct
+        call that gets no frame ends the process in Python 3.11 (`CALL_PY_EXACT_ARGS`, ceval.c).
+        """
+        serve = functools.partial(
+            next, map(self._serve, itertools.repeat(run), itertools.repeat(session))
+        )
+        yield
         run.tid = session.system.get_native_id()
+        try:
+            while True:
+                try:
+                    serve()
+                    break
+                except MemoryError:
+                    if run.should_stop:
+                        break
+                session.system.sleep(MEMORY_PAUSE_S)
+        finally:
+            self._cpu_before_ns += session.system.thread_time_ns()
+            run.is_done = True
+            self._tokens.append(True)
+        if run.should_stop and self._is_wanted:
+            # It ended later than a fork waits, and `start` found no token meanwhile.
+            self.start()
+
+    def _serve(self, run: Run, session: Owner) -> None:
+        """Serve observers until the thread has to end.
+
+        Raises:
+            MemoryError: It is to be called again.
+        """
         try:
             # A signal that all other threads block must be blocked here too: its default action
             # would end the process.
@@ -406,15 +447,10 @@ class Server:
                 for _ in range(_BACKLOG):  # who has just connected is told what there is, too
                     self._accept(run)
             session.finish()
+        except MemoryError:
+            raise
         except Exception as error:  # noqa: BLE001 - else the interpreter would print it
             session.note("hook-problem", what="server", text=repr(error)[:500])
-        finally:
-            self._cpu_before_ns = self.cpu_ns()
-            run.is_done = True
-            self._tokens.append(True)
-            if run.should_stop and self._is_wanted:
-                # It ended later than a fork waits, and `start` found no token meanwhile.
-                self.start()
 
     def _wait_and_serve(self, run: Run) -> None:
         """Wait once for observers, then do the jobs and serve the observers."""

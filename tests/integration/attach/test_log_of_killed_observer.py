@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,35 @@ def test_a_detach_whose_observer_is_killed_has_a_line(start: Start, tmp_path: Pa
     assert " result=ready " in injected
     assert " detaching " in detaching
     assert " method=socket " in detaching
+
+
+@pytest.mark.parametrize("keep", [["--keep"], []])
+def test_an_injection_is_completed_although_several_signals_end_mpwatch(
+    start: Start, tmp_path: Path, keep: list[str]
+) -> None:
+    running = start("attach_plain", "blocked")
+    command = ["dump", str(running.pid), "--hook", "--no-stacks", *keep]
+    dump = subprocess.Popen(
+        [sys.executable, "-m", "mpwatch", *command],
+        env={**os.environ, "XDG_STATE_HOME": str(tmp_path)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    runtime = runtime_of(running)
+    assert eventually(lambda: any(runtime.glob("attach-*/handed-over")))
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTERM):
+        dump.send_signal(number)
+        time.sleep(0.1)
+    assert dump.wait(60) == 128 + signal.SIGINT
+
+    lines = InjectionLog(str(tmp_path / "mpwatch")).lines_about(running.process, 9)
+    assert ' result="pending: its main thread is blocked' in lines[0]
+    left = list(runtime.glob("attach-*"))
+    if keep:
+        assert [(each / "unattended").exists() for each in left] == [True]
+    else:
+        assert left == []
+        assert " result=detached " in lines[1]
 
 
 @pytest.mark.parametrize("is_silent", [False, True])

@@ -203,6 +203,18 @@ def test_forks_while_memory_is_short_mix_no_records_and_end_well(runtime_in_memo
     assert kinds == {wire.FORKED}
 
 
+def test_a_thread_without_memory_for_its_first_call_waits_for_it_and_prints_nothing(
+    runtime: Path,
+) -> None:
+    with Guest("starved") as guest:
+        assert guest.hear() == "ready"
+        with Client(wait_for_sockets(runtime, 1)[guest.process.pid]) as client:
+            assert client.hello()["pid"] == guest.process.pid
+        guest.tell("")
+        assert guest.finish() == (0, "")
+    assert list((runtime / "mpwatch").glob("*.sock")) == []
+
+
 def test_functions_replaced_while_the_hook_is_attached_are_not_used_at_a_fork_nor_after(
     runtime: Path,
 ) -> None:

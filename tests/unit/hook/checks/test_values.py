@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from mpwatch.hook import checks
+from mpwatch.hook import checks, requests, wire
 from mpwatch.hook.checks import values
 from mpwatch.hook.safe import one_call
 
@@ -193,6 +193,120 @@ def test_whether_a_tensor_carries_a_graph_is_read(torch: Any) -> None:
     }
     assert loss.item() == 4 * plain.item()
     assert type(own) is OwnTensor
+
+
+class Touchy(str):
+    """A text that no other thread than the one that made it may compare."""
+
+    __slots__ = ()
+    owner = threading.get_ident()
+
+    def __eq__(self, other: object) -> bool:
+        assert threading.get_ident() == self.owner
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+class TouchySpace(dict[str, Any]):
+    """A namespace that runs code of the program when it is asked."""
+
+    def get(self, *_: object) -> Any:
+        raise AssertionError
+
+
+def test_a_class_that_is_named_like_a_tensor_runs_no_code(torch: Any) -> None:
+    called: list[str] = []
+
+    class Descriptor:
+        def __get__(self, instance: object, owner: object) -> bool:
+            called.append("descriptor")
+            return True
+
+    class Named:
+        requires_grad = property(lambda self: called.append("property"))
+        is_leaf = Descriptor()
+
+    class Derived(torch.Tensor):  # type: ignore[misc]
+        @classmethod
+        def __torch_function__(cls, *_: object, **__: object) -> bool:
+            called.append("torch function")
+            return True
+
+    for kind in (Named, Derived):
+        kind.__module__, kind.__qualname__ = "torch", "Tensor"
+    bare = type("Tensor", (), {"__module__": "torch"})()
+    named, derived = Named(), Derived()
+    called.clear()
+
+    found = asked(
+        "test_a_class_that_is_named_like_a_tensor_runs_no_code", "named", "derived", "bare"
+    )
+
+    assert found == {name: {"type": "Tensor"} for name in ("named", "derived", "bare")}
+    assert called == []
+    assert (type(named), type(derived)) == (Named, Derived)
+    assert type(bare).__name__ == "Tensor"
+
+
+def test_names_that_are_no_plain_strings_are_not_compared() -> None:
+    class Keyed:
+        pass
+
+    keyed, plain = Keyed(), Keyed()
+    keyed.__dict__[Touchy("step")] = 1
+    plain.__dict__["step"] = 2
+    in_class: Any = type("InClass", (), {Touchy("step"): 1})()
+    space: dict[str, Any] = {"ask": asked, Touchy("step"): 3}
+    exec(compile("def ask_here():\n return ask('ask_here', 'step')", __file__, "exec"), space)
+
+    found = asked(
+        "test_names_that_are_no_plain_strings_are_not_compared",
+        *("keyed.step", "plain.step", "in_class.step"),
+    )
+
+    assert found == {"plain.step": {"type": "int", "number": plain.step}}  # type: ignore[attr-defined]
+    assert space["ask_here"]() == {}
+    assert (keyed.__dict__["step"], in_class.step) == (1, 1)
+
+
+def test_a_namespace_of_another_class_is_read_without_its_methods() -> None:
+    class Keyed:
+        pass
+
+    keyed = Keyed()
+    keyed.__dict__ = TouchySpace(step=1)
+    space = TouchySpace(ask=asked, step=3)
+    exec(compile("def ask_here():\n return ask('ask_here', 'step')", __file__, "exec"), space)
+
+    found = asked("test_a_namespace_of_another_class_is_read_without_its_methods", "keyed.step")
+
+    assert found == {"keyed.step": {"type": "int", "number": 1}}
+    assert space["ask_here"]() == {"step": {"type": "int", "number": 3}}
+    assert type(keyed) is Keyed
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [None, 5, "frames", {"a": 1}, [5], [[1, "f", "g"]], [[1, "f", "g", 5]], [[[], {}, [], [{}]]]],
+)
+def test_a_request_of_another_form_is_answered_with_an_error(wanted: Any) -> None:
+    asking = {"ask": "values", "id": 1, "frames": wanted}
+    hook: Any = SimpleNamespace()
+
+    answer = elsewhere(lambda: requests.answer(hook, asking))
+
+    assert answer["id"] == 1
+    assert "error" in answer or json.loads(answer[wire.AS_TEXT]["frames"]) == []
+
+
+def test_names_of_another_form_are_answered_with_an_error() -> None:
+    names: Any = [5, {}]
+    tid, function = threading.get_native_id(), "test_names_of_another_form_are_answered"
+    asking = {"ask": "values", "frames": [[tid, __file__, f"{function}_with_an_error", names]]}
+    hook: Any = SimpleNamespace()
+
+    assert elsewhere(lambda: requests.answer(hook, asking))["error"].startswith("values: ")
 
 
 class Thing:
