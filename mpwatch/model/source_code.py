@@ -274,6 +274,8 @@ MarkKind: TypeAlias = Literal[
     # is written out, and the lines of the condition and of the loop around, 0 for none,
     # `features.npy, 30, 27`.
     "truncates",
+    # Writes a message to a socket in two parts, in a file that does not set TCP_NODELAY.
+    "two-writes",
     # Makes a queue without a bound. About: the queue.
     "unbounded",
     # Writes to the standard input of another program, and nothing in the file flushes it.

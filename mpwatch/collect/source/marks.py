@@ -112,6 +112,8 @@ class _Names(NamedTuple):
     dicts: set[str]
     registries: Mapping[str, str]
     permits: _Permits
+    may_hold_back: bool
+    """Whether nothing in the file sends small writes at once, or collects them."""
     sequences: Mapping[str, str]
     assigned: Mapping[str, ast.expr]
     models: Tensors
@@ -144,6 +146,11 @@ def _names_of(tree: ast.Module, elsewhere: Mapping[str, ReturnedSlice]) -> _Name
         dicts={*dicts_of(tree)}.difference(emptied_dicts),
         registries=registries_of(tree),
         permits=_permits_of(tree),
+        may_hold_back=not any(
+            name in ("TCP_NODELAY", "disable_nagle_algorithm", "wbufsize", "makefile")
+            for node in ast.walk(tree)
+            for name in [last_name(node) if isinstance(node, ast.expr) else ""]
+        ),
         sequences=sequences_of(tree),
         assigned=_assigned(tree),
         models=tensors_of(tree),
@@ -175,6 +182,7 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     yield from _dealt(nodes)
     yield from _reads_all(nodes)
     yield from _swallowing(nodes)
+    yield from _two_writes(nodes) if known.may_hold_back else ()
     yield from _unreleased(known.permits, nodes)
     yield from _unbounded(nodes)
     yield from _starts(nodes)
@@ -803,6 +811,31 @@ def _continues_before(nodes: Sequence[ast.AST], later: ast.Call) -> Iterator[ast
         is_before = isinstance(node.body[-1], ast.Continue) and last_line(node) < later.lineno
         if is_before and _is_inside(node, max(loops, key=first_line)):
             yield node
+
+
+def _two_writes(nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """`self.end_headers()` and `self.wfile.write(body)`, or two calls of `sock.sendall`."""
+    calls = sorted((each for each in nodes if isinstance(each, ast.Call)), key=first_line)
+    before: ast.Call | None = None
+    for call in calls:
+        name = last_name(call.func)
+        is_body = name == "write" and container_of(receiver_of(call)) == "wfile"
+        if before is not None and (
+            (is_body and last_name(before.func) == "end_headers")
+            or (name in _SENDS and receiver_of(before) == receiver_of(call))
+        ):
+            yield "two-writes", "", call
+            return
+        if name == "end_headers" or (name in _SENDS and _is_socket(receiver_of(call))):
+            before = call
+
+
+_SENDS: Final = frozenset(("send", "sendall"))
+
+
+def _is_socket(name: str) -> bool:
+    """Whether a name is that of a socket, as far as it shows."""
+    return re.search(r"sock|peer", name, re.IGNORECASE) is not None
 
 
 def _swallowing(nodes: Sequence[ast.AST]) -> Iterator[Found]:

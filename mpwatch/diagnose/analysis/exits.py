@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from signal import Signals
 from typing import Literal, TypeAlias
 
 from mpwatch.describe.frames import frame_words, is_library
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, called, family_head
+from mpwatch.diagnose.analysis.source_code import mark_words, marks
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, user_frame
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.known_errors import place_of
 from mpwatch.model.events import Raised, WrittenError
+from mpwatch.model.findings import Finding
 from mpwatch.model.history import Series
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import LogEntry, Process, Snapshot
@@ -331,3 +333,66 @@ def last_exceptions(snapshot: Snapshot) -> Iterator[tuple[LogEntry, str, str]]:
 def _has_failed(process: Process) -> bool:
     """Whether it has ended, and not with exit code 0; an unknown exit status counts as failed."""
     return process.ended is not None and process.ended.exit_code != 0
+
+
+def with_setting(index: Index, found: Finding, process: Process, ended: Ended) -> Finding:
+    """The finding about an exit, with the line that set the timer or the limit that caused it."""
+    if ended.signal in _TIMERS:
+        return _with_timer(index, found)
+    limit = _LIMITS.get(ended.signal or 0)
+    return found if limit is None else _with_limit(index, found, process, limit)
+
+
+def _with_limit(index: Index, found: Finding, process: Process, limit: str) -> Finding:
+    """The finding about a process that a limit has killed, with the line that sets that limit."""
+    setting = [each for each in marks(index, "limit") if each.about == limit]
+    if len(setting) != 1:
+        return found
+    words, name = mark_words(setting[0]), called(process)
+    head = family_head(index, process)
+    wait = f" {called(head)} is not told." if head is not None and not head.is_gone else ""
+    return replace(
+        found,
+        evidence=(*found.evidence, f"that limit is set by {words}"),
+        cause=(
+            f"{found.cause} Most likely it has set that limit itself: {words} sets it for the "
+            f"whole process that calls it, and for as long as that lives, whatever {name} does "
+            f"afterwards.{wait}"
+        ),
+        advice=(
+            "Set such a limit only in a process that is made for the one task and may be ended by "
+            "it (subprocess.run(..., preexec_fn=...), or a new Process for each task), not in a "
+            "worker that goes on; and replace workers that have ended: look at their sentinel or "
+            "exitcode where their answers are awaited. A higher limit only postpones it."
+        ),
+    )
+
+
+_LIMITS: Mapping[int, str] = {Signals.SIGXCPU: "RLIMIT_CPU", Signals.SIGXFSZ: "RLIMIT_FSIZE"}
+_TIMERS = (Signals.SIGALRM, Signals.SIGVTALRM, Signals.SIGPROF)
+
+
+def _with_timer(index: Index, found: Finding) -> Finding:
+    """The finding about a process that a timer has killed, with the lines that set timers."""
+    timers = marks(index, "alarm")[:2]
+    if not timers:
+        return found
+    left = [each for each in timers if each.about]
+    words = [f"a timer is set by {mark_words(each)}" for each in timers]
+    if len(timers) == 1 and left:
+        cause = found.cause
+        raising = left[0].about.partition("raise of ")[2]
+        cause += f" {mark_words(left[0])} sets one, and " + (
+            f"{left[0].function} cancels it only after line {raising}: an exception of that "
+            "line, also one that its caller catches, leaves the timer running."
+            if raising
+            else f"{left[0].function} returns in line {left[0].about} before it is cancelled."
+        )
+        advice = (
+            "Cancel the timer in a finally block, before the handler of its signal is set back, so "
+            "that it ends with the guarded call however that ends. Let the parent look at the "
+            "exitcode of its workers, and give what an ended one had to another. A longer time "
+            "only postpones it."
+        )
+        return replace(found, evidence=(*found.evidence, *words), cause=cause, advice=advice)
+    return replace(found, evidence=(*found.evidence, *words))

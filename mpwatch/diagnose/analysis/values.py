@@ -425,7 +425,7 @@ class Grown(NamedTuple):
 
 
 def grown(index: Index, process: ProcessId) -> tuple[Grown, ...]:
-    """What has grown in a process while its lengths were read, those with a graph first."""
+    """What has grown in a process while its lengths were read, what most likely matters first."""
     return tuple(each for each in _series(index, process).values() if each is not None)
 
 
@@ -460,8 +460,14 @@ def _series(index: Index, process: ProcessId) -> Mapping[tuple[str, int], Grown 
             added = names[key]
             place = added.file, added.statement.line
             found[place] = found.get(place) or _grown(added, points)
-    shown = sorted(found.items(), key=lambda item: item[1] is None or not item[1].value.has_graph)
-    return dict(shown)
+    return dict(sorted(found.items(), key=lambda item: _order(item[1])))
+
+
+def _order(grown: Grown | None) -> tuple[bool, bool, float]:
+    """Those with a graph first, then what nothing removes from, then what grows fastest."""
+    if grown is None:
+        return True, True, 0.0
+    return not grown.value.has_graph, grown.added.is_emptied, -grown.per_s
 
 
 def _grown(added: AddedTo, points: Sequence[tuple[float, NameValue]]) -> Grown | None:

@@ -35,6 +35,7 @@ from mpwatch.diagnose.analysis.exits import (
     raised_at,
     reports_a_loss,
     sender_of,
+    with_setting,
 )
 from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index, derived
@@ -128,10 +129,7 @@ def check(index: Index) -> Iterator[Finding]:
             found = replace(found, effect_of=known)
         if is_doubtful and _ended_well(index, process):
             found = replace(found, **_with_a_content_parent(index.snapshot, exits))
-        if ended.signal in _TIMERS:
-            found = _with_timer(index, found)
-        if (limit := _LIMITS.get(ended.signal or 0)) is not None:
-            found = _with_limit(index, found, process, limit)
+        found = with_setting(index, found, process, ended)
         yield found if ended.signal is None else _with_left_lock(index, found)
 
 
@@ -144,61 +142,6 @@ def _known_error(snapshot: Snapshot, exits: Sequence[tuple[Process, Ended]]) -> 
 
 
 _KNOWN_RULES = frozenset(known.rule for known in KNOWN_ERRORS)
-
-
-def _with_limit(index: Index, found: Finding, process: Process, limit: str) -> Finding:
-    """The finding about a process that a limit has killed, with the line that sets that limit."""
-    setting = [each for each in marks(index, "limit") if each.about == limit]
-    if len(setting) != 1:
-        return found
-    words, name = mark_words(setting[0]), called(process)
-    head = family_head(index, process)
-    wait = f" {called(head)} is not told." if head is not None and not head.is_gone else ""
-    return replace(
-        found,
-        evidence=(*found.evidence, f"that limit is set by {words}"),
-        cause=(
-            f"{found.cause} Most likely it has set that limit itself: {words} sets it for the "
-            f"whole process that calls it, and for as long as that lives, whatever {name} does "
-            f"afterwards.{wait}"
-        ),
-        advice=(
-            "Set such a limit only in a process that is made for the one task and may be ended by "
-            "it (subprocess.run(..., preexec_fn=...), or a new Process for each task), not in a "
-            "worker that goes on; and replace workers that have ended: look at their sentinel or "
-            "exitcode where their answers are awaited. A higher limit only postpones it."
-        ),
-    )
-
-
-_LIMITS: Mapping[int, str] = {Signals.SIGXCPU: "RLIMIT_CPU", Signals.SIGXFSZ: "RLIMIT_FSIZE"}
-_TIMERS = (Signals.SIGALRM, Signals.SIGVTALRM, Signals.SIGPROF)
-
-
-def _with_timer(index: Index, found: Finding) -> Finding:
-    """The finding about a process that a timer has killed, with the lines that set timers."""
-    timers = marks(index, "alarm")[:2]
-    if not timers:
-        return found
-    left = [each for each in timers if each.about]
-    words = [f"a timer is set by {mark_words(each)}" for each in timers]
-    if len(timers) == 1 and left:
-        cause = found.cause
-        raising = left[0].about.partition("raise of ")[2]
-        cause += f" {mark_words(left[0])} sets one, and " + (
-            f"{left[0].function} cancels it only after line {raising}: an exception of that "
-            "line, also one that its caller catches, leaves the timer running."
-            if raising
-            else f"{left[0].function} returns in line {left[0].about} before it is cancelled."
-        )
-        advice = (
-            "Cancel the timer in a finally block, before the handler of its signal is set back, so "
-            "that it ends with the guarded call however that ends. Let the parent look at the "
-            "exitcode of its workers, and give what an ended one had to another. A longer time "
-            "only postpones it."
-        )
-        return replace(found, evidence=(*found.evidence, *words), cause=cause, advice=advice)
-    return replace(found, evidence=(*found.evidence, *words))
 
 
 def _with_left_lock(index: Index, found: Finding) -> Finding:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
-from mpwatch.diagnose.analysis.exits import death_of
+from mpwatch.describe import processes
+from mpwatch.diagnose.analysis.exits import death_of, with_setting
 from mpwatch.diagnose.analysis.forecast import growth
 from mpwatch.diagnose.analysis.idle_time import is_stalled, quiet_s
 from mpwatch.diagnose.analysis.index import Index
@@ -74,7 +75,9 @@ def _unjoined(index: Index, parent: Process, children: Sequence[tuple[Process, E
         evidence.append(f"{called(parent)} has made no progress for {quiet}")
     outputs = {each.child.process for each in kept_outputs(index) if each.child is not None}
     is_effect = first.process in outputs
-    return Finding(
+    signal = ended.signal
+    why = "" if signal is None else f"{processes.signal_meaning(signal).cause} "
+    found = Finding(
         rule=RULE,
         severity=Severity.WARNING if has_stalled and not is_effect else Severity.INFO,
         process=first.process,
@@ -83,8 +86,8 @@ def _unjoined(index: Index, parent: Process, children: Sequence[tuple[Process, E
         summary=f"{called(parent)} has not joined {names}: {ended.words}",
         evidence=tuple(evidence),
         cause=(
-            f"The exit status of a child stays with the kernel until its parent asks for it, and "
-            f"{called(parent)} has not asked."
+            f"{why}The exit status of a child stays with the kernel until its parent asks for it, "
+            f"and {called(parent)} has not asked."
             + (
                 " Possible: it waits for something that this child was to send or to do."
                 if has_stalled
@@ -96,6 +99,7 @@ def _unjoined(index: Index, parent: Process, children: Sequence[tuple[Process, E
             "check exitcode at intervals, and end the job when one has failed."
         ),
     )
+    return with_setting(index, found, first, ended)
 
 
 def _left_the_others(index: Index) -> Iterator[Finding]:

@@ -213,7 +213,7 @@ def _of_polls(index: Index, in_vain: InVain) -> Finding:
         subject="polls",
         summary=in_vain.headline,
         evidence=tuple(in_vain.evidence),
-        cause=". ".join([*loops, *([lost.cause.rstrip(".")] if lost else []), in_vain.cause]),
+        cause=". ".join([*([lost.cause.rstrip(".")] if lost else []), *loops, in_vain.cause]),
         advice=f"{lost.advice} Otherwise: {in_vain.advice}" if lost else in_vain.advice,
     )
 

@@ -36,7 +36,7 @@ from mpwatch.diagnose.analysis.shares import (
     work_place,
     working_share,
 )
-from mpwatch.diagnose.analysis.source_code import costly
+from mpwatch.diagnose.analysis.source_code import costly, mark_words, marks
 from mpwatch.diagnose.analysis.stack_patterns import calls
 from mpwatch.diagnose.analysis.waits.blockages import without_progress_s
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
@@ -91,6 +91,11 @@ READS_MORE = 4.0
 """In each quarter, and times as much as is written: less is no reading of files again and again."""
 LEAST_TIME = 0.1
 """With less time that was not a wait for a core, a share of it means nothing."""
+HELD_SHARE = 0.6
+"""A client of which answers are held back waits for them for this part of its time, at least."""
+LITTLE_PERCENT = 20.0
+"""A process that uses less of a core is not what takes the time."""
+PROGRESS_S = 3.0
 LESS_BUSY = 0.6
 """A client uses at most this part of the cpu time of the process that it waits for."""
 
@@ -111,6 +116,7 @@ def check(index: Index) -> Iterator[Finding]:
         lines = asked(index, process, connected)
         is_busy = busy >= least_percent
         if not is_busy and not any(map(_makes_round_trips, lines)):
+            yield from _held_back(index, process, connected, busy)
             continue
         waits = {
             client.process: share
@@ -137,6 +143,67 @@ def check(index: Index) -> Iterator[Finding]:
         if process.process not in reported and process.role not in SERVICE_ROLES:
             dearer = list(_slows_down(index, process))
             yield from dearer or _at_costly_line(index, process)
+
+
+def _held_back(
+    index: Index, server: Process, connected: Sequence[Process], busy: float
+) -> Iterator[Finding]:
+    """Answers for which clients wait nearly all the time, of a server that does next to nothing.
+
+    Told where its source writes messages in two parts on connections that may hold small ones back.
+    """
+    found = marks(index, "two-writes")
+    waits = {each.process: _wait_share(index, each) or 0.0 for each in connected}
+    clients = [
+        each for each in connected if waits[each.process] >= HELD_SHARE and _reads_tcp(index, each)
+    ]
+    works = [mean_cpu_percent(each, index.history, OVER_S) or 0.0 for each in clients]
+    moves = [without_progress_s(each, index) or 0.0 for each in clients]
+    if not found or not clients or busy > LITTLE_PERCENT or max(works) > LITTLE_PERCENT:
+        return
+    if max(moves) >= PROGRESS_S:
+        return  # no answer comes at all
+    names, share = all_called(clients), sum(waits[e.process] for e in clients) / len(clients)
+    yield Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        is_doubtful=True,
+        process=server.process,
+        others=tuple(each.process for each in clients),
+        subject="held back",
+        summary=(
+            f"{names} {'waits' if len(clients) == 1 else 'wait'} {share:.0%} of the time for "
+            f"answers of {called(server)}, and neither side works: the time is in the round trips"
+        ),
+        evidence=(
+            f"{called(server)} uses {busy:.0f} % of a core",
+            *(
+                f"{called(each)}: {words}"
+                for each in clients[:CLIENTS]
+                if (words := doing_words(index, each)) is not None
+            ),
+            f"{mark_words(found[0])} writes a message in two parts, and nothing in that file sets "
+            "TCP_NODELAY",
+        ),
+        cause=(
+            f"{mark_words(found[0])} is the second of two writes of one message. On a TCP "
+            "connection that is kept open, the kernel holds a second small write back until the "
+            "first one is acknowledged (Nagle's algorithm), and the other end delays its "
+            "acknowledgement by some 40 ms, as it has nothing to send before it has the rest. So "
+            "each round trip takes 40 ms, however little there is to do."
+        ),
+        advice=(
+            "Set TCP_NODELAY on both ends (sock.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1); "
+            "disable_nagle_algorithm = True in a handler of socketserver or http.server), or send "
+            "head and body in one write (wbufsize = -1 there, or b''.join). More clients, threads "
+            "or server processes do not make a round trip shorter."
+        ),
+    )
+
+
+def _reads_tcp(index: Index, process: Process) -> bool:
+    """Whether a main thread waits for data on a TCP connection."""
+    return any(" tcp " in each.activity.what for each in shares(index, process))
 
 
 def _at_costly_line(index: Index, process: Process) -> Iterator[Finding]:

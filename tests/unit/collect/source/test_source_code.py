@@ -1540,6 +1540,25 @@ def test_handlers_that_go_on_with_the_next_round_are_read(tmp_path: Path) -> Non
     assert found == [("swallows", 6, "4-5")]
 
 
+@pytest.mark.parametrize(
+    ("body", "line"),
+    [
+        ("  self.end_headers()\n  self.wfile.write(data)\n", 3),
+        ("  self.sock.sendall(head)\n  self.sock.sendall(data)\n", 3),
+        ("  self.sock.sendall(head + data)\n", 0),
+        ("  conn.send(head)\n  conn.send(data)\n", 0),
+        ("  sock.sendall(head)\n  sock.sendall(data)\n  sock.setsockopt(6, TCP_NODELAY, 1)\n", 0),
+        ("  self.end_headers()\n  self.wfile.write(data)\nwbufsize = -1\n", 0),
+    ],
+)
+def test_messages_that_are_written_in_two_parts_are_read(
+    tmp_path: Path, body: str, line: int
+) -> None:
+    found = marks_of(tmp_path / "server.py", f"def reply(self, sock, conn, head, data):\n{body}")
+
+    assert [each[1] for each in found if each[0] == "two-writes"] == [line] * bool(line)
+
+
 def test_lines_that_kill_another_process_are_read_with_their_condition(tmp_path: Path) -> None:
     text = (
         "def watch(child, used):\n"

@@ -15,7 +15,7 @@ from mpwatch.model.history import History, Point, ProcessMetric
 from mpwatch.model.samples import ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Hook, Process, Snapshot
 from mpwatch.model.source_code import Mark, SourceLine, Statement
-from tests.builders.accounts import JOINS, answers_from, with_shares
+from tests.builders.accounts import JOINS, SLEEPS, answers_from, with_shares
 from tests.builders.snapshots import (
     MAIN,
     NOW_S,
@@ -77,6 +77,41 @@ def test_a_busy_process_that_others_wait_for_is_the_bottleneck() -> None:
     assert "spawned 200 (200) asks at train.py:31 ask" in finding.evidence
     assert "spawned 150 (150) is at train.py:9 answer" in finding.evidence
     assert "Manager" not in finding.cause
+
+
+TWO_WRITES = Mark(
+    "two-writes", "/app/server.py", "respond", "", Statement(70, "self.wfile.write(data)")
+)
+
+
+def round_trips(target: str = "tcp 127.0.0.1:9 > 127.0.0.1:8", **more: Any) -> Snapshot:
+    """Clients that wait for a server which is idle."""
+    waits = Activity("waiting", f"data on {target}", "socket", (pid(SERVER),), "train.py:31 ask")
+    clients = [
+        replace(each, threads=tuple(replace(t, still_s=0.1) for t in each.threads))
+        for each in map(client, CLIENTS)
+    ]
+    taken = job(*clients)
+    seen = {f"p{n}": {waits: 0.9, SLEEPS: 0.1} for n in CLIENTS}
+    return replace(with_shares(taken, p100={SLEEPS: 1.0}, **seen), **more)
+
+
+def test_answers_of_an_idle_server_that_writes_in_two_parts_are_held_back() -> None:
+    quiet = past(busy=4.0, own=3.0, share=0.9)
+
+    finding = only(check, round_trips(marks=(TWO_WRITES,)), quiet)
+
+    assert finding.subject == "held back"
+    assert "wait 90% of the time for answers of spawned 150 (150), and neither side works" in (
+        finding.summary
+    )
+    assert finding.cause.startswith(
+        "`self.wfile.write(data)` at server.py:70 respond is the second"
+    )
+    assert found(check, round_trips(), quiet) == []
+    assert found(check, round_trips("socket 77", marks=(TWO_WRITES,)), quiet) == []
+    busy = past(busy=40.0, own=3.0, share=0.9)
+    assert found(check, round_trips(marks=(TWO_WRITES,)), busy) == []
 
 
 def test_a_process_that_has_answered_nobody_for_long_is_no_bottleneck() -> None:

@@ -19,6 +19,7 @@ from mpwatch.model.findings import Severity
 from mpwatch.model.history import Point
 from mpwatch.model.samples import ThreadSample
 from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.source_code import Mark, Statement
 from tests.builders.snapshots import (
     MAIN,
     NOW_S,
@@ -100,6 +101,23 @@ def test_an_unjoined_child_is_information_while_its_parent_continues() -> None:
 
     assert finding.severity is Severity.INFO
     assert "waits" not in finding.cause
+
+
+def test_a_timer_that_ended_an_unjoined_child_is_told_with_the_line_that_set_it() -> None:
+    mark = Mark(
+        "alarm",
+        "/app/timeouts.py",
+        "wrapper",
+        "raise of 21",
+        Statement(19, "signal.alarm(seconds)"),
+    )
+    job = snapshot_of(main(threads=[thread(MAIN, still_s=0.0)]), unjoined(signal=14), marks=(mark,))
+
+    finding = only(zombie_processes.check, job)
+
+    assert finding.cause.startswith("A timer that the process had set itself ran out")
+    assert "wrapper cancels it only after line 21: an exception of that line" in finding.cause
+    assert finding.advice.startswith("Cancel the timer in a finally block")
 
 
 @pytest.mark.parametrize(
