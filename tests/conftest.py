@@ -201,36 +201,64 @@ def free_port() -> int:
         return port
 
 
-@pytest.fixture(scope="session")
-def _short_paths() -> Iterator[Iterator[Path]]:
-    """Names of new directories, short enough for sockets below them.
+class Directories:
+    """Directories whose paths are short enough for sockets below them.
 
     The path of a socket has at most 107 bytes. pytest's own directories have the names of the test
     and of the user who runs it in theirs.
     """
+
+    def __init__(self, folder: str) -> None:
+        self._paths = (Path(folder) / str(number) for number in itertools.count())
+        self._unused: Path | None = None
+
+    def new(self) -> Path:
+        """A new directory."""
+        path = next(self._paths)
+        path.mkdir(mode=0o700)
+        return path
+
+    def empty(self) -> Path:
+        """A directory that may be that of an earlier test which has not used it.
+
+        A new one for each test would double the time of the fast ones' last seconds, in which all
+        are removed.
+        """
+        if self._unused is None or not _is_new(self._unused):
+            self._unused = self.new()
+        return self._unused
+
+
+def _is_new(path: Path) -> bool:
+    """Whether a directory is as `Directories.new` has made it."""
+    try:
+        found = path.lstat()
+        return (found.st_mode, found.st_uid) == (0o40700, os.geteuid()) and not os.listdir(path)
+    except OSError:
+        return False
+
+
+@pytest.fixture(scope="session")
+def _directories() -> Iterator[Directories]:
     # A program may still write there as the last test ends.
     with tempfile.TemporaryDirectory(
         prefix="mpw-tests-", dir="/tmp", ignore_cleanup_errors=True
     ) as folder:
-        yield (Path(folder) / str(number) for number in itertools.count())
+        yield Directories(folder)
 
 
 @pytest.fixture
-def tmp_path(_short_paths: Iterator[Path]) -> Path:
-    """A new directory, in place of pytest's: see `_short_paths`."""
-    folder = next(_short_paths)
-    folder.mkdir(mode=0o700)
-    return folder
+def tmp_path(_directories: Directories) -> Path:
+    """A new directory, in place of pytest's: see `Directories`."""
+    return _directories.new()
 
 
 @pytest.fixture(autouse=True)
 def _runtime_directory_of_its_own(
-    monkeypatch: pytest.MonkeyPatch, _short_paths: Iterator[Path]
+    monkeypatch: pytest.MonkeyPatch, _directories: Directories
 ) -> None:
     """Keep the hooks of tests away from those of real jobs."""
-    folder = next(_short_paths)
-    folder.mkdir(mode=0o700)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(_directories.empty()))
 
 
 @pytest.fixture

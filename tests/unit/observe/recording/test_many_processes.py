@@ -78,6 +78,7 @@ KEPT_OF_EACH_BYTES = 60
 """Less than anything that is kept of each takes: its identity alone takes more."""
 
 
+@pytest.mark.slow
 def test_reading_four_times_the_short_lived_processes_takes_no_more_memory(
     recorded: Recorded, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -74,6 +74,7 @@ def fold_to_the_end(count: int) -> None:
             gc.collect()
 
 
+@pytest.mark.slow
 def test_folding_four_times_the_short_lived_processes_takes_no_more_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
