@@ -31,8 +31,8 @@ from mpwatch.hook import requests, wire
 from mpwatch.hook.transport.connection import Connection
 from mpwatch.model.cmdline import python_program
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import WantedFrame
 from mpwatch.model.sanitize import clean
-from mpwatch.model.values import WantedFrame
 from mpwatch.nodes.wire.messages import (
     NODE_LIMIT_BYTES,
     FrameReader,
