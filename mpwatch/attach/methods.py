@@ -43,6 +43,10 @@ PASSES_WITHIN_S = 1.0
 py-spy taking a stack. A plan waits as long, so that it says what an injection would do."""
 _ANSWER_BYTES = 1 << 16
 _SIGXFSZ = 1 << (signal.SIGXFSZ - 1)
+_STACK_BYTES = 8 << 20
+"""A thread's stack where RLIMIT_STACK does not say more; `threading.stack_size` is not seen."""
+_LOADED_BYTES = 16 << 20
+"""Several times what the hook and the program that loads it map besides."""
 STARTED_WITHIN_S = 1.0
 _STARTING_S = 0.02
 _ENDING_S = 0.02
@@ -120,6 +124,7 @@ def require_usable(attempt: Attempt) -> None:
     if target.privileges:
         raise Refused(target.privileges)
     require_file_size(target)
+    require_address_space(target)
     require_stoppable(target)
     _require_rights(target)
     if target.has_shadow_stack:
@@ -299,6 +304,27 @@ def require_file_size(target: Target) -> None:
         raise Refused(
             f"it may write no file beyond {limit} bytes (ulimit -f), and what the hook writes"
             " would send it SIGXFSZ"
+        )
+
+
+def require_address_space(target: Target) -> None:
+    """Refuse a process that may hardly map more memory.
+
+    Two threads start in it, each with a stack of its own and a part of it for Python frames. A
+    thread that gets the first and not the second ends the process, in CPython (3.11: a call in
+    Python without a frame, see `Server._thread`; all: `PyGILState_Ensure` without memory).
+    """
+    try:
+        limits = fds.limits("/proc", target.pid).others
+        with open(f"/proc/{target.pid}/statm", "rb") as file:
+            size = int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return
+    limit, stack = limits.get("address space"), limits.get("stack size") or 0
+    if limit is not None and limit - size < 2 * max(stack, _STACK_BYTES) + _LOADED_BYTES:
+        left = max(0, limit - size) >> 20
+        raise Refused(
+            f"it may map only {left} MiB more (ulimit -v), and an injection could end it there"
         )
 
 

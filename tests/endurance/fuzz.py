@@ -29,6 +29,7 @@ from pathlib import Path
 NAMES = (
     "wire", "requests", "ring", "recording", "recorded-lines", "procfs", "py-spy",
     "command-lines", "environments", "text", "reports", "elf", "node-messages", "opened-jobs",
+    "nccl-ras", "flight-recorder", "written-errors", "gpus",
 )  # fmt: skip
 SECONDS_LIMIT, MEMORY_LIMIT_MIB, INPUT_BYTES = 100, 1024, 4096
 """libFuzzer counts the time on the wall: at a load of 30, an input that takes less than 2 s of cpu

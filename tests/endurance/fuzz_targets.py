@@ -21,7 +21,9 @@ from mpwatch.attach.outcomes import Refused
 from mpwatch.collect.hook import decode
 from mpwatch.collect.hook.decode import decode_slice
 from mpwatch.collect.host import host
-from mpwatch.collect.process import fds, identify, memory, procfs
+from mpwatch.collect.host.gpu import GpuCollector
+from mpwatch.collect.job import flight_recorder, nccl_ras
+from mpwatch.collect.process import fds, identify, memory, procfs, written_errors
 from mpwatch.collect.process.memory import parse_mappings
 from mpwatch.collect.process.py_spy import parse_dump
 from mpwatch.collect.process.syscall_waits import parse_syscall
@@ -29,6 +31,7 @@ from mpwatch.hook import requests, wire
 from mpwatch.hook.transport.connection import Connection
 from mpwatch.model.cmdline import python_program
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import WantedFrame
 from mpwatch.model.sanitize import clean
 from mpwatch.nodes.wire.messages import (
     NODE_LIMIT_BYTES,
@@ -59,6 +62,7 @@ from tests.unit.collect.process import test_fuzz_procfs as real
 from tests.unit.collect.process.test_fuzz_procfs import is_clean
 
 ME = ProcessId(10, 10)
+WANTED = (WantedFrame(10, "train.py", "step", ("loss", "step")),)
 FOLDER = Path(tempfile.mkdtemp(prefix="mpwatch-fuzzed-"))
 """A made-up /proc, and the recording that is read."""
 atexit.register(shutil.rmtree, FOLDER, ignore_errors=True)
@@ -80,6 +84,8 @@ def wire_frames(data: bytes) -> None:
             decode.note(ME, dict(said))
             decode.gauges(ME, 1.0, dict(said))
             decode.stacks(ME, 1.0, dict(said))
+            read = decode.values(ME, 1.0, dict(said), WANTED)
+            assert all(is_clean(each.type) for frame in read.frames for each in frame.values)
             with contextlib.suppress(ValueError):
                 decode.hello(ME, 1.0, said)
 
@@ -259,6 +265,85 @@ def elf_file_of(data: bytes) -> None:
         )
 
 
+def nccl_ras_answer(data: bytes) -> None:
+    """What NCCL RAS answers."""
+    with contextlib.suppress(nccl_ras.NotAnAnswer):
+        for communicator in nccl_ras.parse(data).communicators:
+            assert is_clean(communicator.name)
+            assert all(is_clean(each.host) for each in communicator.remarks)
+
+
+def recorder_dump(data: bytes) -> None:
+    """A dump of torch's flight recorder, and the answer of its server."""
+    path = FOLDER / "nccl_trace_rank_0"
+    path.write_bytes(data)
+    with contextlib.suppress(flight_recorder.NotADump):
+        record = flight_recorder.read_dump(str(path))
+        assert all(map(is_clean, record.groups))
+        flight_recorder.gauge_of(record)
+
+
+def errors_written(data: bytes) -> None:
+    """The end of a file of standard error."""
+    for error in written_errors.tracebacks(data, 0, {10: ME}):
+        assert all(is_clean(each.type) for each in (error.raised, error.first) if each)
+
+
+class Nvml:
+    """NVML, as it answers where a driver is broken: each answer is of the next bytes."""
+
+    class NVMLError(Exception):
+        """As NVML's own."""
+
+    def __init__(self, data: bytes) -> None:
+        self._left = data
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if not name.startswith("nvml"):
+            raise AttributeError(name)
+        return lambda *_: self._answer(name)
+
+    def _take(self, count: int) -> bytes:
+        taken, self._left = self._left[:count], self._left[count:]
+        return taken
+
+    def _number(self) -> int:
+        return int.from_bytes(self._take(8), "little")
+
+    def _answer(self, name: str) -> Any:
+        if (self._take(1) or b"\0")[0] > 240:
+            raise self.NVMLError(self._take(20).decode("utf-8", "surrogateescape"))
+        if name.endswith("Count"):
+            return (self._take(1) or b"\0")[0] % 5
+        if name.endswith(("Name", "UUID")):
+            return self._take(32)
+        if name.endswith("MemoryInfo"):
+            return SimpleNamespace(used=self._number(), total=self._number())
+        if name.endswith("UtilizationRates"):
+            return SimpleNamespace(gpu=self._number())
+        if name.endswith("RunningProcesses"):
+            count = (self._take(1) or b"\0")[0] % 4
+            numbers = [(self._number(), self._number()) for _ in range(count)]
+            return [SimpleNamespace(pid=pid, usedGpuMemory=used) for pid, used in numbers]
+        return self._number()
+
+
+def gpus(data: bytes) -> None:
+    """What NVML answers, in reports."""
+    nvml = Nvml(data)
+    found = GpuCollector(load=lambda: nvml).collect()
+    for gpu in found.gpus or ():
+        assert is_clean(gpu.name)
+        assert all(map(is_clean, gpu.problems))
+    snapshot = replace(report_job.job(), gpus=found.gpus or ())
+    json.loads(text_of(snapshot_json(snapshot, with_stacks=False)))
+    assert all(line.isprintable() for line in dump_text(snapshot).split("\n"))
+    exposition(snapshot)
+
+
+DATA = Path(__file__).parents[1] / "data"
+
+
 def text(data: bytes) -> None:
     """Any text of another process."""
     for raw in (data, data.decode("utf-8", "surrogateescape")):
@@ -308,6 +393,27 @@ def stream(kind: int, *contents: object) -> bytes:
     return b"".join(wire.pack_frame(kind, json.dumps(each).encode()) for each in contents)
 
 
+VALUES_OF_FRAME = {
+    "frame": 0,
+    "line": 7,
+    "values": {
+        "loss": {"type": "Tensor", "has_graph": True},
+        "step": {"type": "int", "number": 60, "length": 1},
+    },
+}
+WRITTEN = b"""Process SpawnProcess-1:
+Traceback (most recent call last):
+  File "train.py", line 7, in step
+    loss.backward()
+RuntimeError: boom
+
+[rank1]: Traceback (most recent call last):
+[rank1]:   File "train.py", line 9, in <module>
+[rank1]:     main()
+[rank1]: KeyError: 'a'
+"""
+
+
 class Target(NamedTuple):
     """One parser."""
 
@@ -322,6 +428,7 @@ TARGETS = {
             stream(wire.HELLO, {"protocol": wire.PROTOCOL, "start_ticks": 10, "pid": 10}),
             stream(wire.NOTE, {"kind": "exit", "at_ns": 5, "n": 1, "code": 0}),
             stream(wire.REPLY, {"id": 1, "threads": [{"tid": 1, "frames": [["f", "g", 1]]}]}),
+            stream(wire.REPLY, {"id": 1, "frames": [VALUES_OF_FRAME]}),
             wire.pack_frame(wire.RECORDS, wire.LOST.pack(0) + bytes(wire.RECORD_BYTES)),
         ),
     ),
@@ -330,6 +437,7 @@ TARGETS = {
         lambda: (
             stream(wire.REQUEST, {"ask": "ping", "id": 1}, {"ask": "gauges", "also": ["cuda"]}),
             stream(wire.REQUEST, {"ask": "detach", "id": 2}),
+            stream(wire.REQUEST, {"ask": "values", "frames": [[1, "f", "g", ["step", "a.b"]]]}),
         ),
     ),
     "ring": Target(rings, lambda: (bytes(ring(5, 8)), bytes(ring(40, 16)))),
@@ -362,4 +470,14 @@ TARGETS = {
         ],
     ),
     "opened-jobs": Target(opened_job, lambda: (whole_snapshot(),)),
+    "nccl-ras": Target(
+        nccl_ras_answer,
+        lambda: [path.read_bytes() for path in sorted(DATA.glob("nccl-ras/2*"))],
+    ),
+    "flight-recorder": Target(
+        recorder_dump,
+        lambda: [path.read_bytes() for path in sorted(DATA.glob("flight-recorder/*/nccl*_0*"))],
+    ),
+    "written-errors": Target(errors_written, lambda: (WRITTEN,)),
+    "gpus": Target(gpus, lambda: (bytes(range(256)), b"\0\1" + bytes(120))),
 }

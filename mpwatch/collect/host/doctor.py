@@ -424,7 +424,13 @@ def hook_checks(process: ProcessId, proc: str = "/proc") -> tuple[Check, ...]:
             hello = discovery.read_frame(client, wire.HELLO, discovery.HELLO_WITHIN_S)
     except NoHook as refusal:
         none = refusal
-    return (_said(process, hello, none), _patched(hello), *_outside(sample, proc))
+    stat = procfs.read_stat(proc, process.pid)
+    may_be_asleep = stat is not None and stat.process == process and stat.is_fork
+    return (
+        _said(process, hello, none, may_be_asleep=may_be_asleep),
+        _patched(hello),
+        *_outside(sample, proc),
+    )
 
 
 def _found_by(process: ProcessId, proc: str) -> ProcSample:
@@ -450,11 +456,23 @@ def _found_by(process: ProcessId, proc: str) -> ProcSample:
     )
 
 
-def _said(process: ProcessId, hello: dict[str, Any] | None, none: NoHook | None) -> Check:
-    """What the hook reports about itself."""
+def _said(
+    process: ProcessId,
+    hello: dict[str, Any] | None,
+    none: NoHook | None,
+    *,
+    may_be_asleep: bool,
+) -> Check:
+    """What the hook reports about itself.
+
+    Of a hook that a process has inherited by a fork, nothing shows before its first event: no
+    thread, mapping, descriptor or file.
+    """
     if none is not None:
         reason = clean(str(none))
-        return Check("hook", "ok", "absent", f"No hook answers: {reason}.")
+        asleep = " One inherited by the fork it began with shows only with its next event."
+        meaning = f"No hook answers: {reason}.{asleep if may_be_asleep else ''}"
+        return Check("hook", "ok", "absent", meaning)
     if hello is None:
         meaning = "It has a socket and sent no hello: the GIL is held, or the process is stopped."
         return Check("hook", "warning", "silent", meaning)

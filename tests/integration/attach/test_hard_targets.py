@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import statistics
 import subprocess
@@ -216,6 +217,23 @@ def test_a_target_with_room_for_the_answer_alone_has_a_hook_without_a_ring(
     assert detach(running.process, timeout_s=0.1).state in ("pending", "absent")
     running.say(b"go on\n")
     assert running.line() == "goes on"
+
+
+@pytest.mark.parametrize("room_bytes", [0, (8 << 20) + 4096, 30 << 20])
+def test_a_target_that_may_hardly_map_more_memory_is_refused_and_continues(
+    start: Start, room_bytes: int
+) -> None:
+    running = start("attach_plain", "idle")
+    for _ in range(20):  # a thread without a frame for its first call ended one in a hundred
+        size = int(Path(f"/proc/{running.pid}/statm").read_text().split()[0]) * 4096
+        _, hard = resource.prlimit(running.pid, resource.RLIMIT_AS)
+        resource.prlimit(running.pid, resource.RLIMIT_AS, (size + room_bytes, hard))
+        attached = inject(running.process, timeout_s=20)
+        assert attached.state == "absent"
+        assert f"it may map only {room_bytes >> 20} MiB more (ulimit -v)" in attached.reason
+        assert running.popen.poll() is None
+    resource.prlimit(running.pid, resource.RLIMIT_AS, (hard, hard))
+    assert inject(running.process, timeout_s=20).state == "ready"
 
 
 @pytest.mark.parametrize("limit", ["0", "4096", "100000"])

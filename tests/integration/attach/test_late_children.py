@@ -19,6 +19,7 @@ from mpwatch.attach.inject import inject
 from mpwatch.attach.inject_tree import detach_tree, inject_tree, late_children
 from mpwatch.attach.injection_log import InjectionLog
 from mpwatch.attach.outcomes import Attached, Detached
+from mpwatch.collect.host.doctor import hook_checks
 from mpwatch.collect.process.procfs import stat_of
 from mpwatch.hook import run
 from mpwatch.model.ids import ProcessId
@@ -193,6 +194,11 @@ def test_a_hook_that_nothing_shows_in_an_orphan_is_not_called_absent(start: Star
 
         assert (unseen.state, unseen.had_hook) == ("absent", False)
         assert "a hook inherited from that one shows only with its next event" in unseen.reason
+        check, *_ = hook_checks(stat_of(after).process)
+        assert check.value == "absent"
+        assert "One inherited by the fork it began with shows only with its next event" in (
+            check.meaning
+        )
         os.kill(after, signal.SIGUSR1)
         assert running.line() == "True"
         assert detach_tree([sample(after)], lambda _: None)[0].had_hook
