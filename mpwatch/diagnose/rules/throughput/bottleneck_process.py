@@ -33,6 +33,7 @@ from mpwatch.diagnose.analysis.shares import (
     imported_until_s,
     shares,
     switches_between,
+    with_a_core,
     work_place,
     working_share,
 )
@@ -45,6 +46,7 @@ from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import Series, first_at, values_of
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process
+from mpwatch.model.source_code import Mark
 from mpwatch.model.units import seconds_text
 
 RULE = "bottleneck-process"
@@ -116,7 +118,6 @@ def check(index: Index) -> Iterator[Finding]:
         lines = asked(index, process, connected)
         is_busy = busy >= least_percent
         if not is_busy and not any(map(_makes_round_trips, lines)):
-            yield from _held_back(index, process, connected, busy)
             continue
         waits = {
             client.process: share
@@ -135,6 +136,7 @@ def check(index: Index) -> Iterator[Finding]:
             if min(waits.values()) >= ALWAYS and quiet_s >= ANSWERS_S:
                 continue  # it answers none of them: `no-progress` says that
             yield _finding(process, busy if is_busy else None, clients, sum(waits.values()), lines)
+    yield from _held_back(index)
     yield from _waits_in_vain(index)
     slower = list(_slower_rounds(index))
     yield from slower
@@ -145,26 +147,49 @@ def check(index: Index) -> Iterator[Finding]:
             yield from dearer or _at_costly_line(index, process)
 
 
-def _held_back(
-    index: Index, server: Process, connected: Sequence[Process], busy: float
-) -> Iterator[Finding]:
+def _held_back(index: Index) -> Iterator[Finding]:
     """Answers for which clients wait nearly all the time, of a server that does next to nothing.
 
     Told where its source writes messages in two parts on connections that may hold small ones back.
     """
     found = marks(index, "two-writes")
-    waits = {each.process: _wait_share(index, each) or 0.0 for each in connected}
-    clients = [
-        each for each in connected if waits[each.process] >= HELD_SHARE and _reads_tcp(index, each)
-    ]
-    works = [mean_cpu_percent(each, index.history, OVER_S) or 0.0 for each in clients]
-    moves = [without_progress_s(each, index) or 0.0 for each in clients]
-    if not found or not clients or busy > LITTLE_PERCENT or max(works) > LITTLE_PERCENT:
-        return
-    if max(moves) >= PROGRESS_S:
-        return  # no answer comes at all
-    names, share = all_called(clients), sum(waits[e.process] for e in clients) / len(clients)
-    yield Finding(
+    waits: defaultdict[ProcessId, dict[ProcessId, float]] = defaultdict(dict)
+    for process in index.snapshot.living() if found else ():
+        for server, share in _asks_over_tcp(index, process).items():
+            if share >= HELD_SHARE and _does_little(index, process):
+                waits[server][process.process] = share
+    for identity, shares_of in waits.items():
+        known = index.snapshot.get(identity)
+        clients = [each for each in index.snapshot.living() if each.process in shares_of]
+        moves = [without_progress_s(each, index) or 0.0 for each in clients]
+        # Without progress no answer comes at all.
+        if known is not None and _does_little(index, known) and max(moves) < PROGRESS_S:
+            share = sum(shares_of.values()) / len(clients)
+            yield _finding_of_held(index, known, clients, share, found[0])
+
+
+def _asks_over_tcp(index: Index, process: Process) -> Mapping[ProcessId, float]:
+    """The share of its time on a core in which a main thread waits for data of each server."""
+    found: defaultdict[ProcessId, float] = defaultdict(float)
+    for activity, share in shares(index, process):
+        if activity.what.startswith("data on tcp ") and len(activity.providers) == 1:
+            found[activity.providers[0]] += share
+    return {each: with_a_core(index, process, share, LEAST_TIME) for each, share in found.items()}
+
+
+def _does_little(index: Index, process: Process) -> bool:
+    """Whether a process hardly computes."""
+    percent = mean_cpu_percent(process, index.history, OVER_S)
+    return percent is not None and percent <= LITTLE_PERCENT
+
+
+def _finding_of_held(
+    index: Index, server: Process, clients: Sequence[Process], share: float, writes: Mark
+) -> Finding:
+    """Describe round trips in which neither side works."""
+    names = all_called(clients)
+    percent = mean_cpu_percent(server, index.history, OVER_S) or 0.0
+    return Finding(
         rule=RULE,
         severity=Severity.INFO,
         is_doubtful=True,
@@ -176,17 +201,17 @@ def _held_back(
             f"answers of {called(server)}, and neither side works: the time is in the round trips"
         ),
         evidence=(
-            f"{called(server)} uses {busy:.0f} % of a core",
+            f"{called(server)} uses {percent:.0f} % of a core",
             *(
                 f"{called(each)}: {words}"
                 for each in clients[:CLIENTS]
                 if (words := doing_words(index, each)) is not None
             ),
-            f"{mark_words(found[0])} writes a message in two parts, and nothing in that file sets "
+            f"{mark_words(writes)} writes a message in two parts, and nothing in that file sets "
             "TCP_NODELAY",
         ),
         cause=(
-            f"{mark_words(found[0])} is the second of two writes of one message. On a TCP "
+            f"{mark_words(writes)} is the second of two writes of one message. On a TCP "
             "connection that is kept open, the kernel holds a second small write back until the "
             "first one is acknowledged (Nagle's algorithm), and the other end delays its "
             "acknowledgement by some 40 ms, as it has nothing to send before it has the rest. So "
@@ -199,11 +224,6 @@ def _held_back(
             "or server processes do not make a round trip shorter."
         ),
     )
-
-
-def _reads_tcp(index: Index, process: Process) -> bool:
-    """Whether a main thread waits for data on a TCP connection."""
-    return any(" tcp " in each.activity.what for each in shares(index, process))
 
 
 def _at_costly_line(index: Index, process: Process) -> Iterator[Finding]:
