@@ -25,6 +25,11 @@ def eventually(condition: Callable[[], bool], deadline_s: float = 60.0) -> bool:
     return True
 
 
+def resident_kib(pid: int) -> int:
+    """The resident memory of a process."""
+    return int(status(pid, "VmRSS").split()[0])
+
+
 def text(pid: int, name: str) -> str:
     """A file of a process, empty once it is gone."""
     try:

@@ -61,6 +61,10 @@ class ScriptedSource:
         self.asked.append(command)
         return self._refuses
 
+    def asked_for(self, kind: type[Command]) -> list[Command]:
+        """The commands of one kind that were asked."""
+        return [command for command in self.asked if isinstance(command, kind)]
+
 
 def loader_job() -> Snapshot:
     """A training with four loader workers that runs out of descriptors."""

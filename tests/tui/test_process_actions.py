@@ -12,7 +12,7 @@ from textual.screen import Screen
 
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample
-from mpwatch.observe.sources.source import Command, StartRecording, StopInjecting
+from mpwatch.observe.sources.source import StartRecording, StopInjecting
 from mpwatch.tui.app import MpwatchApp
 from mpwatch.tui.screens.process_actions import ConfirmScreen, ProcessActions, ProcessActionsScreen
 from tests.builders.screen_job import MAIN, worker_id
@@ -26,10 +26,6 @@ SIZE = (120, 36)
 
 def front(app: MpwatchApp) -> Screen[Any]:
     return app.screen
-
-
-def asked(source: ScriptedSource, kind: type[Command]) -> list[Command]:
-    return [command for command in source.asked if isinstance(command, kind)]
 
 
 class Recorder:
@@ -162,7 +158,7 @@ async def test_a_started_recording_is_shown_in_the_status_line() -> None:
         await pilot.pause()
         text = screen_text(app)
 
-    (command,) = asked(source, StartRecording)
+    (command,) = source.asked_for(StartRecording)
     assert isinstance(command, StartRecording)
     assert command.path is not None
     assert "REC" in text

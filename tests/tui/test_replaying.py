@@ -7,17 +7,13 @@ from dataclasses import replace
 import pytest
 
 from mpwatch.model.snapshot import Playback, Snapshot
-from mpwatch.observe.sources.source import Command, Seek, SetSpeed, Step
+from mpwatch.observe.sources.source import Seek, SetSpeed, Step
 from mpwatch.tui.app import MpwatchApp
 from tests.tui.scripted import ScriptedSource, loader_job
 
 pytestmark = pytest.mark.slow
 
 SIZE = (120, 36)
-
-
-def asked(source: ScriptedSource, kind: type[Command]) -> list[Command]:
-    return [command for command in source.asked if isinstance(command, kind)]
 
 
 def replayed() -> Snapshot:

@@ -14,7 +14,7 @@ from textual.screen import Screen
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.observe.sources.source import Command, Focus, Follow, TakeStacks
+from mpwatch.observe.sources.source import Focus, Follow, TakeStacks
 from mpwatch.tui.app import MpwatchApp
 from mpwatch.tui.screens.dashboard import CompareScreen, MergedScreen
 from tests.builders.screen_job import MAIN, MIB, NOW_S, worker_id
@@ -28,10 +28,6 @@ SIZE = (120, 36)
 
 def front(app: MpwatchApp) -> Screen[Any]:
     return app.screen
-
-
-def asked(source: ScriptedSource, kind: type[Command]) -> list[Command]:
-    return [command for command in source.asked if isinstance(command, kind)]
 
 
 async def later(pilot: Pilot[int], source: ScriptedSource, seconds: float = 1.0) -> Snapshot:
@@ -50,7 +46,7 @@ async def test_the_threads_page_follows_the_process_under_the_cursor_until_it_is
         await pilot.press("0")
         await later(pilot, source, 2)
 
-    assert asked(source, Follow) == [Follow(MAIN), Follow(None)]
+    assert source.asked_for(Follow) == [Follow(MAIN), Follow(None)]
 
 
 @pytest.mark.parametrize(
@@ -77,7 +73,7 @@ async def test_following_can_be_switched_off() -> None:
         await pilot.press("f")
         await later(pilot, source, 2)
 
-    assert asked(source, Follow) == [Follow(MAIN), Follow(None)]
+    assert source.asked_for(Follow) == [Follow(MAIN), Follow(None)]
 
 
 async def test_the_source_receives_the_process_under_the_cursor() -> None:
@@ -92,7 +88,7 @@ async def test_the_source_receives_the_process_under_the_cursor() -> None:
         await pilot.press("p", "1")
         await later(pilot, source, 4)
 
-    focused = [each.process for each in asked(source, Focus) if isinstance(each, Focus)]
+    focused = [each.process for each in source.asked_for(Focus) if isinstance(each, Focus)]
     assert focused[:2] == [MAIN, worker_id(3)]
     assert focused[-1] is None
 

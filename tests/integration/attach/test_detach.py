@@ -20,7 +20,6 @@ from tests import procfs
 from tests.integration.attach.conftest import Running, Start
 from tests.integration.attach.test_blocked_calls import is_blocked
 from tests.integration.attach.test_kinds_of_targets import sample
-from tests.integration.attach.test_safety import resident_kib
 from tests.procfs import eventually
 
 pytestmark = pytest.mark.slow
@@ -145,7 +144,7 @@ def test_attaching_to_a_loading_job_changes_no_fds_threads_maps_memory_or_sums(
         attach_and_detach()
     for was, warm in zip(before, least(looks()), strict=True):
         was["files mapped"] = warm["files mapped"]
-    memory = [resident_kib(each.process.pid) for each in samples]
+    memory = [procfs.resident_kib(each.process.pid) for each in samples]
     for _ in range(VISITS):
         attach_and_detach()
     after: list[list[dict[str, int]]] = []
@@ -156,7 +155,8 @@ def test_attaching_to_a_loading_job_changes_no_fds_threads_maps_memory_or_sums(
         return all(now[name] <= was[name] for now, was in pairs for name in was)
 
     assert eventually(is_as_before), (least(after), before)
-    grown = [resident_kib(s.process.pid) - kib for s, kib in zip(samples, memory, strict=True)]
+    later = [procfs.resident_kib(each.process.pid) for each in samples]
+    grown = [now - before for now, before in zip(later, memory, strict=True)]
     assert max(grown) < 4096, grown
     assert {line for line in running.lines if line != "ready"} == {str(256 * sum(range(64)))}
     assert list((runtime / "mpwatch").iterdir()) == []
@@ -170,7 +170,7 @@ def faults(pid: int) -> int:
 def test_a_forked_process_still_shares_the_heap_with_its_parent(start: Start) -> None:
     running = start("attach_forked")
     child = int(running.line())
-    heap_pages = resident_kib(running.pid) // 4
+    heap_pages = procfs.resident_kib(running.pid) // 4
     before = faults(child)
     assert inject(sample(child).process, timeout_s=20).state == "ready"
     assert detach(sample(child).process, timeout_s=20).state == "absent"

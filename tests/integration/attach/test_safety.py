@@ -127,10 +127,6 @@ def anonymous_count(pid: int) -> int:
     return sum(not mapping.inode for mapping in elf.read_mappings(pid))
 
 
-def resident_kib(pid: int) -> int:
-    return int(procfs.status(pid, "VmRSS").split()[0])
-
-
 @on_demand.ON_DEMAND
 def test_a_hundred_attaches_under_load_leave_nothing_behind(start: Start) -> None:
     running = start("attach_plain", "busy")
@@ -151,12 +147,12 @@ def test_a_hundred_attaches_under_load_leave_nothing_behind(start: Start) -> Non
 
     for _ in range(10):  # the first ones import modules that stay
         attach_and_detach()
-    before, memory_before = settled(), resident_kib(running.pid)
+    before, memory_before = settled(), procfs.resident_kib(running.pid)
     anonymous_before = anonymous_count(running.pid)
     for _ in range(100):
         attach_and_detach()
     assert settled() == before
-    assert resident_kib(running.pid) - memory_before < 2048
+    assert procfs.resident_kib(running.pid) - memory_before < 2048
     assert anonymous_count(running.pid) - anonymous_before < 10
     assert os.readlink(f"/proc/{running.pid}/fd/2") == stderr_before
 

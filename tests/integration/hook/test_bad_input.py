@@ -121,12 +121,12 @@ def test_data_that_an_observer_does_not_read_is_not_kept(runtime: Path) -> None:
         with Client(path) as client:
             client.hello()
             client.ask("ping")
-            before_kib = resident_kib(guest.process.pid)
+            before_kib = procfs.resident_kib(guest.process.pid)
             for _ in range(10):
                 guest.tell("20000")
                 guest.hear()
                 client.ask("ping")
-            grown_kib = resident_kib(guest.process.pid) - before_kib
+            grown_kib = procfs.resident_kib(guest.process.pid) - before_kib
         for one in deaf:
             one.close()
         guest.tell("end")
@@ -134,10 +134,6 @@ def test_data_that_an_observer_does_not_read_is_not_kept(runtime: Path) -> None:
 
     # 12 MiB were written, and would be kept once for each observer.
     assert grown_kib < 4096
-
-
-def resident_kib(pid: int) -> int:
-    return int(procfs.status(pid, "VmRSS").split()[0])
 
 
 def test_more_observers_than_allowed_wait_until_one_disconnects(runtime: Path) -> None:
