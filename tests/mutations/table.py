@@ -456,6 +456,18 @@ TABLE = (
         (COST,),
     ),
     Mutation(
+        2,
+        "a thread that gets no memory for its first call is gone",
+        HOOK + "transport/server.py",
+        "Server._start_thread",
+        "calls = (next,), ((serving, None),)",
+        "calls = (self._serve,), ((run, self._session.itself()),)",
+        (
+            "tests/integration/hook/test_bad_input.py::"
+            "test_a_thread_without_memory_for_its_first_call_waits_for_it_and_prints_nothing",
+        ),
+    ),
+    Mutation(
         3,
         "a thread that the system refused is not asked for again",
         HOOK + "transport/server.py",
@@ -574,6 +586,24 @@ TABLE = (
         "_HAS_PROXY",
         "True",
         (UNIT + "checks/test_values.py::test_what_a_function_lets_go_of_is_freed_at_once",),
+    ),
+    Mutation(
+        1,
+        "keys of the program's dictionaries are compared by their own methods",
+        HOOK + "checks/values.py",
+        "_have_plain_keys",
+        "return False not in _all(map(operator.is_, map(type, keys), repeat(str)))",
+        "return True",
+        (UNIT + "checks/test_values.py::test_names_that_are_no_plain_strings_are_not_compared",),
+    ),
+    Mutation(
+        1,
+        "a class that is named like a tensor is asked for flags",
+        HOOK + "checks/values.py",
+        "_Names._shown",
+        "_is_tensor(kind)",
+        'exact.module_of_class(kind) == "torch"',
+        (UNIT + "checks/test_values.py::test_a_class_that_is_named_like_a_tensor_runs_no_code",),
     ),
     *LEAVING,
 )
