@@ -305,3 +305,20 @@ def test_tests_use_public_names_of_mpwatch() -> None:
 )
 def test_each_way_to_use_a_private_name_of_mpwatch_is_found(code: str) -> None:
     assert len(list(private_names_of_mpwatch(code))) == 1
+
+
+FUNCTION_LINES = 60
+
+
+def test_no_function_is_longer_than_a_screen() -> None:
+    """From `def` to the end, but for the programs of `mpwatch demo`."""
+    long = [
+        f"{path.name}: {node.name}, {length} lines"
+        for path in sorted(Path(mpwatch.__file__).parent.rglob("*.py"))
+        if "programs" not in path.parts
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if (length := (node.end_lineno or 0) - node.lineno + 1) > FUNCTION_LINES
+    ]
+
+    assert long == []
