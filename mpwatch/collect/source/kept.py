@@ -768,12 +768,12 @@ def find_registered(
     own = {name for node in nodes for name in names_set(node)} - shared
     own |= {each.arg for each in function.args.args}
     told: set[str] = set()
-    for container, value in (pair for node in nodes for pair in _stored(node)):
+    for adds, container, value in ((each, *pair) for each in nodes for pair in _stored(each)):
         name = expression_text(container)
         whole = registries.get(name, "")
         if whole and name not in own and whole not in told and not is_small_value(value):
             told.add(whole)
-            yield "registry", whole, container
+            yield "registry", whole, adds
 
 
 def _stored(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:

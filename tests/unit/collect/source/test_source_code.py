@@ -1431,6 +1431,9 @@ def test_containers_of_a_module_that_functions_add_to_are_read(tmp_path: Path) -
     found = [each for each in marks_of(tmp_path / "log.py", text) if each[0] == "registry"]
 
     assert found == [("registry", 8, "Handler.all_of_them"), ("registry", 11, "known")]
+    marks = SourceCode().marks(OWN, str(tmp_path / "log.py"), time.time() + 9.0)
+    texts = [each.statement.text for each in marks if each.kind == "registry"]
+    assert texts == ["self.all_of_them.append(self)", "known[key] = Handler(key)"]
 
 
 @pytest.mark.parametrize(
