@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from mpwatch.cli.configuration import read_configuration
 from mpwatch.cli.diagnosis_watch import JobDiagnosisWatch, severities_of_nodes
 from mpwatch.cli.failures import (
     EXIT_FINDINGS,
@@ -42,6 +43,7 @@ def node(arguments: argparse.Namespace) -> int:
             "mpwatch node speaks to another mpwatch through pipes, not to a terminal.",
             "mpwatch dump --job ssh:HOST",
         )
+    values = read_configuration().values  # of the user whose processes of this node are observed
     source, sink = _own_descriptors()
     from mpwatch.nodes.agent.agent import STOP_S, Agent
     from mpwatch.nodes.agent.find import Selection, find_roots
@@ -50,7 +52,7 @@ def node(arguments: argparse.Namespace) -> int:
     selection = Selection(
         arguments.job_pids, arguments.raylet, dict(arguments.match), arguments.part
     )
-    jobs = JobsOfNode(lambda: find_roots(selection))
+    jobs = JobsOfNode(lambda: find_roots(selection), values=values)
     agent = Agent(source, sink, jobs, _read_again)
     jobs.start()
     try:

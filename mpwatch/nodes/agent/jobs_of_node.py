@@ -53,9 +53,10 @@ class JobsOfNode:
     """Finds the roots."""
     exists: Callable[[ProcessId], bool] = is_there
     """Whether a process has not ended."""
-    new_source: Callable[[ProcessId], Source] = field(
-        default=lambda root: LiveSource(root, LiveOptions(samples_ranks=True))
-    )
+    new_source: Callable[[ProcessId, LiveOptions], Source] = LiveSource
+    """Makes what observes the job of a root."""
+    values: bool = True
+    """Whether values of names may be read in processes of this node."""
     hidden: Callable[[], str] = hidden_words
     """Says which processes may not be inspected; asked while no job is found."""
     driver: str | None = field(default_factory=gpu_driver)
@@ -86,7 +87,8 @@ class JobsOfNode:
             room = max(0, ROOTS_LIMIT - len(self._observed))
             if len(new) > room:
                 self.problem = f"Only {ROOTS_LIMIT} of {len(roots)} jobs are observed."
-            started = {root: _Observed(self.new_source(root)) for root in new[:room]}
+            options = LiveOptions(samples_ranks=True, values=self.values)
+            started = {root: _Observed(self.new_source(root, options)) for root in new[:room]}
             self._observed |= started
         for each in started.values():
             if not self._stopping.is_set():

@@ -572,6 +572,23 @@ def test_an_agent_ends_with_its_input_and_prints_nothing_but_frames(
     assert agent.returncode == 0
 
 
+def test_an_agent_refuses_a_configuration_that_it_cannot_read(tmp_path: Path, mark: str) -> None:
+    (tmp_path / "mpwatch").mkdir()
+    (tmp_path / "mpwatch" / "config.toml").write_text("[values]\nread = maybe\n")
+
+    done = subprocess.run(
+        ["env", f"XDG_CONFIG_HOME={tmp_path}", *command("node", "--stdio", mark=mark)],
+        input=b"",
+        capture_output=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+
+    assert done.stdout == b""
+    assert b"is malformed" in done.stderr
+    assert done.returncode != 0
+
+
 def bound_ports(pid: int) -> list[str]:
     """The lines of the TCP and UDP sockets of a process, whether they listen or are connected."""
     own = {each.strip("socket:[]") for each in procfs.links(pid) if each.startswith("socket:")}

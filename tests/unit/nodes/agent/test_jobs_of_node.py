@@ -10,6 +10,7 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.nodes.agent import jobs_of_node
 from mpwatch.nodes.agent.jobs_of_node import JobsOfNode
+from mpwatch.observe.sources.live import LiveOptions
 from mpwatch.observe.sources.source import Command, Deliver, Follow
 from tests.unit.nodes.jobs import rank, snapshot
 
@@ -47,10 +48,21 @@ class Machine:
     def __init__(self) -> None:
         self.roots: list[ProcessId] = [FIRST]
         self.sources: dict[ProcessId, MadeUpSource] = {}
+        self.options: list[LiveOptions] = []
         self.jobs = JobsOfNode(lambda: self.roots, lambda root: root in self.roots, self._new)
 
-    def _new(self, root: ProcessId) -> MadeUpSource:
+    def _new(self, root: ProcessId, options: LiveOptions) -> MadeUpSource:
+        self.options.append(options)
         return self.sources.setdefault(root, MadeUpSource())
+
+
+@pytest.mark.parametrize("values", [True, False])
+def test_values_are_read_as_the_configuration_of_the_node_says(values: bool) -> None:
+    machine = Machine()
+    machine.jobs.values = values
+    machine.jobs.refresh()
+
+    assert [each.values for each in machine.options] == [values]
 
 
 def test_new_jobs_are_observed_and_known_ones_are_not_observed_again() -> None:
