@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import NamedTuple
 
-from mpwatch.describe.frames import frame_words, is_library, own_frames
+from mpwatch.describe.frames import frame_words, own_frames, program_frames
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.shares import is_work, shares, with_a_core
-from mpwatch.diagnose.analysis.source_code import mark_words, marks
+from mpwatch.diagnose.analysis.source_code import mark_words, marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process
@@ -20,8 +20,6 @@ _IN_MAIN = (_FETCH, "dataloader.py:_next_data")
 """Innermost first: the iterator of a DataLoader without workers (torch 2.1 to 2.14)."""
 _SAMPLER = "dataloader.py:_next_index"
 """Asks the sampler, in the main process also where there are workers."""
-
-
 LEAST_TIME = 0.2
 """With less of its time on a core, nothing is known of the rest."""
 
@@ -52,7 +50,7 @@ def loads_itself(index: Index, process: Process) -> OwnLoading | None:
         return None
     outer = _SAMPLER if is_sampler else _FETCH
     below = takewhile(lambda frame: not calls((frame,), outer), own_frames(main.stack))
-    own = [each for each in below if not is_library(each)]
+    own = program_frames(tuple(below))
     if not own:
         return None
     functions = {_function(frame_words(each)) for each in own}
@@ -115,7 +113,7 @@ def reads_all(index: Index, processes: Sequence[Process]) -> ReadsAll | None:
     """
     among = [each for each in index.snapshot.living() if _is_like(each, processes)]
     for mark in marks(index, "reads-all"):
-        found = [each for each in among if _works_below(_calls(each), mark)]
+        found = [each for each in among if _reads_below(index, each, mark)]
         if len(found) >= 2 and all(each in found for each in processes):
             return ReadsAll(mark, len(found))
     return None
@@ -125,12 +123,15 @@ def _is_like(process: Process, processes: Sequence[Process]) -> bool:
     return any(process.role == each.role for each in processes)
 
 
-def _calls(process: Process) -> list[Frame]:
-    """The calls of the main thread in the program, innermost first."""
+def _reads_below(index: Index, process: Process, mark: Mark) -> bool:
+    """Whether a main thread is in a call that the loop of a mark makes to get the next item.
+
+    What its body calls is done for the part that is passed on, or for what was not dropped yet.
+    """
     main = main_thread(process)
-    return [each for each in own_frames(main.stack) if not is_library(each)] if main else []
-
-
-def _works_below(stack: Sequence[Frame], mark: Mark) -> bool:
-    """Whether a thread is in a call that the generator of a mark makes to get the next item."""
-    return any((each.file, each.function) == (mark.file, mark.function) for each in stack[1:])
+    stack = program_frames(main.stack) if main is not None else []
+    for frame in stack[1:]:
+        if (frame.file, frame.function) == (mark.file, mark.function):
+            line = source_of(index, frame)
+            return line is not None and line.statement.text.startswith(("for ", "async for "))
+    return False

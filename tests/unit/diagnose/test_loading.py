@@ -12,7 +12,7 @@ from mpwatch.diagnose.rules.throughput import loader_starvation
 from mpwatch.model.account import Activity
 from mpwatch.model.ids import Role
 from mpwatch.model.snapshot import Process, Snapshot
-from mpwatch.model.source_code import Mark, Statement
+from mpwatch.model.source_code import Mark, SourceLine, Statement
 from tests.builders.accounts import COMPUTES, SLEEPS, with_shares
 from tests.builders.snapshots import found, main, only, process, snapshot_of, thread
 
@@ -35,9 +35,17 @@ def rank(number: int, *stack: str, role: Role = "rank") -> Process:
     return process(own, role, threads=threads, label=f"rank {number}")
 
 
-def job(*ranks: Process, share: float = 0.9, marks: tuple[Mark, ...] = ()) -> Snapshot:
+def job(
+    *ranks: Process,
+    share: float = 0.9,
+    marks: tuple[Mark, ...] = (),
+    at: str = "for i, x in enumerate(self.rows):",
+) -> Snapshot:
+    """Ranks whose line 52, in `__iter__`, is this."""
     shares = {f"p{each.pid}": {READS: share, COMPUTES: 1 - share} for each in ranks}
-    return with_shares(snapshot_of(main(), *ranks, marks=marks), p100={SLEEPS: 1.0}, **shares)
+    source = (SourceLine("/home/me/train.py", 52, "__iter__", Statement(52, at)),)
+    taken = snapshot_of(main(), *ranks, marks=marks, source=source)
+    return with_shares(taken, p100={SLEEPS: 1.0}, **shares)
 
 
 def test_ranks_that_load_their_batches_themselves_are_named_with_the_line() -> None:
@@ -105,9 +113,10 @@ def test_a_sampler_that_reads_items_is_told_with_the_workers_that_wait() -> None
 
 def test_one_process_or_one_that_only_deals_indices_does_not_read_for_others() -> None:
     alone = job(rank(0), marks=(PART,))
+    decodes = job(rank(0), rank(1), marks=(PART,), at="yield self.read(x)")
     deals = job(rank(0), rank(1, "train.py:read:30", *LOADS[2:]), marks=(PART,))
 
-    for each in (alone, deals):
+    for each in (alone, deals, decodes):
         assert reads_all(Index(each), each.processes[1:]) is None
     workers = [replace(each, role="loader-worker") for each in (rank(0), rank(1))]
     known = reads_all(Index(job(*workers, marks=(PART,))), workers[:1])

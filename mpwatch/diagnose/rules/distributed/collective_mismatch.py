@@ -333,11 +333,12 @@ def _after_swallowed(
                 continue
             if not first <= lines[0] <= last:
                 continue
+            where = "behind it" if line > last else "in a later round of its loop"
             return (
                 f"{all_called(inside)} {_are(inside)} in {name}, called in the `try` block of "
                 f"lines {first} to {last} of {mark.function}(); {all_called(left)} {_have(left)} "
-                f"left that block, and {'waits' if len(left) == 1 else 'wait'} for {other} in a "
-                f"later round of its loop. Most likely an exception there: {mark_words(mark)} "
+                f"left that block, and {'waits' if len(left) == 1 else 'wait'} for {other} "
+                f"{where}. Most likely an exception there: {mark_words(mark)} "
                 f"catches it on {'that rank' if len(left) == 1 else 'those ranks'} alone, and goes "
                 "on as if the others had failed as well.",
                 "Let all ranks learn that one has failed before they go on: after each round "
