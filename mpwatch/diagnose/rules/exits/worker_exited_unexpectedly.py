@@ -257,6 +257,12 @@ def _of_collected(index: Index) -> Iterator[Finding]:
     what = f"{newest.raised.type} at {raised_at(newest.raised)}"
     at_dead_end = [each for each in wait_graph(index).chains if each.verdict == "dead-end"]
     first = f" It began with {newest.first.type}." if newest.first is not None else ""
+    is_zombie = any(
+        each.sample.state == "Z" and each.ended is not None and death_of(each.ended) == "failed"
+        for each in index.snapshot.processes
+    )
+    # A zombie has no name any more that tells which of them it is.
+    read = "" if is_zombie else " Its parent has read that since, or it would be there as a zombie."
     yield Finding(
         rule=RULE,
         severity=Severity.CRITICAL if at_dead_end else Severity.INFO,
@@ -278,8 +284,7 @@ def _of_collected(index: Index) -> Iterator[Finding]:
         ),
         cause=(
             f"No code of {newest.process_name} caught {what}, so the process ended with exit code "
-            f"1.{first} Its parent has read that since, or it would be there as a zombie; "
-            "processes that wait for it are not notified."
+            f"1.{first}{read} Processes that wait for it are not notified."
         ),
         advice=f"Fix the code at the line shown.{_PARENT_CHECKS}",
     )

@@ -879,6 +879,11 @@ def test_a_child_that_is_gone_is_known_by_what_it_has_written() -> None:
     assert (
         finding.summary == "indexer-7, a process that is gone, ended by KeyError at load.py:7 load"
     )
+    assert "Its parent has read that since" in finding.cause
+    ended = exited(300, at_s=NOW_S - 9.0, exit_code=1)
+    zombie = process(300, "other", state="Z", ended=ended, label="python")
+    beside = found(worker_exited_unexpectedly.check, replace(job, processes=(waits, zombie)))
+    assert ["has read that" in each.cause for each in beside] == [False]
     old = replace(WRITTEN, is_of_job=False)
     assert found(worker_exited_unexpectedly.check, snapshot_of(waits, written=(old,))) == []
     ending = process(
