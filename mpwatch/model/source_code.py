@@ -247,6 +247,8 @@ MarkKind: TypeAlias = Literal[
     # Adds to a container that is a global variable or an attribute of a class. About: the
     # container, `known` or `Handler.known`.
     "registry",
+    # Registers a hook on a module or a tensor of torch, in a function that may run again and again.
+    "registers-hook",
     # Releases what its function has not taken. About: what is released.
     "releases",
     # Seeds `random`.

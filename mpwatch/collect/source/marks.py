@@ -182,6 +182,7 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     yield from _dealt(nodes)
     yield from _reads_all(nodes)
     yield from _swallowing(nodes)
+    yield from _hooks(function, nodes)
     yield from _two_writes(nodes) if known.may_hold_back else ()
     yield from _unreleased(known.permits, nodes)
     yield from _unbounded(nodes)
@@ -836,6 +837,21 @@ _SENDS: Final = frozenset(("send", "sendall"))
 def _is_socket(name: str) -> bool:
     """Whether a name is that of a socket, as far as it shows."""
     return re.search(r"sock|peer", name, re.IGNORECASE) is not None
+
+
+_HOOKS: Final = re.compile(r"register_(?:forward_|full_backward_|backward_)?(?:pre_)?hook")
+_ONCE: Final = re.compile(
+    r"__init__|main|<module>|.*(?:build|init|setup|install|attach|make|create).*"
+)
+
+
+def _hooks(function: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """`layer.register_forward_hook(f)`, but in a function that prepares something once."""
+    if isinstance(function, FUNCTIONS) and not _ONCE.fullmatch(function.name.lower()):
+        for node in nodes:
+            if isinstance(node, ast.Call) and _HOOKS.fullmatch(last_name(node.func)):
+                yield "registers-hook", "", node
+                return
 
 
 def _swallowing(nodes: Sequence[ast.AST]) -> Iterator[Found]:

@@ -947,6 +947,8 @@ def _of_source(index: Index, process: Process, seen: list[str]) -> _Explanation 
         return _Explanation(
             "private memory", (*seen, held.evidence), held.cause, held.advice, is_shown=False
         )
+    if (hooks := _of_hooks(index, process, seen)) is not None:
+        return hooks
     caches = marks(index, "cache", process) or marks(index, "cache")
     if len(caches) == 1:
         return _Explanation(
@@ -994,6 +996,33 @@ def _passed_views(index: Index, process: Process) -> Iterator[tuple[Mark, str]]:
         of = [each for each in kept if each.about.startswith(f"{place}, ")]
         if len({each.file for each in kept}) == 1 and len(of) == 1:
             yield of[0], made
+
+
+def _of_hooks(index: Index, process: Process, seen: list[str]) -> _Explanation | None:
+    """Hooks of torch that a function on the way to the present line registers in each of its calls.
+
+    Of other threads and files nothing shows that they run again and again.
+    """
+    if not process.sample.torch_loaded:
+        return None
+    inside = {(f.file, f.function) for each in process.threads[:1] for f in each.stack}
+    found = [e for e in marks(index, "registers-hook") if (e.file, e.function) in inside]
+    if len(found) != 1:
+        return None
+    mark = found[0]
+    return _Explanation(
+        "private memory",
+        (*seen, f"{mark_words(mark)} registers a hook in each call of {mark.function}()"),
+        f"Most likely hooks pile up: {mark_words(mark)} registers one in each call of "
+        f"{mark.function}(), and it stays until remove() of its own handle is called. Each of them "
+        "keeps what its function refers to, and each later pass calls all of them, so that passes "
+        "become slower as well.",
+        f"Register it once, before the loop; or keep every handle that {mark.function}() gets "
+        "(append, not assign: a handle that is overwritten can never be removed) and remove all of "
+        "them in a finally block after each use. gc.collect(), no_grad() or smaller batches do not "
+        "help.",
+        is_shown=False,
+    )
 
 
 def _kept_to_end(index: Index, process: Process | None, site: str = "") -> Kept | None:

@@ -1562,6 +1562,21 @@ def test_messages_that_are_written_in_two_parts_are_read(
     assert [each[1] for each in found if each[0] == "two-writes"] == [line] * bool(line)
 
 
+def test_hooks_that_a_function_registers_in_each_call_are_read(tmp_path: Path) -> None:
+    text = (
+        "def pre_forward(self):\n"
+        "    self.handle = self.layer.register_forward_hook(self.scale)\n"
+        "def __init__(self):\n"
+        "    self.layer.register_forward_pre_hook(self.scale)\n"
+        "def install_hooks(self):\n"
+        "    self.layer.register_hook(self.scale)\n"
+    )
+
+    found = [each for each in marks_of(tmp_path / "lora.py", text) if each[0] == "registers-hook"]
+
+    assert found == [("registers-hook", 2, "")]
+
+
 def test_lines_that_kill_another_process_are_read_with_their_condition(tmp_path: Path) -> None:
     text = (
         "def watch(child, used):\n"

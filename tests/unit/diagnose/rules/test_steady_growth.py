@@ -283,6 +283,23 @@ def test_a_slice_of_another_file_that_a_method_keeps_is_named_with_both_lines() 
     )
 
 
+@pytest.mark.parametrize(("stack", "is_told"), [("pre_forward", True), ("generate", False)])
+def test_hooks_that_a_running_function_registers_are_named(stack: str, is_told: bool) -> None:
+    hook = Mark(
+        "registers-hook",
+        "/home/me/train.py",
+        "pre_forward",
+        "",
+        Statement(94, "handles.append(layer.register_forward_hook(f))"),
+    )
+    mines = main(threads=[thread(MAIN, f"train.py:{stack}:89")], torch_loaded=True)
+    past = history(rising("anon_bytes", 900 * MIB, 5 * MIB))
+
+    finding = only(check, snapshot_of(mines, marks=(hook,)), past)
+
+    assert finding.cause.startswith("Most likely hooks pile up:") is is_told
+
+
 def test_the_line_that_only_ever_adds_to_a_list_is_named() -> None:
     adds = Mark(
         "kept", "/home/me/train.py", "add", "self.losses", Statement(33, "self.losses.append(loss)")
