@@ -447,6 +447,7 @@ def _finding(index: Index, stages: _Stages) -> Finding:
     return Finding(
         rule=RULE,
         severity=Severity.INFO,
+        is_doubtful=_mean(_sleep_share, index, working) >= PAUSES_SHARE,  # a pause may be meant
         process=working[0].process,
         others=tuple(each.process for each in working[1:]),
         summary=f"{_waiting_words(stages)} {slow}, {_working_words(index, working)}{at}",

@@ -126,6 +126,7 @@ def test_a_process_that_works_and_sleeps_is_not_said_to_work_without_a_pause() -
     finding = only(check, with_shares(learner(), p100=waits, p200=mixed, p201=mixed))
 
     assert "which work or sleep (50%) all the time" in finding.summary
+    assert finding.is_doubtful
     assert finding.cause.startswith("These processes work, or sleep by their own code, and the")
 
 
