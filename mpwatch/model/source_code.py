@@ -170,7 +170,7 @@ MarkKind: TypeAlias = Literal[
     "cache",
     # Calls a collective of torch.distributed, or a method of that name. About: its name.
     "collective",
-    # Itertools.cycle of something. About: what it repeats.
+    # Calls itertools.cycle. About: what it repeats.
     "cycle",
     # Takes every n-th element for a worker of n.
     "dealt",
@@ -320,6 +320,10 @@ call, or its beginning. `deepcopy`: copies object by object. `elements`: compare
 elements of a tensor one by one. `empty-cache`: gives cached GPU memory back. `list-to-array` and
 `list-to-tensor`: convert a list value by value. `rows`: makes an object of each row of a data
 frame. `single-values`: reads one number of a tensor or array a call."""
+
+
+RAISE_OF = "raise of "
+"""Begins `Mark.about` of a timer that an exception of a line leaves running."""
 
 
 class Mark(NamedTuple):

@@ -580,6 +580,19 @@ TABLE = (
     ),
     Mutation(
         1,
+        "keys of a module that derive from str are compared on the hook's thread",
+        HOOK + "checks/values.py",
+        "_Module._is_from",
+        "not _have_plain_keys(self._space(name))",
+        "False",
+        (
+            UNIT
+            + "checks/test_values.py"
+            + "::test_names_of_a_module_or_a_class_that_derive_from_str_are_not_compared",
+        ),
+    ),
+    Mutation(
+        1,
         "reading a local variable keeps all of its frame until the function returns",
         HOOK + "checks/values.py",
         "_Frame._variable",

@@ -768,24 +768,12 @@ def find_registered(
     own = {name for node in nodes for name in names_set(node)} - shared
     own |= {each.arg for each in function.args.args}
     told: set[str] = set()
-    for adds, container, value in ((each, *pair) for each in nodes for pair in _stored(each)):
+    for adds, container, value in ((each, *pair) for each in nodes for pair in _added(each)):
         name = expression_text(container)
         whole = registries.get(name, "")
         if whole and name not in own and whole not in told and not is_small_value(value):
             told.add(whole)
             yield "registry", whole, adds
-
-
-def _stored(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """The container and the value of a statement that adds one to the other."""
-    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-        call = node.value
-        if isinstance(call.func, ast.Attribute) and call.func.attr in ADDS and call.args:
-            yield call.func.value, call.args[-1]
-    elif isinstance(node, ast.Assign):
-        for target in node.targets:
-            if isinstance(target, ast.Subscript) and not isinstance(target.slice, ast.Constant):
-                yield target.value, node.value
 
 
 def find_bounded(tree: ast.Module) -> Iterator[Found]:

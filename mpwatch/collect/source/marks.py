@@ -70,7 +70,7 @@ from mpwatch.collect.source.syntax import (
     within,
 )
 from mpwatch.model.sanitize import clean
-from mpwatch.model.source_code import Mark, Statement
+from mpwatch.model.source_code import RAISE_OF, Mark, Statement
 
 _SUBMITS: Final = STARTS_TASK | {"remote"}
 """`remote` is Ray's, and that of what imitates it."""
@@ -697,9 +697,6 @@ def _is_death_signal(call: ast.Call) -> bool:
     )
 
 
-RAISES: Final = "raise of "
-
-
 def _left_before_cancelled(nodes: Sequence[ast.AST], timer: ast.Call, name: str) -> str:
     """The lines of the `return` statements that leave a function with its timer set, as `39, 45`.
 
@@ -724,7 +721,7 @@ def _left_before_cancelled(nodes: Sequence[ast.AST], timer: ast.Call, name: str)
     guarded = (
         n.lineno for n in nodes if isinstance(n, ast.Call) and timer.lineno < n.lineno < min(later)
     )
-    return left or next((f"{RAISES}{line}" for line in guarded), "")
+    return left or next((f"{RAISE_OF}{line}" for line in guarded), "")
 
 
 def _dealt(nodes: Iterable[ast.AST]) -> Iterator[Found]:

@@ -19,6 +19,7 @@ from mpwatch.model.findings import Finding
 from mpwatch.model.history import Series
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import LogEntry, Process, Snapshot
+from mpwatch.model.source_code import RAISE_OF
 from mpwatch.model.units import bytes_text, seconds_text
 
 Death: TypeAlias = Literal["normal", "shutdown", "crash", "killed", "failed", "unknown"]
@@ -381,7 +382,7 @@ def _with_timer(index: Index, found: Finding) -> Finding:
     words = [f"a timer is set by {mark_words(each)}" for each in timers]
     if len(timers) == 1 and left:
         cause = found.cause
-        raising = left[0].about.partition("raise of ")[2]
+        raising = left[0].about.partition(RAISE_OF)[2]
         cause += f" {mark_words(left[0])} sets one, and " + (
             f"{left[0].function} cancels it only after line {raising}: an exception of that "
             "line, also one that its caller catches, leaves the timer running."

@@ -105,8 +105,8 @@ def test_a_sampler_that_reads_items_is_told_with_the_workers_that_wait() -> None
 
     assert finding.subject == "sampler"
     assert finding.summary == (
-        "rank 0 (300) spends 90% of the time in the sampler, at train.py:30 read, while 2 loader "
-        "workers of it wait for work"
+        "rank 0 (300) spends 90% of the time in the sampler, at train.py:30 read, while "
+        "loader-worker 400 (400) and loader-worker 401 (401) wait for work"
     )
     assert "train.py:60 __iter__ does the work of train.py:30 read" in finding.cause
 

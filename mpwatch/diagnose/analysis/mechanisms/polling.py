@@ -14,7 +14,7 @@ from typing import NamedTuple
 from mpwatch.describe.frames import frame_words
 from mpwatch.describe.processes import wait_verb
 from mpwatch.diagnose.analysis.idle_time import last_transfer_s, mean_cpu_percent, quiet_s
-from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.mechanisms.cases import NAMED
 from mpwatch.diagnose.analysis.process_queries import (
     SERVICE_ROLES,
@@ -194,6 +194,7 @@ _ADVICE: Mapping[Awaited, str] = {
 }
 
 
+@derived
 def polls_in_vain(index: Index) -> InVain | None:
     """The job, if no process of it does anything but poll at one line, or wait."""
     pollers, others, times = [], [], []

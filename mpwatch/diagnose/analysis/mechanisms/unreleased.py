@@ -531,7 +531,7 @@ def _lost(mark: Mark, name: str, acquired: str, waits: str) -> LostPermits:
     return LostPermits(
         f"{waits}{how}",
         f"{sure}: {how}, so that it is one permit short from then on. Once none is left, "
-        f"each acquire() of {name} waits for ever, and nothing that is behind it is done any more.",
+        f"each acquire() of {name} waits for ever, and what comes after it is done no more.",
         f"Release {name} on every way: `with {name}:` (async with), or a finally block around what "
         "comes after acquire(); and before each continue and return. A larger number of permits "
         "or a timeout only postpones it.",

@@ -200,6 +200,7 @@ def _of_polls(index: Index, in_vain: InVain) -> Finding:
     first, *others = in_vain.pollers
     threads = [thread for each in in_vain.others if (thread := main_thread(each)) is not None]
     lost = may_lose_permits(index) if any(map(runs_event_loop, threads)) else None
+    advice = in_vain.advice
     loops = [
         f"{called(each)} goes round in {words}"
         for each in in_vain.pollers[:SHOWN_WAITERS]
@@ -214,7 +215,7 @@ def _of_polls(index: Index, in_vain: InVain) -> Finding:
         summary=in_vain.headline,
         evidence=tuple(in_vain.evidence),
         cause=". ".join([*([lost.cause.rstrip(".")] if lost else []), *loops, in_vain.cause]),
-        advice=f"{lost.advice} Otherwise: {in_vain.advice}" if lost else in_vain.advice,
+        advice=f"{lost.advice} Otherwise: {advice[:1].lower()}{advice[1:]}" if lost else advice,
     )
 
 

@@ -1013,7 +1013,7 @@ def _of_hooks(index: Index, process: Process, seen: list[str]) -> _Explanation |
     return _Explanation(
         "private memory",
         (*seen, f"{mark_words(mark)} registers a hook in each call of {mark.function}()"),
-        f"Most likely hooks pile up: {mark_words(mark)} registers one in each call of "
+        f"Most likely hooks accumulate: {mark_words(mark)} registers one in each call of "
         f"{mark.function}(), and it stays until remove() of its own handle is called. Each of them "
         "keeps what its function refers to, and each later pass calls all of them, so that passes "
         "become slower as well.",

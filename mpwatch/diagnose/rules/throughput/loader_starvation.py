@@ -9,6 +9,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
+from mpwatch.describe.processes import wait_verb
 from mpwatch.diagnose.analysis.idle_time import are_stalled, mean_cpu_percent, wait_share, waiting_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.loading import OwnLoading, loads_itself, reads_all
@@ -220,7 +221,7 @@ def _of_sampler(index: Index, found: Sequence[OwnLoading]) -> Finding:
         summary=(
             f"{names} {'spends' if is_one else 'spend'} {share:.0%} of the time in the sampler, at "
             f"{first.place}"
-            + (f", while {counted(len(idle), 'loader worker')} of it wait for work" * bool(idle))
+            + (f", while {all_called(idle)} {wait_verb(idle)} for work" * bool(idle))
         ),
         evidence=tuple(evidence),
         cause=(

@@ -173,10 +173,7 @@ def _uneven_pool(index: Index, owner: Process, workers: Sequence[Process]) -> It
         ),
         cause=(
             "The tasks of a call are not divided evenly: at its end some workers have none left, "
-            f"and {called(owner)} waits for the last one before it goes on. map, starmap and "
-            "map_async hand out neighbouring items in chunks, four for each worker: where the long "
-            "ones stand together, as in a sorted list, one worker gets them all. More workers do "
-            "not help."
+            f"and {called(owner)} waits for the last one before it goes on. {_CHUNKS}"
         ),
         advice=(
             "Pass chunksize=1 to that call, so that each worker takes the next item when it is "
@@ -185,6 +182,13 @@ def _uneven_pool(index: Index, owner: Process, workers: Sequence[Process]) -> It
             "(imap_unordered, apply_async)."
         ),
     )
+
+
+_CHUNKS = (
+    "map, starmap and map_async hand out neighbouring items in chunks, four for each worker: where "
+    "the larger items are next to each other, as in a sorted list, one worker gets them all. More "
+    "workers do not help."
+)
 
 
 def _finding_of_pool(
@@ -207,12 +211,7 @@ def _finding_of_pool(
             "most of the time observed"
         ),
         evidence=tuple(f"{called(each)}: {what}" for each, what in words if what is not None),
-        cause=(
-            "What is left of the call is with that worker. map, starmap and map_async hand out "
-            "neighbouring items in chunks, four for each worker: where the larger items are next "
-            "to each other, as in a sorted list, one worker gets them all. More workers do not "
-            "help."
-        ),
+        cause=(f"What is left of the call is with that worker. {_CHUNKS}"),
         advice=(
             "Nothing is wrong if the last task is meant to take so long. Else pass chunksize=1, or "
             "use imap_unordered, so that each worker takes the next item when it is free; and "

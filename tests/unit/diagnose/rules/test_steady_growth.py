@@ -297,7 +297,7 @@ def test_hooks_that_a_running_function_registers_are_named(stack: str, is_told: 
 
     finding = only(check, snapshot_of(mines, marks=(hook,)), past)
 
-    assert finding.cause.startswith("Most likely hooks pile up:") is is_told
+    assert finding.cause.startswith("Most likely hooks accumulate:") is is_told
 
 
 def test_the_line_that_only_ever_adds_to_a_list_is_named() -> None:

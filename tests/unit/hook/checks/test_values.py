@@ -531,6 +531,33 @@ def test_a_module_is_found_by_its_file_and_none_is_loaded(monkeypatch: pytest.Mo
     assert rows("/app/missing.py") is None
 
 
+class Key(str):
+    """A name that may not be compared."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        raise AssertionError
+
+    __hash__ = str.__hash__
+
+
+def test_names_of_a_module_or_a_class_that_derive_from_str_are_not_compared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module = ModuleType("keyed")
+    module.__dict__.update({"__file__": "/app/keyed.py", "Holder": Registry})
+    module.__dict__[Key("rows")] = [1]
+    monkeypatch.setitem(sys.modules, "keyed", module)
+    holder = type("Holder", (), {Key("rows"): [1]})
+    plain = ModuleType("plain")
+    plain.__dict__.update(__file__="/app/plain.py", Holder=holder)
+    monkeypatch.setitem(sys.modules, "plain", plain)
+
+    assert of_module("/app/keyed.py", "rows") == []
+    assert of_module("/app/plain.py", "Holder.rows") == []
+
+
 def test_a_request_has_bounds() -> None:
     rows = list(range(40))
     names = [f"rows{number}" for number in range(16)] + ["rows"]
