@@ -70,17 +70,26 @@ class Lent:
         }
 
     def _held(self, opened: dict[bytes, int | None]) -> list[tuple[bytes, int, int, int]]:
-        """Storages that a receiver still holds; the others are forgotten."""
-        held = []
-        for _ in range(len(self._sent)):
-            lent = self._sent.popleft()
+        """Storages that a receiver still holds; the others are forgotten.
+
+        Two threads may be here at once: the hook's reads the gauge for an observer while the main
+        thread exits. So a storage is removed only once it is known to be released.
+        """
+        held, released = [], []
+        for lent in tuple(self._sent):
             if lent[0] not in opened:
                 opened[lent[0]] = self._open(lent[0])
             fd = opened[lent[0]]
             # A file is removed once all its counters are zero.
-            if fd is not None and self._counter(fd, lent[1]) > 0:
-                held.append(lent)
-                self._sent.append(lent)
+            is_held = fd is not None and self._counter(fd, lent[1]) > 0
+            (held if is_held else released).append(lent)
+        for lent in released:
+            try:
+                self._sent.remove(lent)
+            except ValueError as error:
+                # Otherwise the other thread has removed it.
+                if not foreign_exceptions.is_ours(error):
+                    raise
         return held
 
     def _open(self, name: bytes) -> int | None:

@@ -330,4 +330,4 @@ def test_a_recording_has_the_note_of_the_last_moment_once(tmp_path: Path) -> Non
     with Recording(str(file)) as recording:
         kept = [each for each in recording.inputs() if isinstance(each, (HookNote, HookStatus))]
     notes = [each for each in kept if isinstance(each, HookNote) and each.kind == "cuda-lent"]
-    assert [each.data["unreleased"] for each in notes] == [1], kept
+    assert [each.data["unreleased"] for each in notes] == [1], "\n".join(map(str, kept))

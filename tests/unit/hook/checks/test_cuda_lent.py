@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import types
 from pathlib import Path
 
 import pytest
@@ -71,3 +72,32 @@ def test_sends_that_waited_for_the_stream_are_counted(lent: Lent) -> None:
 
     assert shown is not None
     assert shown["synchronised"] == 1
+
+
+def test_a_second_thread_that_reads_the_gauge_sees_the_same_tensors(
+    lent: Lent, tmp_path: Path
+) -> None:
+    counters(tmp_path, 1, 0)
+    lent.send(sent(0))
+    lent.send(sent(1))
+    seen = []
+
+    class Interrupted(System):
+        """Lets the other thread read the gauge whenever a counter is read."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.os, pread = types.SimpleNamespace(**vars(self.os)), self.os.pread
+
+            def pread_late(*arguments: int) -> bytes:
+                self.os.pread = pread
+                seen.append(lent.show())
+                self.os.pread = pread_late
+                return pread(*arguments)
+
+            self.os.pread = pread_late
+
+    lent._system = Interrupted()
+    seen.append(lent.show())
+
+    assert [each["unreleased"] for each in seen if each] == [1] * 3
