@@ -351,3 +351,5 @@ class SourceRead:
     lines: tuple[SourceLine, ...] = ()
     dropped: tuple[DroppedResult, ...] = ()
     marks: tuple[Mark, ...] = ()
+    problems: tuple[str, ...] = ()
+    """Files at which the reading itself failed, each in one sentence."""
