@@ -73,9 +73,9 @@ DEPTH: Final = 200
 """A file with deeper syntax is not used: functions that follow it call themselves."""
 DROPPED: Final = 16
 """Calls kept of one file."""
-MARKS: Final = 64
+MARKS: Final = 96
 """Marks kept of one file."""
-MARKS_OF_KIND: Final = 8
+MARKS_OF_KIND: Final = 24
 """Marks of one kind kept of one file: a long file takes hundreds of items out of queues."""
 IMPORTED: Final = 32
 """Files that are read because another file imports them; the others are for lines of stacks."""

@@ -13,6 +13,7 @@ import pytest
 
 from mpwatch.collect.source import source_code
 from mpwatch.collect.source.control_flow import TAKEN
+from mpwatch.collect.source.marks import marks as marks_in
 from mpwatch.collect.source.source_code import (
     FILE_BYTES,
     FILES,
@@ -2149,7 +2150,7 @@ def test_a_file_whose_reading_fails_is_reported_once_and_the_others_are_read(
     (tmp_path / "train.py").write_text("def step():\n    wait()\n")
     odd = Frame("step", str(tmp_path / "odd.py"), 2)
     frame = Frame("step", str(tmp_path / "train.py"), 2)
-    code = source_code.marks
+    code = marks_in
 
     def marks(path: str, *others: Any) -> Any:
         if path == odd.file:
