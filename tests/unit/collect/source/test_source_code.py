@@ -2085,7 +2085,7 @@ def test_dicts_that_only_grow_and_containers_with_a_bound_are_read(tmp_path: Pat
     marks = marks_of(tmp_path / "book.py", STORES)
 
     assert [each for each in marks if each[0] in ("stored", "bounded")] == [
-        ("bounded", 11, "deque"),
+        ("bounded", 11, "deque limit"),
         ("stored", 15, "self.rows"),
         ("bounded", 29, "self.cache"),
         ("bounded", 39, "lru_cache"),
