@@ -2088,7 +2088,7 @@ def test_dicts_that_only_grow_and_containers_with_a_bound_are_read(tmp_path: Pat
         ("bounded", 11, "deque limit"),
         ("stored", 15, "self.rows"),
         ("bounded", 29, "self.cache"),
-        ("bounded", 39, "lru_cache"),
+        ("bounded", 39, "lru_cache 64"),
     ]
 
 
