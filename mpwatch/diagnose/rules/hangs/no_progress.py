@@ -44,7 +44,12 @@ from mpwatch.diagnose.analysis.mechanisms.polling import (
     polls_in_vain,
     polls_reaped_children,
 )
-from mpwatch.diagnose.analysis.mechanisms.servers import Accepting, accepting_in_vain
+from mpwatch.diagnose.analysis.mechanisms.servers import (
+    Accepting,
+    BothRead,
+    accepting_in_vain,
+    both_read,
+)
 from mpwatch.diagnose.analysis.mechanisms.unreleased import lost_permits, may_lose_permits
 from mpwatch.diagnose.analysis.pipes import KeptOutput, channels_among, kept_outputs, output_of
 from mpwatch.diagnose.analysis.process_queries import (
@@ -110,7 +115,7 @@ from mpwatch.model.ids import SegmentId
 from mpwatch.model.samples import OPENS, inode_of
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import seconds_text
-from mpwatch.model.waits import WaitEdge, WaitLink
+from mpwatch.model.waits import WaitChain, WaitEdge, WaitLink
 
 RULE = "no-progress"
 REPORTED_S = 10.0
@@ -602,6 +607,10 @@ def _waits_for_one_that_is_idle(index: Index) -> Iterator[Finding]:
         thread = main_thread(process)
         tasks = _TASKS if thread is not None and runs_event_loop(thread) else ""
         lost = lost_permits(index, process)
+        both = both_read(index, chain)
+        if both is not None:
+            yield _of_both(index, process, both, chain, for_s)
+            return
         yield Finding(
             rule=RULE,
             severity=Severity.INFO,
@@ -634,6 +643,34 @@ def _waits_for_one_that_is_idle(index: Index) -> Iterator[Finding]:
             ),
         )
         return
+
+
+def _of_both(
+    index: Index, process: Process, both: BothRead, chain: WaitChain, for_s: float
+) -> Finding:
+    """The finding about a job that waits for a connection of which both ends are read."""
+    is_sure = both.short_read is not None
+    end = chain.links[-1]
+    return Finding(
+        rule=RULE,
+        severity=Severity.WARNING if is_sure or for_s >= HOPELESS_S else Severity.INFO,
+        process=process.process,
+        others=tuple(each.process for each in (both.client, both.server) if each is not process),
+        subject=str(process.pid),
+        summary=(
+            f"nothing in this job has moved for {seconds_text(for_s)}: {called(both.client)} and "
+            f"{called(both.server)} each wait for the other one to send"
+        ),
+        evidence=(
+            both.evidence,
+            chain.sentence,
+            *(f"{called(each)} is at {at[2:]}" for each in (process,) if (at := where(each))),
+            *_threads_of_last(index, end),
+        ),
+        cause=both.cause,
+        advice=both.advice,
+        is_doubtful=not is_sure,
+    )
 
 
 def _nothing_moves_s(index: Index) -> float:

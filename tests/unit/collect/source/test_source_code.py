@@ -2182,3 +2182,24 @@ def test_many_marks_of_one_kind_leave_room_for_others(tmp_path: Path) -> None:
     found = [kind for kind, _, _ in marks_of(tmp_path / "train.py", text)]
 
     assert found == ["takes"] * MARKS_OF_KIND + ["backward"]
+
+
+def test_draws_of_an_object_of_numpy_are_marked_where_they_go_through_all(tmp_path: Path) -> None:
+    text = (
+        "import numpy as np\n\nclass Buffer:\n    def __init__(self):\n"
+        "        self.old = np.random.RandomState(1)\n"
+        "        self.new = np.random.default_rng(1)\n\n"
+        "    def sample(self, n, p):\n"
+        "        a = self.old.choice(n, size=4, replace=False)\n"
+        "        b = self.new.choice(n, size=4, replace=False)\n"
+        "        c = self.new.choice(n, p=p)\n"
+        "        d = self.old.choice(n, size=4)\n"
+        "        return self.other.choice(n, p=p), a, b, c, d\n"
+    )
+
+    found = [each for each in marks_of(tmp_path / "buffer.py", text) if each[0] == "slow"]
+
+    assert found == [
+        ("slow", 9, "choice: self.old.choice(n, size=4, replace=False)"),
+        ("slow", 11, "choice: self.new.choice(n, p=p)"),
+    ]

@@ -1308,3 +1308,63 @@ def test_a_loop_that_is_young_or_waits_for_its_time_or_does_something_is_quiet(
     asleep_s: float, header: str, last: int
 ) -> None:
     assert found(no_progress.check, *filling(asleep_s, header=header, last=last)) == []
+
+
+CHUNKED = SourceLine(
+    "/home/me/data.py",
+    15,
+    "read_request",
+    Statement(15, "data = conn.recv(CHUNK)"),
+    within=(Statement(14, "while True:"),),
+    ends=(Statement(16, "if not data: break"), Statement(19, "if len(data) < CHUNK: break")),
+)
+
+
+def connection(*source: SourceLine, both: bool = True, for_s: float = 40.0) -> Snapshot:
+    """Main waits for an answer; a thread of the server waits for the rest of the request."""
+    asks = WaitedOn("socket-read", "recvfrom", ("socket:[91]",), (3,))
+    takes = WaitedOn("socket-read", "recvfrom", ("socket:[92]",), (5,))
+    listener = socket(4, 88, None, "tcp listens on 127.0.0.1:4000")
+    ends = socket(3, 91, 92, "tcp 1.1.1.1:9 > 1.1.1.1:4000"), socket(5, 92, 91, "tcp served")
+    own = main(
+        fds=fds(5, links=ends[:1]),
+        threads=[thread(MAIN, "train.py:ask:7", waits=asks, still_s=for_s)],
+    )
+    serves = thread(CHILD, "data.py:serve:29", waits=ACCEPTS, still_s=for_s)
+    reads = thread(
+        CHILD + 1,
+        "data.py:read_request:15",
+        waits=takes if both else WaitedOn("futex", "futex"),
+        still_s=for_s,
+    )
+    links = fds(5, links=[listener, ends[1]])
+    server = process(CHILD, "spawned", label="index", threads=[serves, reads], fds=links)
+    return replace(snapshot_of(own, server), source=source)
+
+
+def test_a_connection_of_which_both_ends_are_read_is_named_with_the_end_of_the_loop() -> None:
+    finding = only(no_progress.check, connection(CHUNKED))
+
+    assert finding.severity is Severity.WARNING
+    assert finding.summary == (
+        f"nothing in this job has moved for 40 s: main ({MAIN}) and index (300) each wait for the "
+        "other one to send"
+    )
+    assert "`data = conn.recv(CHUNK)` (data.py:15) is repeated until" in finding.cause
+    assert "`if len(data) < CHUNK: break` of line 19" in finding.cause
+    assert "Send the length of each message first" in finding.advice
+
+
+def test_without_a_short_read_it_is_not_said_which_side_is_at_fault() -> None:
+    plain = replace(CHUNKED, ends=CHUNKED.ends[:1])
+
+    for source in ((), (plain,)):
+        finding = only(no_progress.check, connection(*source))
+        assert finding.severity is Severity.INFO
+        assert "whose turn it is" in finding.cause
+
+
+def test_a_server_whose_thread_waits_for_something_else_does_not_read_the_connection() -> None:
+    finding = only(no_progress.check, connection(CHUNKED, both=False))
+
+    assert "waits for something to do" in finding.summary
