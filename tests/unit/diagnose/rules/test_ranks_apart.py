@@ -1333,3 +1333,40 @@ def test_a_loop_over_an_object_that_ends_by_itself_is_told_where_one_rank_has_en
     assert ("which decides by itself when it ends" in finding.cause) is is_named
     assert ("Let all ranks end that loop in the same round" in finding.advice) is is_named
     assert ("fewer batches" in finding.cause) is not is_named
+
+
+@pytest.mark.parametrize(
+    ("condition", "is_named"),
+    [
+        ("if now - self.last >= self.seconds:", True),
+        ("if step % self.every == 0:", False),
+        ("if self.timer_name:", False),
+    ],
+)
+def test_a_condition_on_the_time_before_a_collective_is_why_a_rank_does_not_come(
+    condition: str, is_named: bool
+) -> None:
+    stack = (f"{C10D}:all_reduce", "train.py:print_energy:75", "data.py:__call__:26")
+    waits = [rank(n, *stack, "train.py:solve:62") for n in (0, 2)]
+    late = rank(
+        1,
+        "data.py:exchange:40",
+        "train.py:solve:59",
+        more={},
+    )
+    late = replace(
+        late,
+        threads=(replace(late.threads[0], waits_on=WaitedOn("futex", "futex")), late.threads[1]),
+    )
+    source = (
+        line("data.py", 26, "__call__", "self.fn(step)", within=(Statement(23, condition),)),
+        line("data.py", 40, "exchange", "request.wait()"),
+    )
+
+    finding = only(rank_stuck_in_collective.check, snapshot_of(main(), *waits, late, source=source))
+
+    assert "which waits for a send or receive that another rank has to match" in finding.summary
+    assert ("at data.py:23 __call__, which asks the time" in finding.cause) is is_named
+    assert ("Each rank asks its own clock" in finding.cause) is is_named
+    assert ("The ranks that wait are not the cause" in finding.cause) is not is_named
+    assert ("count steps in place of seconds" in finding.advice) is is_named
