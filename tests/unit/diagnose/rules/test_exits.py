@@ -193,7 +193,7 @@ def test_a_kill_at_the_memory_limit_has_the_limit_as_its_cause() -> None:
     finding = only(worker_oom_killed.check, job, past)
 
     assert finding.severity is Severity.CRITICAL
-    assert any("counted 1 out-of-memory kills" in each for each in finding.evidence)
+    assert any("counted 1 out-of-memory kill " in each for each in finding.evidence)
     assert any("of 1.0G" in each for each in finding.evidence)
     assert any("met 60 times" in each for each in finding.evidence)
     assert any("main (100), 900M" in each for each in finding.evidence)

@@ -238,7 +238,8 @@ def test_ranks_found_without_any_agent_are_named() -> None:
 
     finding = only(torchrun_agent_killed_orphans.check, snapshot_of(lone))
 
-    assert "no launcher is among their ancestors" in finding.evidence
+    assert finding.summary == "1 rank still runs after its launcher exited"
+    assert "no launcher is among its ancestors" in finding.evidence
 
 
 @pytest.mark.parametrize(
