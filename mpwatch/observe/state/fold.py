@@ -38,7 +38,12 @@ from mpwatch.observe.state.event_log import EventLog, HookStateLog, note_words
 from mpwatch.observe.state.flows import FlowTable
 from mpwatch.observe.state.history import HistoryKeeper
 from mpwatch.observe.state.hook_state import HookTable, with_queues
-from mpwatch.observe.state.process_builder import EqualStacks, build_process, label, program_frames
+from mpwatch.observe.state.process_builder import (
+    EqualStacks,
+    build_process,
+    frames_without_hook,
+    label,
+)
 from mpwatch.observe.state.process_table import ProcessRecord, ProcessTable, ShortLived
 from mpwatch.observe.state.progress import ProgressTable
 from mpwatch.observe.state.segments import CallSites, FileLines, SegmentTable
@@ -375,7 +380,7 @@ def _by_thread(stacks: Iterable[StackSample], equal: EqualStacks) -> dict[int, S
     """Stacks by kernel thread id, without the frames that a fork copied."""
     out: dict[int, StackSample] = {}
     for index, stack in enumerate(stacks):
-        frames = equal.one_of(program_frames(stack.frames))
+        frames = equal.one_of(frames_without_hook(stack.frames))
         tid = stack.tid if stack.tid is not None else -1 - index
         out[tid] = stack if frames is stack.frames else replace(stack, frames=frames)
     return out
