@@ -15,7 +15,6 @@ from typing import NamedTuple
 from mpwatch.describe.frames import frame_words, is_library, own_frames, program_frames
 from mpwatch.diagnose.analysis.distributed.flight_recorder import number_of, unfinished, world_size
 from mpwatch.diagnose.analysis.distributed.nccl_words import Pending, pending_calls
-from mpwatch.diagnose.analysis.gpu_waits import gpu_wait_s, waits_for_gpu
 from mpwatch.diagnose.analysis.idle_time import STALLED_S, is_stalled, quiet_s
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import PipeEnds, channels_among
@@ -29,6 +28,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     main_thread,
     user_frame,
 )
+from mpwatch.diagnose.analysis.waits.gpu import gpu_wait_s, waits_for_gpu
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame, WaitKind
 from mpwatch.model.snapshot import Process, Thread
