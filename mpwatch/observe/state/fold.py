@@ -148,7 +148,7 @@ class Fold:
             problem = "it was not running at the next reading"
             self._end(record, Ended(record.sample.process, tree.at_s, problem=problem))
         self._add_short_lived(tree)
-        for process in self._targets.update(self._processes.records, self._hooks.birth):
+        for process in self._targets.update(self._processes.records, self._hooks.start_description):
             self._processes.changed(process, self._processes.records[process].changed_s)
         self._settle_written(tree.at_s)
         self._forget_oldest(tree)
@@ -239,7 +239,7 @@ class Fold:
 
     def _settle_written(self, at_s: float) -> None:
         """Log the tracebacks in files of which it is known by now whose they are."""
-        for told in self._written.settle(self._processes.records, self._hooks.birth):
+        for told in self._written.settle(self._processes.records, self._hooks.start_description):
             self._processes.changed(told.process, self._at_s)
             self._log.add(at_s, told.kind, told.process, told.words, told.details)
 

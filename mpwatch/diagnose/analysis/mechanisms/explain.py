@@ -293,7 +293,7 @@ def _unread_output(case: Case) -> Mechanism | None:
 
 
 def _blocked_output(case: Case) -> Mechanism | None:
-    """A process is blocked writing to its output, and who should read it waits for its answer."""
+    """A process is blocked writing to its output, and its reader waits for its answer."""
     found = next(((each, out) for each in case.waiters if (out := _output(each))), None)
     if found is None or len(case.waiters) < 2:
         return None
