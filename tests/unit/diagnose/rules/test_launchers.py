@@ -59,7 +59,7 @@ def test_the_rank_that_is_elsewhere_is_named() -> None:
     assert "not there: rank 2 (302), saves" in finding.evidence
 
 
-def test_what_the_missing_rank_waits_for_is_told() -> None:
+def test_what_the_missing_rank_waits_for_is_reported() -> None:
     waits = WaitedOn("unknown", "openat", ("a process that opens /run/orders for writing",))
     opens = thread(302, "train.py:save:80", waits=waits, still_s=60.0)
     late = process(302, "rank", threads=[opens], label="rank 2", rank=2)
