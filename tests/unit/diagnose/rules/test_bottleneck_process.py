@@ -73,7 +73,7 @@ def test_a_busy_process_that_others_wait_for_is_the_bottleneck() -> None:
     assert finding.process == pid(SERVER)
     assert finding.summary.startswith("4 processes wait for the answers of spawned 150 (150)")
     assert "2.9 of them wait for its answer at any moment" in finding.evidence[0]
-    assert "95 % of a core" in finding.evidence[1]
+    assert "95% of a core" in finding.evidence[1]
     assert "spawned 200 (200) asks at train.py:31 ask" in finding.evidence
     assert "spawned 150 (150) is at train.py:9 answer" in finding.evidence
     assert "Manager" not in finding.cause

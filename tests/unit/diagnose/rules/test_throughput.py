@@ -561,7 +561,7 @@ def test_workers_that_wait_for_a_disk_starve_main_as_well() -> None:
     finding = only(loader_starvation.check, snapshot_of(main(), *two(still_s=0.5)), past)
 
     assert finding.summary.endswith("all 2 workers are at work")
-    assert "2 workers at 1 % cpu on average" in finding.evidence
+    assert "2 workers at 1% cpu on average" in finding.evidence
 
 
 def test_a_wait_for_a_disk_without_an_end_is_left_to_the_rules_for_stalls() -> None:

@@ -359,7 +359,7 @@ def test_a_process_that_waits_for_fsync_most_of_the_time_is_named_with_its_line(
         "spawned 200 (200) waits 60% of the time in fsync until its data is on the disk at "
         "train.py:12 write"
     )
-    assert f"60 % waiting for fsync of {STORE}" in finding.evidence[0]
+    assert f"60% waiting for fsync of {STORE}" in finding.evidence[0]
     assert finding.evidence[-1] == "without these waits the job would be at most 2.5 times as fast"
     assert "Call it once for many records" in finding.advice
 
