@@ -83,7 +83,7 @@ def test_a_zombie_is_refused_with_its_parent_and_reported_with_its_exit_code(tal
     sample = by_pid(read(tree))[zombie]
     deaths = ExitWatch()
     deaths.watch([sample.process])
-    (ended,) = deaths.poll(5)
+    (ended,) = deaths.poll(60)
     deaths.close()
 
     assert caught.value.parent_pid == program.pid
