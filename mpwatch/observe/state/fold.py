@@ -59,6 +59,7 @@ for each process drops it with them.
 """
 
 
+SOURCE_PROBLEMS = 8
 VALUES_KEPT = 24
 """Readings of values kept of one process: two minutes of them."""
 
@@ -92,6 +93,7 @@ class Fold:
         self._source: dict[tuple[str, int, str], SourceLine] = {}
         self._dropped: list[DroppedResult] = []
         self._marks: list[Mark] = []
+        self._source_problems: list[str] = []
         self._written = WrittenErrorTable()
         self._values: dict[ProcessId, deque[ValuesRead]] = {}
 
@@ -261,6 +263,7 @@ class Fold:
             self._source[line.file, line.line, line.function] = line
         self._dropped += read.dropped[: LINES_LIMIT - len(self._dropped)]
         self._marks += read.marks[: LINES_LIMIT - len(self._marks)]
+        self._source_problems += read.problems[: SOURCE_PROBLEMS - len(self._source_problems)]
 
     def _add_values(self, read: ValuesRead) -> None:
         if read.process in self._processes.records:
@@ -350,7 +353,7 @@ class Fold:
                 )
             ),
             written=self._written.left,
-            problems=(*tree.problems, *tree.host.problems),
+            problems=(*tree.problems, *tree.host.problems, *self._source_problems),
         )
 
     def _build_processes(self, tree: TreeSample) -> list[Process]:

@@ -35,9 +35,11 @@ from mpwatch.diagnose.analysis.mechanisms.kept_locks import (
     waiting_for_left_lock,
 )
 from mpwatch.diagnose.analysis.mechanisms.polling import (
+    AwaitsInLoop,
     Connecting,
     InVain,
     Unseen,
+    awaits_in_loops,
     connecting_in_vain,
     polls_in_vain,
     polls_reaped_children,
@@ -67,7 +69,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     user_frame,
     writes_output,
 )
-from mpwatch.diagnose.analysis.values import loop_values
+from mpwatch.diagnose.analysis.values import awaited_number, loop_values, number_beside
 from mpwatch.diagnose.analysis.waits.blockages import (
     USUAL_FACTOR,
     Blockage,
@@ -160,6 +162,9 @@ def check(index: Index) -> Iterator[Finding]:
         yield from (
             _waits_for_a_semaphore(index) if in_vain is None else [_of_polls(index, in_vain)]
         )
+    for awaited in awaits_in_loops(index):
+        if awaited.process.process not in reported:
+            yield _of_awaited(index, awaited)
     for computation in lonely_computations(index, ALONE_COMPUTES_S):
         if computation.process.process not in reported:
             yield _of_computation(computation)
@@ -216,6 +221,30 @@ def _of_polls(index: Index, in_vain: InVain) -> Finding:
         evidence=tuple(in_vain.evidence),
         cause=". ".join([*([lost.cause.rstrip(".")] if lost else []), *loops, in_vain.cause]),
         advice=f"{lost.advice} Otherwise: {advice[:1].lower()}{advice[1:]}" if lost else advice,
+    )
+
+
+def _of_awaited(index: Index, awaited: AwaitsInLoop) -> Finding:
+    """The finding about a process that only checks a condition again while others work."""
+    values = loop_values(index, awaited.process)
+    awaits = awaited_number(index, awaited.process)
+    limit = number_beside(index, awaited.process, awaited.limit)
+    is_beyond = False
+    if limit is not None and awaits is not None:
+        is_beyond = awaits > limit
+        # Otherwise the loop waits for less than may be kept.
+        awaited = awaited if is_beyond else awaited._replace(bound=None)
+        values = f"{values}, {awaited.limit} is {limit}" if is_beyond else values
+    return Finding(
+        rule=RULE,
+        severity=Severity.WARNING if is_beyond else Severity.INFO,
+        process=awaited.process.process,
+        subject=f"loop {awaited.loop.line}",
+        summary=awaited.summary,
+        evidence=tuple(awaited.evidence),
+        cause=awaited.cause(values, is_beyond),
+        advice=awaited.advice,
+        is_doubtful=not is_beyond,
     )
 
 

@@ -24,9 +24,18 @@ from mpwatch.model.account import (
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History, Point
 from mpwatch.model.ids import ProcessId, SegmentId
-from mpwatch.model.samples import FdLink, Frame, HeldLock, LockHolder, WaitedOn
+from mpwatch.model.samples import (
+    FdLink,
+    Frame,
+    FrameValues,
+    HeldLock,
+    LockHolder,
+    NameValue,
+    ValuesRead,
+    WaitedOn,
+)
 from mpwatch.model.snapshot import Process, Snapshot
-from mpwatch.model.source_code import EndlessLoop, Mark, Skip, SourceLine, Statement
+from mpwatch.model.source_code import Decider, EndlessLoop, Mark, Skip, SourceLine, Statement
 from tests.builders.accounts import with_shares
 from tests.builders.snapshots import (
     MAIN,
@@ -1212,3 +1221,92 @@ def test_a_loop_that_may_still_notice_the_exits_is_not_reported(healthy: dict[st
 def test_a_supervisor_with_a_child_left_or_without_one_so_far_is_not_reported() -> None:
     assert supervised() == []
     assert supervised(shard(exit_code=0), process(301, "spawned", label="shard 1")) == []
+
+
+LOADER = 305
+FILLS = "while self.replay.size() < self.config.least:"
+
+
+def filling(
+    asleep_s: float, *numbers: tuple[str, int], header: str = FILLS, last: int = 28, bounds: int = 1
+) -> tuple[Snapshot, History]:
+    """A child that waits until a buffer is filled by another one, which works."""
+    learner = child(TRIES, "train.py:learn:28", still_s=0.1)
+    actor = process(LOADER, "spawned", label="actor", threads=[thread(LOADER, "actor.py:run:9")])
+    names = ("self.replay", "self.config.least")
+    here = SourceLine(
+        "/home/me/train.py",
+        28,
+        "learn",
+        Statement(28, "time.sleep(1)"),
+        within=(Statement(27, header),),
+        deciders=(Decider(Statement(27, header), last, names),),
+    )
+    window = Mark(
+        "bounded",
+        "/home/me/replay.py",
+        "<module>",
+        "deque config.window",
+        Statement(10, "self.games = deque(maxlen=config.window)"),
+    )
+    values = tuple(NameValue(name, "int", number) for name, number in numbers)
+    frame = FrameValues(CHILD, "/home/me/train.py", "learn", 28, values)
+    snapshot = replace(
+        with_account(main(), learner, asleep_s, actor),
+        source=(here,),
+        marks=(window,) * bounds,
+        values=(ValuesRead(pid(CHILD), NOW_S, "hook", (frame,)),) if values else (),
+    )
+    return snapshot, history(
+        {(LOADER, "cpu_percent"): line(90.0), (CHILD, "cpu_percent"): line(0.1)}
+    )
+
+
+def test_a_loop_that_waits_for_more_than_is_kept_never_ends() -> None:
+    numbers = ("self.config.least", 750), ("self.config.window", 500)
+
+    finding = only(no_progress.check, *filling(45.0, *numbers))
+
+    assert finding.severity is Severity.WARNING
+    assert finding.summary == (
+        "spawned (300) has only slept and checked again at train.py:28 learn for 45 s, in "
+        f"`{FILLS}` of line 27"
+    )
+    assert "actor (305) works" in finding.evidence
+    assert (
+        "self.config.least is 750, config.window is 500. The loop waits for more" in finding.cause
+    )
+    assert "replay.py:10" in finding.cause
+
+
+def test_a_loop_that_waits_for_less_than_is_kept_is_filled_some_time() -> None:
+    numbers = ("self.config.least", 400), ("self.config.window", 500)
+
+    finding = only(no_progress.check, *filling(45.0, *numbers))
+
+    assert finding.severity is Severity.INFO
+    assert "Nothing is wrong if the others bring that about" in finding.cause
+    assert "window" not in finding.cause
+
+
+def test_without_values_the_bound_is_told_as_a_condition() -> None:
+    finding = only(no_progress.check, *filling(45.0))
+
+    assert finding.severity is Severity.INFO
+    assert "if the loop waits for more than that, it never ends" in finding.cause
+
+
+@pytest.mark.parametrize(
+    ("asleep_s", "header", "last"),
+    [
+        (25.0, FILLS, 28),
+        (45.0, "while not self.stop_event.is_set():", 28),
+        (45.0, "while time.monotonic() < deadline:", 28),
+        (45.0, "while True:", 28),
+        (45.0, FILLS, 40),
+    ],
+)
+def test_a_loop_that_is_young_or_waits_for_its_time_or_does_something_is_quiet(
+    asleep_s: float, header: str, last: int
+) -> None:
+    assert found(no_progress.check, *filling(asleep_s, header=header, last=last)) == []
