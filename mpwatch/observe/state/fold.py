@@ -38,7 +38,12 @@ from mpwatch.observe.state.event_log import EventLog, HookStateLog, note_words
 from mpwatch.observe.state.flows import FlowTable
 from mpwatch.observe.state.history import HistoryKeeper
 from mpwatch.observe.state.hook_state import HookTable, with_queues
-from mpwatch.observe.state.process_builder import EqualStacks, build_process, label, program_frames
+from mpwatch.observe.state.process_builder import (
+    EqualStacks,
+    build_process,
+    frames_without_hook,
+    label,
+)
 from mpwatch.observe.state.process_table import ProcessRecord, ProcessTable, ShortLived
 from mpwatch.observe.state.progress import ProgressTable
 from mpwatch.observe.state.segments import CallSites, FileLines, SegmentTable
@@ -145,7 +150,7 @@ class Fold:
             problem = "it was not running at the next reading"
             self._end(record, Ended(record.sample.process, tree.at_s, problem=problem))
         self._add_short_lived(tree)
-        for process in self._targets.update(self._processes.records, self._hooks.birth):
+        for process in self._targets.update(self._processes.records, self._hooks.start_description):
             self._processes.changed(process, self._processes.records[process].changed_s)
         self._settle_written(tree.at_s)
         self._forget_oldest(tree)
@@ -236,7 +241,7 @@ class Fold:
 
     def _settle_written(self, at_s: float) -> None:
         """Log the tracebacks in files of which it is known by now whose they are."""
-        for told in self._written.settle(self._processes.records, self._hooks.birth):
+        for told in self._written.settle(self._processes.records, self._hooks.start_description):
             self._processes.changed(told.process, self._at_s)
             self._log.add(at_s, told.kind, told.process, told.words, told.details)
 
@@ -378,7 +383,7 @@ def _by_thread(stacks: Iterable[StackSample], equal: EqualStacks) -> dict[int, S
     """Stacks by kernel thread id, without the frames that a fork copied."""
     out: dict[int, StackSample] = {}
     for index, stack in enumerate(stacks):
-        frames = equal.one_of(program_frames(stack.frames))
+        frames = equal.one_of(frames_without_hook(stack.frames))
         tid = stack.tid if stack.tid is not None else -1 - index
         out[tid] = stack if frames is stack.frames else replace(stack, frames=frames)
     return out

@@ -202,7 +202,7 @@ def _finding_of_held(
             f"answers of {called(server)}, and neither side works: the time is in the round trips"
         ),
         evidence=(
-            f"{called(server)} uses {percent:.0f} % of a core",
+            f"{called(server)} uses {percent:.0f}% of a core",
             *(
                 f"{called(each)}: {words}"
                 for each in clients[:CLIENTS]
@@ -624,7 +624,7 @@ def _finding(
     evidence = [asks]
     if busy is not None:
         evidence.append(
-            f"{called(server)} used {busy:.0f} % of a core in the last {OVER_S:.0f} s, more than "
+            f"{called(server)} used {busy:.0f}% of a core in the last {OVER_S:.0f} s, more than "
             "any of them"
         )
     evidence += map(_asked_words, places)

@@ -1012,7 +1012,9 @@ def stage_main(factory):
 """
 
 
-def test_a_function_that_may_send_is_told_from_one_that_only_receives(tmp_path: Path) -> None:
+def test_a_function_that_may_send_is_distinguished_from_one_that_only_receives(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "stages.py"
     path.write_text(STAGES)
 

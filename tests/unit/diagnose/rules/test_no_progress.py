@@ -368,7 +368,9 @@ def computing(source: SourceLine, at: int = 0) -> tuple[Snapshot, History]:
     return replace(job, account=replace(job.account, processes=processes)), busy_past
 
 
-def test_a_computation_in_a_loop_without_an_end_is_told_with_the_condition_that_ends_it() -> None:
+def test_a_computation_in_a_loop_without_an_end_is_reported_with_the_condition_that_ends_it() -> (
+    None
+):
     finding = only(no_progress.check, *computing(LINE_OF_LOOP))
 
     assert "gone round in the loop `while True:` of line 7 in work() for 38 s" in finding.cause
@@ -396,7 +398,7 @@ def test_a_loop_that_takes_tasks_or_whose_rounds_are_not_seen_is_not_called_endl
     assert "gone round" not in finding.cause
 
 
-def test_a_generator_that_gives_nothing_is_told_with_its_yield() -> None:
+def test_a_generator_that_gives_nothing_is_reported_with_its_yield() -> None:
     loop = EndlessLoop(
         Statement(7, "while True:"),
         gives=Statement(12, "yield read(group)"),
@@ -605,7 +607,7 @@ def test_a_pipe_that_no_process_of_the_job_writes_to_is_read_in_vain() -> None:
 
 
 @pytest.mark.parametrize(("rest", "is_told"), [("data.py:read:37", True), ("", False)])
-def test_a_pool_without_a_thread_for_what_its_threads_wait_for_is_told(
+def test_a_pool_without_a_thread_for_what_its_threads_wait_for_is_reported(
     rest: str, is_told: bool
 ) -> None:
     """With a thread that waits for a call, the further calls would run."""
@@ -633,7 +635,7 @@ def test_a_pool_without_a_thread_for_what_its_threads_wait_for_is_told(
     ("more", "is_told"),
     [((), True), ((pipe(9, 600, True),), False), ((pipe(0, 600, False),), False)],
 )
-def test_an_event_loop_that_reads_what_only_others_write_is_told(
+def test_an_event_loop_that_reads_what_only_others_write_is_reported(
     more: tuple[FdLink, ...], is_told: bool
 ) -> None:
     loop = WaitedOn("poll", "epoll_wait", ("pipe:[600]", "socket:[77]"), (8, 7))
@@ -797,7 +799,7 @@ def test_a_transaction_that_waits_for_its_own_database_is_distinguished() -> Non
     assert "the connection that began the transaction" in finding.advice
 
 
-def test_a_transaction_that_was_left_open_is_told_from_a_slow_one() -> None:
+def test_a_transaction_that_was_left_open_is_distinguished_from_a_slow_one() -> None:
     """Whoever is inside of the function that begins a transaction may be at its slow part."""
     left = only(no_progress.check, of_database("data.py:poll:48", "train.py:work:9", timeout_s=0.4))
     slow = only(
@@ -844,7 +846,7 @@ def test_tasks_that_ended_are_named_only_where_there_is_an_event_loop() -> None:
     assert "Tasks of asyncio that have ended with an exception" in finding.cause
 
 
-def test_a_root_that_waits_for_an_idle_process_while_another_works_is_not_told() -> None:
+def test_a_root_that_waits_for_an_idle_process_while_another_works_is_not_reported() -> None:
     works = process(301, "spawned", threads=[thread(301, "train.py:work:9", still_s=0.5)])
 
     assert found(no_progress.check, snapshot_of(waiting(40.0), server(), works)) == []
@@ -1036,7 +1038,7 @@ def polling_for_a_file(
     return with_shares(job, p300=asleep, p301=asleep)
 
 
-def test_a_lock_file_that_one_of_those_that_wait_has_made_is_told_with_the_lines() -> None:
+def test_a_lock_file_that_one_of_those_that_wait_has_made_is_reported_with_the_lines() -> None:
     open_lock = FdLink(7, "file", "/tmp/corpus/pl.lock", None, True)
 
     known = only(no_progress.check, polling_for_a_file(GONE, BUILDS, links=(open_lock,)))
@@ -1065,7 +1067,7 @@ def test_a_file_that_another_process_may_remove_or_that_is_to_be_made_is_no_left
         assert not any("lock file" in each.summary for each in found(no_progress.check, job))
 
 
-def test_a_job_that_waits_for_a_thread_of_main_is_told_where_its_threads_are() -> None:
+def test_a_job_that_waits_for_a_thread_of_main_is_reported_where_its_threads_are() -> None:
     joins = thread(
         MAIN,
         "threading.py:join",
@@ -1195,7 +1197,7 @@ def shard(**how: Any) -> Process:
     return process(300, "spawned", label="shard", ended=exited(300, at_s=NOW_S - 50, **how))
 
 
-def test_a_supervisor_whose_children_were_reaped_by_its_handler_is_told_so() -> None:
+def test_a_supervisor_whose_children_were_reaped_by_its_handler_is_reported_so() -> None:
     (finding,) = supervised(shard(exit_code=0))
 
     assert finding.severity is Severity.CRITICAL

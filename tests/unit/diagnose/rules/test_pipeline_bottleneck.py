@@ -106,7 +106,7 @@ def test_producers_that_do_not_keep_up_with_their_consumer_are_named() -> None:
     assert "nothing is wrong" in finding.advice
 
 
-def test_sleep_is_told_as_such_on_a_loaded_machine_and_after_imports() -> None:
+def test_sleep_is_reported_as_such_on_a_loaded_machine_and_after_imports() -> None:
     imports = Activity("computing", IMPORTS, place="main.py:7 <module>")
     loaded = {SLEEPS: 0.42, NO_CORE: 0.43, imports: 0.15}
 
@@ -338,7 +338,7 @@ def test_a_bottleneck_that_waits_for_a_core_is_named_with_the_share_of_that() ->
     assert finding.advice.startswith("More threads of this machine can run")
 
 
-def test_processes_before_and_behind_the_slow_stage_are_told_apart() -> None:
+def test_processes_before_and_behind_the_slow_stage_are_distinguished() -> None:
     job, times = outrun({COMPUTES: 0.97, JOINS: 0.03}, {IS_AHEAD: 0.9, COMPUTES: 0.1})
     behind = with_shares(
         job,

@@ -324,7 +324,7 @@ def uneven(
     return with_shares(snapshot_of(main(), *job), p100=main_waits, **seen)
 
 
-def test_a_pool_whose_workers_have_no_task_in_turn_is_told_with_how_many_work() -> None:
+def test_a_pool_whose_workers_have_no_task_in_turn_is_reported_with_how_many_work() -> None:
     finding = only(check, uneven(HALF, HALF, HALF), CALM)
 
     assert finding.summary == (
