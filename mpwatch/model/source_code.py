@@ -167,6 +167,10 @@ MarkKind: TypeAlias = Literal[
     # Makes a container with a bound, or removes from one under a comparison. About: the kind of
     # container and the bound, `deque config.window`; or the container.
     "bounded",
+    # Reads a line or a part through the buffer of a file object whose descriptor the file waits for
+    # in poll() or select(). About: the object and the line that waits for it or registers it,
+    # `self.helper.stdout, 26`.
+    "buffered-read",
     # Fills a cache that nothing in the file bounds. About: the cache.
     "cache",
     # Calls a collective of torch.distributed, or a method of that name. About: its name.

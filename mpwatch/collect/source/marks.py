@@ -13,6 +13,11 @@ from signal import Signals
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
+from mpwatch.collect.source.buffered_reads import (
+    BufferedFiles,
+    buffered_files,
+    find_buffered_reads,
+)
 from mpwatch.collect.source.control_flow import LOGS, STARTS_TASK
 from mpwatch.collect.source.kept import (
     ADDS,
@@ -112,6 +117,7 @@ class _Names(NamedTuple):
     dicts: set[str]
     registries: Mapping[str, str]
     permits: _Permits
+    buffered: BufferedFiles
     may_hold_back: bool
     """Whether nothing in the file sends small writes at once, or collects them."""
     sequences: Mapping[str, str]
@@ -146,6 +152,7 @@ def _names_of(tree: ast.Module, elsewhere: Mapping[str, ReturnedSlice]) -> _Name
         dicts={*dicts_of(tree)}.difference(emptied_dicts),
         registries=registries_of(tree),
         permits=_permits_of(tree),
+        buffered=buffered_files(tree),
         may_hold_back=not any(
             name in ("TCP_NODELAY", "disable_nagle_algorithm", "wbufsize", "makefile")
             for node in ast.walk(tree)
@@ -193,6 +200,7 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     yield from _truncates(nodes, known.assigned)
     yield from _empty_on_ranks(module, nodes)
     yield from _unflushed(module, nodes)
+    yield from find_buffered_reads(function, nodes, known.buffered)
     yield from find_registered(function, nodes, known.registries)
     if function is module.tree:
         yield from find_bounded(module.tree)

@@ -2182,3 +2182,90 @@ def test_many_marks_of_one_kind_leave_room_for_others(tmp_path: Path) -> None:
     found = [kind for kind, _, _ in marks_of(tmp_path / "train.py", text)]
 
     assert found == ["takes"] * MARKS_OF_KIND + ["backward"]
+
+
+POLLS = """
+import select, subprocess
+class Helper:
+    def start(self):
+        self.proc = subprocess.Popen(["helper"], stdin=-1, stdout=-1{options})
+        self.poller = select.poll()
+        self.poller.register(self.proc.stdout, select.POLLIN)
+    def answer(self):
+        self.poller.poll()
+        return {reads}
+"""
+
+
+@pytest.mark.parametrize(
+    ("reads", "options", "about"),
+    [
+        ("self.proc.stdout.readline()", "", "self.proc.stdout, 7"),
+        ("self.proc.stdout.read(4)", "", "self.proc.stdout, 7"),
+        ("next(self.proc.stdout)", ", text=True", "self.proc.stdout, 7"),
+        ("self.proc.stdout.readline()", ", bufsize=0, text=True", "self.proc.stdout, 7"),
+        ("self.proc.stdout.readline()", ", bufsize=0", ""),
+        ("os.read(self.proc.stdout.fileno(), 4096)", "", ""),
+        ("self.proc.stdout.read1(4096)", "", ""),
+        ("self.proc.stdout.read()", "", ""),
+        ("self.proc.stderr.readline()", "", ""),
+        ("self.proc.stdout.peek() and self.proc.stdout.readline()", "", ""),
+    ],
+)
+def test_reads_through_a_buffer_of_what_poll_waits_for_are_read(
+    tmp_path: Path, reads: str, options: str, about: str
+) -> None:
+    found = marks_of(tmp_path / "helper.py", POLLS.format(reads=reads, options=options))
+
+    assert [e for e in found if e[0] == "buffered-read"] == [("buffered-read", 10, about)] * bool(
+        about
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        (
+            "import select, sys\nwhile True:\n  ready, _, _ = select.select([sys.stdin], [], [])\n"
+            "  for f in ready:\n    line = f.readline()\n",
+            [5],
+        ),
+        (
+            "import selectors\ndef serve(sock, sel):\n  lines = sock.makefile('r')\n"
+            "  sel.register(sock, 1)\n  while sel.select():\n    use(lines.readline())\n",
+            [6],
+        ),
+        (
+            "import selectors\ndef serve(proc, sel):\n  sel.register(proc.stdout, 1)\n"
+            "  for key, _ in sel.select():\n    use(key.fileobj.readline())\n",
+            [5],
+        ),
+        (
+            "import asyncio\ndef watch(loop, proc):\n"
+            "  loop.add_reader(proc.stdout.fileno(), f)\n  def f():\n    proc.stdout.readline()\n",
+            [5],
+        ),
+        # A file of the program, or of a library such as that for serial ports, without a buffer.
+        ("import select\ndef f(port):\n  select.select([port], [], [])\n  port.readline()\n", []),
+        # Nothing waits for it.
+        ("import select\ndef f(proc):\n  return proc.stdout.readline()\n", []),
+        # It reads until nothing is left.
+        (
+            "import os, select\ndef f(proc):\n  os.set_blocking(proc.stdout.fileno(), False)\n"
+            "  select.select([proc.stdout], [], [])\n  while proc.stdout.readline(): pass\n",
+            [],
+        ),
+        # To the end of the file.
+        (
+            "import select\ndef f(proc):\n  select.select([proc.stdout], [], [])\n"
+            "  for line in proc.stdout:\n    use(line)\n",
+            [],
+        ),
+    ],
+)
+def test_ways_to_wait_for_a_file_that_is_read_through_a_buffer(
+    tmp_path: Path, text: str, lines: list[int]
+) -> None:
+    found = marks_of(tmp_path / "serve.py", text)
+
+    assert [line for kind, line, _ in found if kind == "buffered-read"] == lines
