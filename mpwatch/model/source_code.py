@@ -252,6 +252,11 @@ MarkKind: TypeAlias = Literal[
     # Adds to a container that is a global variable or an attribute of a class. About: the
     # container, `known` or `Handler.known`.
     "registry",
+    # Registers, in each round of a loop of the program or in each call from outside, something that
+    # keeps an object or what belongs to that call, and nothing in the file takes it back. About:
+    # what would take it back, and the loop or the calls, `atexit.unregister(); main.py:51-57 work`,
+    # with `async` before the name of a coroutine; `removeHandler(); each call of on_message()`.
+    "registers",
     # Registers a hook on a module or a tensor of torch, in a function that may run again and again.
     "registers-hook",
     # Releases what its function has not taken. About: what is released.
@@ -325,6 +330,17 @@ call, or its beginning. `deepcopy`: copies object by object. `elements`: compare
 elements of a tensor one by one. `empty-cache`: gives cached GPU memory back. `list-to-array` and
 `list-to-tensor`: convert a list value by value. `rows`: makes an object of each row of a data
 frame. `single-values`: reads one number of a tensor or array a call."""
+
+
+UNDOES = (
+    "remove_event_handler",
+    "remove_listener",
+    "remove_observer",
+    "unregister_callback",
+    "unregister_handler",
+    "unsubscribe",
+)
+"""Methods that take back what `add_listener()`, `subscribe()` and the like have registered."""
 
 
 RAISE_OF = "raise of "

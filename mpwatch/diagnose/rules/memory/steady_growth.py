@@ -79,7 +79,7 @@ from mpwatch.model.host import NewFiles
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import FdKind, Frame, inode_of
 from mpwatch.model.snapshot import Process, Thread
-from mpwatch.model.source_code import Mark, Statement
+from mpwatch.model.source_code import UNDOES, Mark, Statement
 from mpwatch.model.units import bytes_text, count_text, rate_text, seconds_text
 
 RULE = "steady-growth"
@@ -949,6 +949,8 @@ def _of_source(index: Index, process: Process, seen: list[str]) -> _Explanation 
         )
     if (hooks := _of_hooks(index, process, seen)) is not None:
         return hooks
+    if (registered := _of_registered(index, process, seen)) is not None:
+        return registered
     caches = marks(index, "cache", process) or marks(index, "cache")
     if len(caches) == 1:
         return _Explanation(
@@ -1023,6 +1025,98 @@ def _of_hooks(index: Index, process: Process, seen: list[str]) -> _Explanation |
         "help.",
         is_shown=False,
     )
+
+
+_REGISTERED = re.compile(
+    r"(?P<undo>[^;]+); (?:(?P<file>\S+):(?P<first>\d+)-(?P<last>\d+) "
+    r"(?P<is_async>async )?(?P<function>\S+)|(?P<calls>each call of .+))"
+)
+"""What `Mark.about` says of a `registers`."""
+
+
+def _of_registered(index: Index, process: Process, seen: Sequence[str]) -> _Explanation | None:
+    """Something that keeps objects is registered in each round of a loop that the process is in."""
+    found: dict[Statement, tuple[Mark, re.Match[str]]] = {}
+    for mark in marks(index, "registers"):
+        about = _REGISTERED.fullmatch(mark.about)
+        if about is not None and _repeats(process, mark, about):
+            found.setdefault(mark.statement, (mark, about))
+    if len(found) != 1:
+        return None
+    ((mark, about),) = found.values()
+    file, undo = mark.file.rpartition("/")[2], about["undo"]
+    where = about["calls"] or f"each round of the loop at {about['file']}:{about['first']}"
+    keeper, advice = _KEEPERS[undo]
+    name = f" {about['function']}" if about["function"] else ""
+    return _Explanation(
+        "private memory",
+        (*seen, f"{mark_words(mark)} is reached in {where}{name}; {file} has no {undo}"),
+        f"Most likely {mark_words(mark)} keeps it: that is reached in {where}{name}, and {keeper}",
+        f"{advice} gc.collect() or restarting workers does not help, as all of it is referred to.",
+        is_shown=False,
+    )
+
+
+def _repeats(process: Process, mark: Mark, about: re.Match[str]) -> bool:
+    """Whether a process is in the loop that repeats a registration, or gets such calls."""
+    stacks = [each.stack for each in process.threads]
+    if about["is_async"]:  # a coroutine that waits is on no stack
+        files = {each.file for stack in stacks for each in stack if "/asyncio/" in each.file}
+        return bool(files)
+    if about["calls"]:
+        return any(each.file == mark.file for stack in stacks for each in stack)
+    lines = range(int(about["first"]), int(about["last"]) + 1)
+    return any(
+        each.line in lines
+        and each.function == about["function"]
+        and each.file.rpartition("/")[2] == about["file"]
+        for stack in stacks
+        for each in stack
+    )
+
+
+_BOUND = (
+    "with the object that it is a method of, or what it is to be given, and all that these refer "
+    "to, also after that was closed"
+)
+_LISTENERS = (
+    f"what it is registered with refers to each of them, {_BOUND}.",
+    "Take it back where its use ends (in close() or a finally block), or register a function that "
+    "refers to it weakly (weakref.WeakMethod).",
+)
+_KEEPERS: Mapping[str, tuple[str, str]] = {
+    "atexit.unregister()": (
+        f"atexit keeps each function until the process ends, {_BOUND}.",
+        "Call atexit.unregister() with the same function where its use ends (in close()), or "
+        "weakref.finalize() with a function that does not refer to the object; or register one "
+        "function for all, once, that goes through a weakref.WeakSet.",
+    ),
+    "cancel() of its handle": (
+        "nothing cancels that timer: until its time comes it is kept with its function and what "
+        "that is to be given, also where that is done long before. Memory rises for as long as one "
+        "such delay lasts.",
+        "Keep the handle, and cancel() it in a finally block as soon as what it is for is done; or "
+        "use asyncio.timeout() or asyncio.wait_for(), which do so. Or give it only a number, by "
+        "which it looks up what is still at work. A shorter delay only bounds it.",
+    ),
+    "a function that does not refer to the object": (
+        "what weakref.finalize() is given refers to the object itself, so that nothing ever lets "
+        "the object go, and the function is not called before the process ends.",
+        "Give it a function (a staticmethod) and only what is to be closed, not self, none of its "
+        "methods and no lambda with it.",
+    ),
+    "nothing": (
+        f"what os.register_at_fork() is given stays until the process ends, {_BOUND}.",
+        "Register one function for all, once, that goes through a weakref.WeakSet.",
+    ),
+    "removeHandler()": (
+        "a logger keeps every handler that is added, with what the handler refers to, and writes "
+        "each later record once for every one of them, so that logging becomes slower as well.",
+        "Add the handler once, where logging is set up; or call logger.removeHandler(handler) and "
+        "handler.close() where its use ends.",
+    ),
+    **{f"{undo}()": _LISTENERS for undo in UNDOES},
+}
 
 
 def _kept_to_end(index: Index, process: Process | None, site: str = "") -> Kept | None:

@@ -2269,3 +2269,113 @@ def test_ways_to_wait_for_a_file_that_is_read_through_a_buffer(
     found = marks_of(tmp_path / "serve.py", text)
 
     assert [line for kind, line, _ in found if kind == "buffered-read"] == lines
+
+
+def registered_in(tmp_path: Path, body: str, name: str = "make", head: str = "") -> list[str]:
+    """What is registered again and again by a file with a class that a loop makes anew."""
+    text = (
+        f"import atexit, logging, threading, weakref\n{head}"
+        f"class Conn:\n  def __init__(self, bus, loop, item):\n    self.bus = bus\n    {body}\n"
+        "  def close(self):\n    pass\n"
+        f"def {name}():\n  while True:\n    Conn(BUS, LOOP, 1)\n"
+    )
+    found = marks_of(tmp_path / "conn.py", text)
+    return [about for kind, _, about in found if kind == "registers"]
+
+
+LOOP = "; conn.py:9-10 make"
+
+
+@pytest.mark.parametrize(
+    ("body", "undo"),
+    [
+        ("atexit.register(self.close)", "atexit.unregister()"),
+        ("atexit.register(lambda: item.close())", "atexit.unregister()"),
+        ("atexit.register(shutil.rmtree, self.folder)", "atexit.unregister()"),
+        ("weakref.finalize(self, self.close)", "a function that does not refer to the object"),
+        ("weakref.finalize(self, f, self)", "a function that does not refer to the object"),
+        ("loop.call_later(900, self.close)", "cancel() of its handle"),
+        ("loop.call_later(item.limit, expire, item)", "cancel() of its handle"),
+        ("threading.Timer(300, self.close).start()", "cancel() of its handle"),
+        ("logging.getLogger('a').addHandler(Lines(item))", "removeHandler()"),
+        ("bus.subscribe('readings', self.close)", "unsubscribe()"),
+        ("self.bus.add_listener(self.close)", "remove_listener()"),
+    ],
+)
+def test_what_objects_made_in_a_loop_register_and_never_take_back_is_read(
+    tmp_path: Path, body: str, undo: str
+) -> None:
+    assert registered_in(tmp_path, body) == [f"{undo}{LOOP}"]
+
+
+@pytest.mark.parametrize(
+    ("body", "head"),
+    [
+        ("atexit.register(close_all)", ""),  # of the module: it keeps nothing
+        ("atexit.register(os.close, 3)", ""),
+        ("atexit.register(self.close)", "def close(f): atexit.unregister(f)\n"),
+        ("weakref.finalize(self, os.close, self.fd)", ""),
+        ("self.timer = loop.call_later(900, self.close); self.timer.cancel()", ""),
+        ("loop.call_later(2, self.close)", ""),  # it ends soon
+        ("loop.call_later(900, tick)", ""),
+        ("if not log.handlers: log.addHandler(Lines(item))", ""),
+        ("log.addHandler(Lines(item))", "def end(log, h): log.removeHandler(h)\n"),
+        ("bus.subscribe('readings', self.close)", "def end(b, f): b.unsubscribe(f)\n"),
+        ("self.bus = Bus(); self.bus.subscribe('readings', self.close)", ""),  # its own
+    ],
+)
+def test_what_is_taken_back_or_keeps_nothing_is_not_called_registered(
+    tmp_path: Path, body: str, head: str
+) -> None:
+    assert registered_in(tmp_path, body, head=head) == []
+
+
+def test_what_one_object_of_the_program_registers_is_not_called_repeated(tmp_path: Path) -> None:
+    text = (
+        "import atexit\nclass Board:\n  def __init__(self):\n    atexit.register(self.close)\n"
+        "def main():\n  board = Board()\n  while True:\n    board.read()\n"
+    )
+
+    found = marks_of(tmp_path / "board.py", text)
+
+    assert [kind for kind, _, _ in found if kind == "registers"] == []
+
+
+def test_what_a_file_registers_is_repeated_by_a_loop_of_another_file(tmp_path: Path) -> None:
+    (tmp_path / "link.py").write_text(
+        "import atexit\nclass Link:\n  def __init__(self):\n    atexit.register(self.close)\n"
+    )
+    main = tmp_path / "main.py"
+    main.write_text(
+        "from link import Link\ndef once():\n  with Link() as link:\n    link.ask()\n"
+        "async def serve(jobs):\n  async for job in jobs:\n    spawn(once())\n"
+    )
+    code = SourceCode()
+
+    # The stack of a process begins with the innermost file.
+    first = code.marks(OWN, str(tmp_path / "link.py"), time.time() + 9.0)
+    then = code.marks(OWN, str(main), time.time() + 9.0)
+
+    assert [each.about for each in first if each.kind == "registers"] == []
+    assert [(each.function, each.about) for each in then if each.kind == "registers"] == [
+        ("__init__", "atexit.unregister(); main.py:6-7 async serve")
+    ]
+
+
+def test_what_a_handler_of_requests_registers_is_repeated_by_its_clients(tmp_path: Path) -> None:
+    text = "import logging\ndef on_message(log, item):\n  log.addHandler(Lines(item))\n"
+
+    found = marks_of(tmp_path / "serve.py", text)
+
+    assert [about for kind, _, about in found if kind == "registers"] == [
+        "removeHandler(); each call of on_message()"
+    ]
+
+
+def test_a_method_that_is_given_to_remove_an_element_removes_it(tmp_path: Path) -> None:
+    text = (
+        "class Jobs:\n  def start(self, task):\n    self.running.add(task)\n"
+        "    task.add_done_callback(self.running.discard)\n"
+    )
+
+    assert [kind for kind, _, _ in marks_of(tmp_path / "jobs.py", text) if kind == "kept"] == []

@@ -300,6 +300,51 @@ def test_hooks_that_a_running_function_registers_are_named(stack: str, is_told: 
     assert finding.cause.startswith("Most likely hooks accumulate:") is is_told
 
 
+REGISTERS = Mark(
+    "registers",
+    "/home/me/link.py",
+    "__init__",
+    "atexit.unregister(); train.py:48-55 mine",
+    Statement(25, "atexit.register(self.close)"),
+)
+
+
+@pytest.mark.parametrize(
+    ("stack", "is_told"),
+    [("train.py:mine:51", True), ("train.py:mine:60", False), ("train.py:rest:51", False)],
+)
+def test_what_each_round_of_the_present_loop_registers_is_named(stack: str, is_told: bool) -> None:
+    mines = main(threads=[thread(MAIN, stack)])
+    past = history(rising("anon_bytes", 900 * MIB, 5 * MIB))
+
+    finding = only(check, snapshot_of(mines, marks=(REGISTERS,)), past)
+
+    assert is_told is finding.cause.startswith(
+        "Most likely `atexit.register(self.close)` at link.py:25 __init__ keeps it: that is "
+        "reached in each round of the loop at train.py:48 mine, and atexit keeps each function"
+    )
+    assert is_told is finding.advice.startswith("Call atexit.unregister() with the same function")
+
+
+@pytest.mark.parametrize(
+    ("frames", "is_told"),
+    [(("/usr/lib/python3.11/asyncio/runners.py:run:118",), True), ((), False)],
+)
+def test_a_timer_that_a_coroutine_sets_is_named_in_a_process_with_an_event_loop(
+    frames: tuple[str, ...], is_told: bool
+) -> None:
+    timer = REGISTERS._replace(
+        about="cancel() of its handle; train.py:48-55 async serve",
+        statement=Statement(78, "loop.call_later(self.limit, self.expire, ctx)"),
+    )
+    serves = main(threads=[thread(MAIN, *frames, "train.py:main:91")])
+    past = history(rising("anon_bytes", 900 * MIB, 5 * MIB))
+
+    finding = only(check, snapshot_of(serves, marks=(timer,)), past)
+
+    assert is_told is ("nothing cancels that timer" in finding.cause)
+
+
 def test_the_line_that_only_ever_adds_to_a_list_is_named() -> None:
     adds = Mark(
         "kept", "/home/me/train.py", "add", "self.losses", Statement(33, "self.losses.append(loss)")
