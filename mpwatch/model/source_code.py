@@ -222,6 +222,10 @@ MarkKind: TypeAlias = Literal[
     # Adds to a container of an object that only the end of that object empties. About: the
     # container and the functions that empty it, `self.items, clear() and __exit__()`.
     "kept-to-end",
+    # Adds an exception that was caught, or an object that is made of it, to a container from which
+    # nothing in the file removes anything, in each round of a loop of the program. About: the
+    # container and the loop, `self.failures; main.py:35-43 work`, as for "registers".
+    "keeps-exception",
     # Sends SIGKILL to another process. About: the lines of the only calls that lead there, and the
     # condition, `76, 106; if used > limit: in line 50`.
     "kills",

@@ -2379,3 +2379,79 @@ def test_a_method_that_is_given_to_remove_an_element_removes_it(tmp_path: Path) 
     )
 
     assert [kind for kind, _, _ in marks_of(tmp_path / "jobs.py", text) if kind == "kept"] == []
+
+
+CATCHES = """
+import sys, traceback
+class Failure:
+    def __init__(self, key, error):
+        self.key, self.error = key, error
+class Note:
+    def __init__(self, key, error):
+        self.text = str(error)
+class Worker:
+    def __init__(self):
+        self.failures = []
+    def one(self, key):
+        try:
+            self.work(key)
+        except ValueError as error:
+            {keeps}
+    {more}
+def serve(worker):
+    while True:
+        worker.one(1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("keeps", "container"),
+    [
+        ("self.failures.append(error)", "self.failures"),
+        ("self.failures.append((key, error))", "self.failures"),
+        ("self.failures.append(Failure(key, error))", "self.failures"),
+        ("self.failures.append(Unknown(key=key, error=error))", "self.failures"),
+        ("self.failures.append({'key': key, 'error': error})", "self.failures"),
+        ("self.failures.append(sys.exc_info())", "self.failures"),
+        ("self.failures += [error]", "self.failures"),
+        ("self.by_key[key] = Failure(key, error)", "self.by_key"),
+        ("found = Failure(key, error); self.failures.append(found)", "self.failures"),
+        ("FAILURES.append(error)", "FAILURES"),
+        ("self.failures.append(Note(key, error))", ""),
+        ("self.failures.append(str(error))", ""),
+        ("self.failures.append((key, repr(error), traceback.format_exc()))", ""),
+        ("self.failures.append(Failure(key, str(error)))", ""),
+        ("self.failures.append(Failure(key, error.with_traceback(None)))", ""),
+        ("error.__traceback__ = None; self.failures.append(error)", ""),
+        ("traceback.clear_frames(error.__traceback__); self.failures.append(error)", ""),
+        ("self.failures.append(key)", ""),
+        ("found = []; found.append(error)", ""),  # ends with the function
+        ("raise Failure(key, error)", ""),
+    ],
+)
+def test_exceptions_that_are_kept_are_read(tmp_path: Path, keeps: str, container: str) -> None:
+    found = marks_of(tmp_path / "work.py", CATCHES.format(keeps=keeps, more="pass"))
+
+    about = f"{container}; work.py:19-20 serve"
+    assert [e for e in found if e[0] == "keeps-exception"] == [
+        ("keeps-exception", 16, about)
+    ] * bool(container)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "def flush(self): self.failures.clear()",
+        "def flush(self): self.failures = []",
+        "def latest(self): self.failures.pop(0)",
+    ],
+)
+def test_exceptions_that_are_removed_again_are_not_called_kept(tmp_path: Path, more: str) -> None:
+    text = CATCHES.format(keeps="self.failures.append(error)", more=more)
+    bounded = CATCHES.replace("self.failures = []", "self.failures = deque(maxlen=9)")
+    found = marks_of(tmp_path / "work.py", text)
+    found += marks_of(
+        tmp_path / "last.py", bounded.format(keeps="self.failures += [error]", more="")
+    )
+
+    assert [kind for kind, _, _ in found if kind == "keeps-exception"] == []

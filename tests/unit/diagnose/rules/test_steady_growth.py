@@ -320,8 +320,9 @@ def test_what_each_round_of_the_present_loop_registers_is_named(stack: str, is_t
     finding = only(check, snapshot_of(mines, marks=(REGISTERS,)), past)
 
     assert is_told is finding.cause.startswith(
-        "Most likely `atexit.register(self.close)` at link.py:25 __init__ keeps it: that is "
-        "reached in each round of the loop at train.py:48 mine, and atexit keeps each function"
+        "Most likely what `atexit.register(self.close)` at link.py:25 __init__ registers stays: "
+        "that is reached in each round of the loop at train.py:48 mine, and atexit keeps each "
+        "function until the process ends"
     )
     assert is_told is finding.advice.startswith("Call atexit.unregister() with the same function")
 
@@ -1844,6 +1845,45 @@ def test_tensors_that_are_kept_with_their_graph_are_named_with_it() -> None:
     assert "the last of them a tensor with its autograd graph" in finding.cause
     assert "what its class removes from self.tasks is less than that" in finding.cause
     assert "Add .detach() or .item() of it at data.py:48" in finding.advice
+
+
+CAUGHT = Mark(
+    "keeps-exception",
+    "/home/me/data.py",
+    "add",
+    "self.tasks; train.py:30-33 step",
+    Statement(48, "self.tasks.append(Failure(key, error))"),
+)
+
+
+def test_exceptions_that_a_container_keeps_are_told_with_their_frames() -> None:
+    fails = TASKS._replace(statement=CAUGHT.statement)
+    values = (tasks(100), tasks(150), tasks(200))
+
+    known = only(check, measured(*values, added=fails, marks=(CAUGHT,)), GROWS)
+    unknown = only(check, measured(marks=(CAUGHT,)), GROWS)
+    elsewhere = CAUGHT._replace(about="self.tasks; train.py:80-90 other")
+    other = only(check, measured(marks=(elsewhere,)), GROWS)
+
+    words = "xceptions are kept: `self.tasks.append(Failure(key, error))` at data.py:48 add adds to"
+    assert known.cause.startswith(f"E{words}")
+    assert "`self.tasks` (dict, data.py:48 add) has 200 entries, 10 a second more" in known.evidence
+    assert unknown.cause.startswith(f"Most likely e{words}")
+    for each in (known, unknown):
+        assert "An exception keeps its traceback" in each.cause
+        assert each.advice.startswith("Keep the text in place of the exception at data.py:48: str(")
+    assert "exception" not in other.cause
+
+
+def test_a_measured_container_of_exceptions_is_told_so_where_no_loop_shows() -> None:
+    fails = TASKS._replace(statement=CAUGHT.statement)
+    values = (tasks(100), tasks(150), tasks(200))
+    elsewhere = CAUGHT._replace(about="self.tasks; train.py:80-90 other")
+
+    finding = only(check, measured(*values, added=fails, marks=(elsewhere,)), GROWS)
+
+    assert "What it adds is the exception that was caught there" in finding.cause
+    assert finding.advice.startswith("Keep the text in place of the exception at data.py:48: str(")
 
 
 ON_GPU: dict[str, Any] = {
