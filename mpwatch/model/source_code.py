@@ -183,6 +183,9 @@ MarkKind: TypeAlias = Literal[
     "death-signal",
     # Leaves items out, or takes as many, as the module `random` says.
     "draw",
+    # A loop in whose rounds items are taken out of a queue, in its function or by one of the same
+    # file that this calls. About: the queue.
+    "empties",
     # Returns an empty container on some ranks only, of a function that returns more on others.
     # About: the condition, `if rank != 0: in line 50`.
     "empty-on-ranks",

@@ -74,6 +74,7 @@ from mpwatch.collect.source.syntax import (
     receiver_of,
     within,
 )
+from mpwatch.collect.source.taken_queues import Takers, find_emptying, takers_of
 from mpwatch.model.sanitize import clean
 from mpwatch.model.source_code import RAISE_OF, Mark, Statement
 
@@ -118,6 +119,7 @@ class _Names(NamedTuple):
     registries: Mapping[str, str]
     permits: _Permits
     buffered: BufferedFiles
+    takers: Takers
     may_hold_back: bool
     """Whether nothing in the file sends small writes at once, or collects them."""
     sequences: Mapping[str, str]
@@ -153,6 +155,7 @@ def _names_of(tree: ast.Module, elsewhere: Mapping[str, ReturnedSlice]) -> _Name
         registries=registries_of(tree),
         permits=_permits_of(tree),
         buffered=buffered_files(tree),
+        takers=takers_of(tree),
         may_hold_back=not any(
             name in ("TCP_NODELAY", "disable_nagle_algorithm", "wbufsize", "makefile")
             for node in ast.walk(tree)
@@ -201,6 +204,7 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     yield from _empty_on_ranks(module, nodes)
     yield from _unflushed(module, nodes)
     yield from find_buffered_reads(function, nodes, known.buffered)
+    yield from find_emptying(function, known.takers)
     yield from find_registered(function, nodes, known.registries)
     if function is module.tree:
         yield from find_bounded(module.tree)

@@ -850,6 +850,7 @@ def test_statements_that_can_be_a_reason_are_marked(tmp_path: Path) -> None:
     marks = code.marks(OWN, str(poller), time.time())
 
     assert [(os.path.basename(m.file), m.kind, m.about, m.statement.line) for m in marks] == [
+        ("poller.py", "empties", "self.tasks", 12),
         ("poller.py", "takes", "self.tasks", 14),
         ("poller.py", "backoff", "self.delay", 17),
         ("poller.py", "alarm", "34", 32),
@@ -2455,3 +2456,28 @@ def test_exceptions_that_are_removed_again_are_not_called_kept(tmp_path: Path, m
     )
 
     assert [kind for kind, _, _ in found if kind == "keeps-exception"] == []
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ("    while True:\n      item = self.queue.get()\n", [(7, "self.queue")]),
+        ("    while self.on:\n      item = self.read()\n", [(7, "self.queue")]),
+        ("    for item in iter(self.queue.get, None):\n      use(item)\n", [(7, "self.queue")]),
+        ("    while True:\n      item = todo.get(True, 5)\n", [(7, "todo")]),
+        ("    item = self.queue.get()\n", []),  # one
+        ("    while True:\n      item = self.rows.get(key)\n", []),  # of a dict
+        ("    while True:\n      item = other.fetch()\n", []),
+    ],
+)
+def test_loops_that_empty_a_queue_are_read(
+    tmp_path: Path, body: str, found: list[tuple[int, str]]
+) -> None:
+    text = (
+        "class Log:\n  def read(self):\n    return self.queue.get(timeout=1)\n"
+        f"  def write(self, text):\n    self.queue.put(text)\n  def run(self):\n{body}"
+    )
+
+    marks = marks_of(tmp_path / "log.py", text)
+
+    assert [(line, about) for kind, line, about in marks if kind == "empties"] == found
