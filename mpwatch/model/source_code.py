@@ -181,6 +181,8 @@ MarkKind: TypeAlias = Literal[
     "dealt",
     # Asks for a signal at the end of the parent.
     "death-signal",
+    # Gives SIGPIPE its default action, by itself or among other signals.
+    "default-sigpipe",
     # Leaves items out, or takes as many, as the module `random` says.
     "draw",
     # A loop in whose rounds items are taken out of a queue, in its function or by one of the same

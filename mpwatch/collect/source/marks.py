@@ -19,6 +19,7 @@ from mpwatch.collect.source.buffered_reads import (
     find_buffered_reads,
 )
 from mpwatch.collect.source.control_flow import LOGS, STARTS_TASK
+from mpwatch.collect.source.default_signals import find_default_sigpipe
 from mpwatch.collect.source.kept import (
     ADDS,
     ARRAYS,
@@ -205,6 +206,7 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     yield from _unflushed(module, nodes)
     yield from find_buffered_reads(function, nodes, known.buffered)
     yield from find_emptying(function, known.takers)
+    yield from find_default_sigpipe(nodes, known.assigned)
     yield from find_registered(function, nodes, known.registries)
     if function is module.tree:
         yield from find_bounded(module.tree)

@@ -2481,3 +2481,48 @@ def test_loops_that_empty_a_queue_are_read(
     marks = marks_of(tmp_path / "log.py", text)
 
     assert [(line, about) for kind, line, about in marks if kind == "empties"] == found
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("signal.signal(signal.SIGPIPE, signal.SIG_DFL)\n", [1]),
+        ("from signal import *\nsignal(SIGPIPE, SIG_DFL)\n", [2]),
+        ("for s in (signal.SIGINT, signal.SIGPIPE):\n  signal.signal(s, signal.SIG_DFL)\n", [2]),
+        ("for s in signal.valid_signals():\n  signal.signal(s, signal.SIG_DFL)\n", [2]),
+        ("for n in range(1, signal.NSIG):\n  signal.signal(n, signal.SIG_DFL)\n", [2]),
+        (
+            "NAMES = [getattr(signal, n) for n in ('SIGHUP', 'SIGPIPE')]\n"
+            "def reset():\n  for s in NAMES:\n    signal.signal(s, signal.SIG_DFL)\n",
+            [4],
+        ),
+        (
+            "for n in ('SIGINT', 'SIGPIPE'):\n  signal.signal(getattr(signal, n), SIG_DFL)\n",
+            [2],
+        ),
+        ("signal.signal(signal.SIGPIPE, signal.SIG_IGN)\n", []),
+        ("signal.signal(signal.SIGINT, signal.SIG_DFL)\n", []),
+        ("for s in (signal.SIGINT, signal.SIGTERM):\n  signal.signal(s, signal.SIG_DFL)\n", []),
+        (
+            "for s in set(signal.valid_signals()) - {signal.SIGPIPE}:\n"
+            "  signal.signal(s, signal.SIG_DFL)\n",
+            [],
+        ),
+        (
+            "for s in signal.Signals:\n  if s == signal.SIGPIPE: continue\n"
+            "  signal.signal(s, signal.SIG_DFL)\n",
+            [],
+        ),
+        (
+            "for s in [s for s in signal.Signals if s != signal.SIGPIPE]:\n"
+            "  signal.signal(s, signal.SIG_DFL)\n",
+            [],
+        ),
+    ],
+)
+def test_lines_that_give_sigpipe_its_default_action_are_read(
+    tmp_path: Path, text: str, lines: list[int]
+) -> None:
+    found = marks_of(tmp_path / "child.py", text)
+
+    assert [line for kind, line, _ in found if kind == "default-sigpipe"] == lines
