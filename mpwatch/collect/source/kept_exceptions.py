@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Container, Iterator, Sequence
 from typing import Final
 
@@ -10,10 +11,13 @@ from mpwatch.collect.source.kept import container_of, names_dropped_from, names_
 from mpwatch.collect.source.repetition import Repeatable, functions_of, loop_around
 from mpwatch.collect.source.syntax import (
     FUNCTIONS,
+    LOOPS,
     QUOTE_LIMIT,
     ParsedFile,
     calls_in,
     expression_text,
+    first_line,
+    last_line,
     last_name,
     own_nodes,
     quoted,
@@ -50,8 +54,34 @@ def kept_exceptions(file: str, module: ParsedFile) -> Iterator[Repeatable]:
                 by = owner.name if owner is not None and own == "__init__" else own
                 about = clean(name, QUOTE_LIMIT // 2)
                 mark = Mark("keeps-exception", file, own, about, quoted(module, node))
-                loop = loop_around(file, function, nodes, node)
+                around = _outliving(nodes, name) if name in made else nodes
+                loop = loop_around(file, function, around, node)
                 yield Repeatable(mark, () if name in made else (by,), loop)
+
+
+def _outliving(nodes: Sequence[ast.AST], name: str) -> list[ast.AST]:
+    """The loops of a function that do not make a variable anew in each round."""
+    making = [first_line(each) for each in nodes if name in names_set(each)]
+    return [
+        each
+        for each in nodes
+        if isinstance(each, LOOPS)
+        and not any(first_line(each) < line <= last_line(each) for line in making)
+        and not _is_of_attempts(each)
+    ]
+
+
+_ATTEMPTS: Final = re.compile(r"attempt|retr(?:y|ies)|tries", re.IGNORECASE)
+
+
+def _is_of_attempts(loop: ast.AST) -> bool:
+    """`for attempt in range(3)`: few rounds."""
+    if not isinstance(loop, ast.For) or not isinstance(loop.iter, ast.Call):
+        return False
+    is_number = all(isinstance(each, ast.Constant) for each in loop.iter.args)
+    is_range = last_name(loop.iter.func) == "range"
+    told = f"{expression_text(loop.target)} {expression_text(loop.iter)}"
+    return is_range and (is_number or _ATTEMPTS.search(told) is not None)
 
 
 def _let_go(tree: ast.Module) -> Iterator[str]:

@@ -47,13 +47,12 @@ def registrations(file: str, module: ParsedFile) -> Iterator[Repeatable]:
         if not isinstance(function, FUNCTIONS):
             continue
         nodes = list(own_nodes(function))
-        guarded = _once(nodes)
+        found = [e for e in nodes if isinstance(e, ast.Call) and last_name(e.func) in _REGISTERS]
+        guarded = _once(nodes) if found else set()
         inner = {each.name for each in nodes if isinstance(each, FUNCTIONS)}
         own = {each.arg for each in (*function.args.args, *function.args.kwonlyargs)}
         own |= {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-        for call in (each for each in nodes if isinstance(each, ast.Call)):
-            if id(call) in guarded:
-                continue
+        for call in (each for each in found if id(each) not in guarded):
             given = _registered(call, called, nodes, function)
             kept = _keeps(given.values, own - {"self"}, inner) if given is not None else ""
             if given is None or not kept:
@@ -66,6 +65,14 @@ def registrations(file: str, module: ParsedFile) -> Iterator[Repeatable]:
             is_called = not is_own and _FROM_OUTSIDE.fullmatch(function.name) is not None
             loop = None if is_own else loop_around(file, function, nodes, call)
             yield Repeatable(mark, (by or function.name,), loop, is_called)
+
+
+_REGISTERS: Final = frozenset(
+    (
+        *("Timer", "addHandler", "call_at", "call_later", "finalize", "register"),
+        *("register_at_fork", *_UNDONE_BY),
+    )
+)
 
 
 class _Given(NamedTuple):

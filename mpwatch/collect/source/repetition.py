@@ -19,6 +19,8 @@ from mpwatch.model.source_code import Mark
 
 _LOOPS_OF_ONE: Final = 3
 """Loops that are named for one statement."""
+_LOOPS_OF_FUNCTION: Final = 64
+"""Loops of one function that are looked at."""
 _CALLS_UP: Final = 6
 """Calls that are followed, one above the other."""
 _ORDINARY: Final = frozenset(
@@ -52,7 +54,7 @@ class Call(NamedTuple):
 
     name: str
     loop: Loop | None
-    """The innermost loop around it."""
+    """The outermost loop of its function around it."""
     callers: tuple[str, ...]
     """The names by which its function is called; of a method that makes an object, its class."""
 
@@ -65,7 +67,7 @@ class Repeatable(NamedTuple):
     by: tuple[str, ...]
     """The names whose calls lead to it."""
     loop: Loop | None = None
-    """The innermost loop of its own function around it."""
+    """The outermost loop of its own function around it."""
     is_called: bool = False
     """Whether something outside of the program calls its function again and again."""
 
@@ -80,7 +82,7 @@ def _calls(file: str, tree: ast.Module) -> Iterator[Call]:
         name = getattr(function, "name", "<module>")
         callers = (name,) if owner is None or name != "__init__" else (owner.name,)
         nodes = list(own_nodes(function))
-        loops = [each for each in nodes if isinstance(each, LOOPS)]
+        loops = [each for each in nodes if isinstance(each, LOOPS)][:_LOOPS_OF_FUNCTION]
         for call in (each for each in nodes if isinstance(each, ast.Call)):
             loop = loop_around(file, function, loops, call)
             given = [*call.args, *(each.value for each in call.keywords)]
@@ -92,7 +94,7 @@ def _calls(file: str, tree: ast.Module) -> Iterator[Call]:
 def loop_around(
     file: str, function: ast.AST, nodes: Iterable[ast.AST], inside: ast.AST
 ) -> Loop | None:
-    """The innermost loop of a function around a piece of its syntax.
+    """The outermost loop of a function that reaches a piece of its syntax in each round.
 
     Args:
         file: The path.
@@ -100,16 +102,21 @@ def loop_around(
         nodes: Its own syntax, or the loops of that.
         inside: The piece.
     """
-    around = [
-        each
-        for each in nodes
-        if isinstance(each, LOOPS) and first_line(each) <= first_line(inside) <= last_line(each)
-    ]
+    around = [each for each in nodes if isinstance(each, LOOPS) and _repeats(each, inside)]
     if not around:
         return None
-    inner, name = max(around, key=first_line), getattr(function, "name", "<module>")
+    outer, name = min(around, key=first_line), getattr(function, "name", "<module>")
     is_async = isinstance(function, ast.AsyncFunctionDef)
-    return Loop(file, first_line(inner), last_line(inner), name, is_async)
+    return Loop(file, first_line(outer), last_line(outer), name, is_async)
+
+
+def _repeats(loop: ast.For | ast.While | ast.AsyncFor, inside: ast.AST) -> bool:
+    """Whether a piece of syntax is in the body of a loop, or the condition of a `while`.
+
+    What a `for` goes through is made once.
+    """
+    first = loop if isinstance(loop, ast.While) else loop.body[0]
+    return first_line(first) <= first_line(inside) <= last_line(loop.body[-1])
 
 
 def functions_of(tree: ast.Module) -> Iterator[tuple[ast.AST, ast.ClassDef | None]]:
@@ -136,10 +143,12 @@ def _loops_to(found: Repeatable, calls: Mapping[str, Sequence[Call]]) -> list[Lo
         for call in (each for name in level for each in calls.get(name, ())):
             if call.loop is not None and call.loop not in loops:
                 loops.append(call.loop)
+                if len(loops) >= _LOOPS_OF_ONE:
+                    return loops
             above += [name for name in call.callers if name not in seen]
             seen.update(call.callers)
         level = above
-    return loops[:_LOOPS_OF_ONE]
+    return loops
 
 
 def repeated(

@@ -2526,3 +2526,39 @@ def test_lines_that_give_sigpipe_its_default_action_are_read(
     found = marks_of(tmp_path / "child.py", text)
 
     assert [line for kind, line, _ in found if kind == "default-sigpipe"] == lines
+
+
+@pytest.mark.parametrize(
+    ("text", "about"),
+    [
+        # Made anew in each round of the outer loop, and three attempts at most.
+        (
+            "def work():\n  while True:\n    errors = []\n    for n in range(3):\n      try:\n"
+            "        f()\n      except OSError as error:\n        errors.append(error)\n",
+            [],
+        ),
+        (
+            "def work():\n  errors = []\n  while True:\n    for n in range(3):\n      try:\n"
+            "        f()\n      except OSError as error:\n        errors.append(error)\n",
+            ["errors; work.py:3-8 work"],
+        ),
+        (
+            "def work(jobs):\n  while True:\n    errors = []\n    for n in jobs:\n      try:\n"
+            "        f()\n      except OSError as error:\n        errors.append(error)\n",
+            ["errors; work.py:4-8 work"],
+        ),
+        # What a loop goes through is made once.
+        (
+            "import atexit\nclass Rows:\n  def __init__(self):\n    atexit.register(self.close)\n"
+            "def main():\n  for row in Rows():\n    use(row)\n",
+            [],
+        ),
+    ],
+)
+def test_the_loop_that_repeats_a_statement_is_the_outermost_one(
+    tmp_path: Path, text: str, about: list[str]
+) -> None:
+    found = marks_of(tmp_path / "work.py", text)
+
+    kinds = ("keeps-exception", "registers")
+    assert [each[2] for each in found if each[0] in kinds] == about
