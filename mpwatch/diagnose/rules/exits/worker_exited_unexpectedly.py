@@ -138,33 +138,46 @@ def check(index: Index) -> Iterator[Finding]:
 
 
 def _with_full_queue(index: Index, found: Finding, process: Process) -> Finding:
-    """The finding about a process that took items of a queue in which others wait for room now.
+    """The finding about a process that took items of a queue in which others wait for room since.
 
-    Only where it alone was seen to take items.
+    Only where no other one was seen to take items. Of a process that had ended before the job was
+    watched, it is not known whether it did.
     """
-    living = [each for each in index.snapshot.living() if each.process != process.process]
-    waiting = {edge.waiter for edge in wait_graph(index).edges if edge.what.startswith(FULL_QUEUE)}
-    putting = [each for each in living if each.process in waiting]
-    if not putting or not _took_items(index, process):
+    is_known = main_account(index, process.process) is not None
+    others = [each for each in index.snapshot.processes if each.process != process.process]
+    putting = [each for each in others if _waits_for_room(index, each)]
+    if not putting or (is_known and not _took_items(index, process)):
         return found
-    if any(_took_items(index, each) for each in living):
+    if any(_took_items(index, each) for each in others):
         return found
     names, name, verb = all_called(putting), called(process), wait_verb(putting)
+    if any(each.is_gone for each in putting):
+        verb = "waited"
+    known = f"only {name} was seen to take items" if is_known else "no process takes items"
+    emptied = "It also emptied a queue" if is_known else "Most likely it emptied a queue as well"
     return replace(
         found,
-        evidence=(
-            *found.evidence,
-            f"{names} {verb} for room in a full queue; only {name} was seen to take items",
-        ),
+        evidence=(*found.evidence, f"{names} {verb} for room in a full queue; {known}"),
         cause=(
-            f"{found.cause} It also emptied a queue: {names} {verb} in put() for room in that, "
-            "which no process makes any more."
+            f"{found.cause} {emptied}: {names} {verb} in put() for room in that, which no process "
+            "makes any more."
         ),
         advice=(
             f"{found.advice} Let the parent look at the exitcode or sentinel of {name} and start "
             "it anew or end the others, and put with a time limit (put(timeout=...) raises "
             "queue.Full). A larger queue only delays it."
         ),
+    )
+
+
+def _waits_for_room(index: Index, process: Process) -> bool:
+    """Whether a process waits for room in a queue, or did so when it was seen last."""
+    if process.is_gone:
+        account = main_account(index, process.process)
+        return account is not None and account.now.what.startswith(FULL_QUEUE)
+    return any(
+        edge.waiter == process.process and edge.what.startswith(FULL_QUEUE)
+        for edge in wait_graph(index).edges
     )
 
 

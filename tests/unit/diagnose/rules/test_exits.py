@@ -25,7 +25,7 @@ from mpwatch.model.ids import ProcessId, Role, SegmentId
 from mpwatch.model.samples import Ended, Frame, WaitedOn
 from mpwatch.model.snapshot import Hook, LogEntry, Process
 from mpwatch.model.source_code import Mark, SourceLine, Statement
-from tests.builders.accounts import COMPUTES, WAITS_IN_QUEUE, with_shares
+from tests.builders.accounts import COMPUTES, IS_AHEAD, WAITS_IN_QUEUE, with_shares
 from tests.builders.snapshots import (
     MAIN,
     MIB,
@@ -859,6 +859,7 @@ MEMBER_PUTS = ("multiprocessing/queues.py:put", "train.py:step:50")
         (MEMBER_PUTS, {"p200": {COMPUTES: 1.0}}, False),
         (MEMBER_PUTS, {"p200": {WAITS_IN_QUEUE: 1.0}, "p100": {WAITS_IN_QUEUE: 1.0}}, False),
         (("train.py:step:50",), {"p200": {WAITS_IN_QUEUE: 1.0}}, False),
+        (MEMBER_PUTS, {"p300": {IS_AHEAD: 1.0}}, True),  # it ended before the job was watched
     ],
 )
 def test_those_that_fill_the_queue_of_a_worker_that_has_ended_are_named(
@@ -870,8 +871,21 @@ def test_those_that_fill_the_queue_of_a_worker_that_has_ended_are_named(
 
     finding = only(worker_exited_unexpectedly.check, with_shares(job, **takes))
 
-    assert is_told is ("It also emptied a queue" in finding.cause)
+    is_seen = "p200" in takes
+    words = "It also emptied a queue" if is_seen else "Most likely it emptied a queue as well"
+    assert is_told is (words in finding.cause)
     assert is_told is ("put(timeout=...) raises" in finding.advice)
+
+
+def test_those_that_waited_for_room_until_the_job_ended_are_named_as_well() -> None:
+    ended = process(200, "spawned", ended=exited(200, signal=13, at_s=NOW_S - 40))
+    member = process(300, "spawned", ended=exited(300, signal=2))
+    job = snapshot_of(main(), ended, member)
+    told = with_shares(job, p200={WAITS_IN_QUEUE: 1.0}, p300={IS_AHEAD: 1.0})
+
+    finding = only(worker_exited_unexpectedly.check, told)
+
+    assert "waited in put() for room in that" in finding.cause
 
 
 def test_an_exception_known_from_its_traceback_alone_is_most_likely_the_reason() -> None:
