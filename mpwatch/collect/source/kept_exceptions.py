@@ -38,25 +38,36 @@ def kept_exceptions(file: str, module: ParsedFile) -> Iterator[Repeatable]:
     the function is looked at for the loops of that: it ends with the function.
     """
     texts = _classes_of_texts(module.tree)
-    let_go = frozenset(_let_go(module.tree))
+    let_go: frozenset[str] | None = None
     for function, owner in functions_of(module.tree):
         nodes = list(own_nodes(function))
         own = getattr(function, "name", "<module>")
-        made = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-        for handler in (each for each in nodes if isinstance(each, ast.ExceptHandler)):
-            inside = [part for each in handler.body for part in (each, *own_nodes(each))]
-            if _cuts(inside):
+        by = owner.name if owner is not None and own == "__init__" else own
+        for node, container in _found_in(nodes, texts):
+            if let_go is None:
+                let_go = frozenset(_let_go(module.tree))
+            name = expression_text(container)
+            if not name or container_of(name) in let_go:
                 continue
-            for node, container in _kept_in(inside, handler.name or "", texts):
-                name = expression_text(container)
-                if not name or container_of(name) in let_go:
-                    continue
-                by = owner.name if owner is not None and own == "__init__" else own
-                about = clean(name, QUOTE_LIMIT // 2)
-                mark = Mark("keeps-exception", file, own, about, quoted(module, node))
-                around = _outliving(nodes, name) if name in made else nodes
-                loop = loop_around(file, function, around, node)
-                yield Repeatable(mark, () if name in made else (by,), loop)
+            about = clean(name, QUOTE_LIMIT // 2)
+            mark = Mark("keeps-exception", file, own, about, quoted(module, node))
+            is_own = any(
+                isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and n.id == name
+                for n in nodes
+            )
+            around = _outliving(nodes, name) if is_own else nodes
+            loop = loop_around(file, function, around, node)
+            yield Repeatable(mark, () if is_own else (by,), loop)
+
+
+def _found_in(
+    nodes: Sequence[ast.AST], texts: Container[str]
+) -> Iterator[tuple[ast.AST, ast.expr]]:
+    """The statements of the `except` clauses of a function that keep exceptions."""
+    for handler in (each for each in nodes if isinstance(each, ast.ExceptHandler)):
+        inside = [part for each in handler.body for part in (each, *own_nodes(each))]
+        kept = [] if _cuts(inside) else _kept_in(inside, handler.name or "", texts)
+        yield from kept
 
 
 def _outliving(nodes: Sequence[ast.AST], name: str) -> list[ast.AST]:

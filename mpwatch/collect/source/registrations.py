@@ -37,12 +37,11 @@ _UNDONE_BY: Final[Mapping[str, str]] = {
 def registrations(file: str, module: ParsedFile) -> Iterator[Repeatable]:
     """Statements of a file that register what nothing in it takes back."""
     tree = module.tree
-    called = {last_name(n.func) for n in ast.walk(tree) if isinstance(n, ast.Call)}
-    called |= {
-        expression_text(n.func)
-        for n in ast.walk(tree)
-        if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)
-    }
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    if not any(last_name(each.func) in _REGISTERS for each in calls):
+        return
+    called = {last_name(each.func) for each in calls}
+    called |= {expression_text(e.func) for e in calls if isinstance(e.func, ast.Attribute)}
     for function, owner in functions_of(tree):
         if not isinstance(function, FUNCTIONS):
             continue
