@@ -167,6 +167,10 @@ MarkKind: TypeAlias = Literal[
     # Makes a container with a bound, or removes from one under a comparison. About: the kind of
     # container and the bound, `deque config.window`; or the container.
     "bounded",
+    # Reads a line or a part through the buffer of a file object whose descriptor the file waits for
+    # in poll() or select(). About: the object and the line that waits for it or registers it,
+    # `self.helper.stdout, 26`.
+    "buffered-read",
     # Fills a cache that nothing in the file bounds. About: the cache.
     "cache",
     # Calls a collective of torch.distributed, or a method of that name. About: its name.
@@ -177,8 +181,13 @@ MarkKind: TypeAlias = Literal[
     "dealt",
     # Asks for a signal at the end of the parent.
     "death-signal",
+    # Gives SIGPIPE its default action, by itself or among other signals.
+    "default-sigpipe",
     # Leaves items out, or takes as many, as the module `random` says.
     "draw",
+    # A loop in whose rounds items are taken out of a queue, in its function or by one of the same
+    # file that this calls. About: the queue.
+    "empties",
     # Returns an empty container on some ranks only, of a function that returns more on others.
     # About: the condition, `if rank != 0: in line 50`.
     "empty-on-ranks",
@@ -218,6 +227,10 @@ MarkKind: TypeAlias = Literal[
     # Adds to a container of an object that only the end of that object empties. About: the
     # container and the functions that empty it, `self.items, clear() and __exit__()`.
     "kept-to-end",
+    # Adds an exception that was caught, or an object that is made of it, to a container from which
+    # nothing in the file removes anything, in each round of a loop of the program. About: the
+    # container and the loop, `self.failures; main.py:35-43 work`, as for "registers".
+    "keeps-exception",
     # Sends SIGKILL to another process. About: the lines of the only calls that lead there, and the
     # condition, `76, 106; if used > limit: in line 50`.
     "kills",
@@ -248,6 +261,11 @@ MarkKind: TypeAlias = Literal[
     # Adds to a container that is a global variable or an attribute of a class. About: the
     # container, `known` or `Handler.known`.
     "registry",
+    # Registers, in each round of a loop of the program or in each call from outside, something that
+    # keeps an object or what belongs to that call, and nothing in the file takes it back. About:
+    # what would take it back, and the loop or the calls, `atexit.unregister(); main.py:51-57 work`,
+    # with `async` before the name of a coroutine; `removeHandler(); each call of on_message()`.
+    "registers",
     # Registers a hook on a module or a tensor of torch, in a function that may run again and again.
     "registers-hook",
     # Releases what its function has not taken. About: what is released.
@@ -321,6 +339,17 @@ call, or its beginning. `deepcopy`: copies object by object. `elements`: compare
 elements of a tensor one by one. `empty-cache`: gives cached GPU memory back. `list-to-array` and
 `list-to-tensor`: convert a list value by value. `rows`: makes an object of each row of a data
 frame. `single-values`: reads one number of a tensor or array a call."""
+
+
+UNDOES = (
+    "remove_event_handler",
+    "remove_listener",
+    "remove_observer",
+    "unregister_callback",
+    "unregister_handler",
+    "unsubscribe",
+)
+"""Methods that take back what `add_listener()`, `subscribe()` and the like have registered."""
 
 
 RAISE_OF = "raise of "

@@ -628,10 +628,14 @@ def bounded_names(tree: ast.Module) -> Iterator[str]:
 
 
 def names_dropped_from(node: ast.AST) -> Iterator[str]:
-    """The containers from which a call or a `del` removes something."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        if node.func.attr in _DROPS:
-            yield expression_text(node.func.value)
+    """The containers from which a call or a `del` removes something.
+
+    Also where the method itself is given to a call, `task.add_done_callback(tasks.discard)`.
+    """
+    if isinstance(node, ast.Call):
+        for each in (node.func, *node.args):
+            if isinstance(each, ast.Attribute) and each.attr in _DROPS:
+                yield expression_text(each.value)
     elif isinstance(node, ast.Delete):
         for each in node.targets:
             yield expression_text(each.value if isinstance(each, ast.Subscript) else each)

@@ -13,7 +13,13 @@ from signal import Signals
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
+from mpwatch.collect.source.buffered_reads import (
+    BufferedFiles,
+    buffered_files,
+    find_buffered_reads,
+)
 from mpwatch.collect.source.control_flow import LOGS, STARTS_TASK
+from mpwatch.collect.source.default_signals import find_default_sigpipe
 from mpwatch.collect.source.kept import (
     ADDS,
     ARRAYS,
@@ -69,6 +75,7 @@ from mpwatch.collect.source.syntax import (
     receiver_of,
     within,
 )
+from mpwatch.collect.source.taken_queues import Takers, find_emptying, takers_of
 from mpwatch.model.sanitize import clean
 from mpwatch.model.source_code import RAISE_OF, Mark, Statement
 
@@ -112,6 +119,8 @@ class _Names(NamedTuple):
     dicts: set[str]
     registries: Mapping[str, str]
     permits: _Permits
+    buffered: BufferedFiles
+    takers: Takers
     may_hold_back: bool
     """Whether nothing in the file sends small writes at once, or collects them."""
     sequences: Mapping[str, str]
@@ -146,6 +155,8 @@ def _names_of(tree: ast.Module, elsewhere: Mapping[str, ReturnedSlice]) -> _Name
         dicts={*dicts_of(tree)}.difference(emptied_dicts),
         registries=registries_of(tree),
         permits=_permits_of(tree),
+        buffered=buffered_files(tree),
+        takers=takers_of(tree),
         may_hold_back=not any(
             name in ("TCP_NODELAY", "disable_nagle_algorithm", "wbufsize", "makefile")
             for node in ast.walk(tree)
@@ -193,6 +204,9 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     yield from _truncates(nodes, known.assigned)
     yield from _empty_on_ranks(module, nodes)
     yield from _unflushed(module, nodes)
+    yield from find_buffered_reads(function, nodes, known.buffered)
+    yield from find_emptying(function, known.takers)
+    yield from find_default_sigpipe(nodes, known.assigned)
     yield from find_registered(function, nodes, known.registries)
     if function is module.tree:
         yield from find_bounded(module.tree)

@@ -16,7 +16,7 @@ import stat
 import threading
 import time
 import warnings
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
@@ -36,7 +36,10 @@ from mpwatch.collect.source.control_flow import (
 )
 from mpwatch.collect.source.deciding import ClassOfProgram, added_to, deciders
 from mpwatch.collect.source.kept import ARRAYS, ReturnedSlice, returned_slices_of
+from mpwatch.collect.source.kept_exceptions import kept_exceptions
 from mpwatch.collect.source.marks import marks
+from mpwatch.collect.source.registrations import registrations
+from mpwatch.collect.source.repetition import Call, Repeatable, calls_of, repeated
 from mpwatch.collect.source.syntax import (
     FUNCTIONS,
     LOOPS,
@@ -98,6 +101,9 @@ class SourceCode:
         self._modules: dict[str, tuple[ParsedFile | None, float]] = {}
         """Each file that was asked for, with the time of its last change."""
         self._marked: set[str] = set()
+        self._unrepeated: list[Repeatable] = []
+        """Those that no loop of the files which were read repeats: another file may."""
+        self._calls: defaultdict[str, list[Call]] = defaultdict(list)
 
     def dropped(self, process: ProcessId, file: str, since_s: float) -> tuple[DroppedResult, ...]:
         """The calls of a file that start a task and drop its result; see `line`."""
@@ -125,6 +131,15 @@ class SourceCode:
         elsewhere = self._returned_slices() if modules else {}
         for path, module in modules:
             found += _first_of_each(marks(path, module, elsewhere))
+            self._unrepeated += islice(registrations(path, module), MARKS_OF_KIND)
+            self._unrepeated += islice(kept_exceptions(path, module), MARKS_OF_KIND)
+            for call in calls_of(path, module):
+                self._calls[call.name].append(call)
+        if modules and self._unrepeated:
+            pairs = list(repeated(self._unrepeated, self._calls))
+            found += (mark for _, mark in pairs)
+            told = [each for each, _ in pairs]
+            self._unrepeated = [each for each in self._unrepeated if each not in told]
         return tuple(found)
 
     def line(self, process: ProcessId, frame: Frame, since_s: float) -> SourceLine | None:

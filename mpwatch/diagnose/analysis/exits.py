@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 from mpwatch.describe.frames import frame_words, is_library
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, called, counted, family_head
-from mpwatch.diagnose.analysis.source_code import mark_words, marks
+from mpwatch.diagnose.analysis.source_code import mark_place, mark_words, marks
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, user_frame
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.known_errors import place_of
@@ -41,6 +41,8 @@ EXCEPTIONS_SHOWN = 4
 """The last exceptions of a job, of each process and type one."""
 WORDS_LIMIT = 200
 """Characters: an exception of a DataLoader repeats the whole traceback of its worker."""
+SETTINGS = 3
+"""Statements that set an action of a signal, which a finding names."""
 NEAR_LIMIT = 0.9
 """Part of a control group's memory limit from which a SIGKILL is put down to the kernel."""
 
@@ -341,8 +343,32 @@ def with_setting(index: Index, found: Finding, process: Process, ended: Ended) -
     """The finding about an exit, with the line that set the timer or the limit that caused it."""
     if ended.signal in _TIMERS:
         return _with_timer(index, found)
+    if ended.signal == Signals.SIGPIPE:
+        return _with_default_sigpipe(index, found)
     limit = _LIMITS.get(ended.signal or 0)
     return found if limit is None else _with_limit(index, found, process, limit)
+
+
+def _with_default_sigpipe(index: Index, found: Finding) -> Finding:
+    """The finding about a process that SIGPIPE has ended, with the line that made that possible."""
+    setting = marks(index, "default-sigpipe")[:SETTINGS]
+    if not setting:
+        return found
+    words = " or ".join(mark_words(each) for each in setting)
+    places = " or ".join(mark_place(each) for each in setting)
+    return replace(
+        found,
+        evidence=(*found.evidence, *(f"that action is set by {mark_words(e)}" for e in setting)),
+        cause=(
+            f"{found.cause} Most likely that action was set by {words}, in each process that comes "
+            "there."
+        ),
+        advice=(
+            f"Leave SIGPIPE out at {places}, so that it stays ignored (SIG_IGN), as Python sets "
+            "it: a write to a reader that is gone then raises BrokenPipeError, an OSError, and "
+            "that one reader can be dropped. A reader that leaves is most often no fault."
+        ),
+    )
 
 
 def _with_limit(index: Index, found: Finding, process: Process, limit: str) -> Finding:

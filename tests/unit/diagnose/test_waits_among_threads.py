@@ -12,6 +12,7 @@ from mpwatch.model.history import Point
 from mpwatch.model.ids import SegmentId
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Snapshot, Thread
+from mpwatch.model.source_code import Mark, SourceLine, Statement
 from tests.builders.snapshots import (
     MAIN,
     NOW_S,
@@ -321,3 +322,66 @@ def test_a_handler_is_known_by_its_name_where_stacks_do_not_show_native_calls() 
     )
 
     assert "a signal handler (train.py:26 on_term) has interrupted step()" in finding.summary
+
+
+ROOM = ("threading.py:wait", "queue.py:put", "data.py:write:18")
+EMPTIES = Mark(
+    "empties", "/home/me/data.py", "run", "self.queue", Statement(30, "while not self.stopped():")
+)
+PUTS_TEXT = Mark(
+    "put", "/home/me/data.py", "write", "self.queue", Statement(18, "self.queue.put(text)")
+)
+PRINTS = SourceLine("/home/me/collate.py", 55, "upload", Statement(55, "print('refused')"))
+
+
+def full(*takers: Thread, marks: tuple[Mark, ...] = (EMPTIES, PUTS_TEXT)) -> str:
+    stuck = job(waiting(MAIN, *ROOM, "train.py:step:39"), *takers)
+    [finding] = found(standing_still.check, replace(stuck, marks=marks, source=(PRINTS,)))
+    return f"{finding.summary}\n{finding.cause}\n{finding.advice}\n{finding.evidence}"
+
+
+def test_a_thread_that_waits_for_room_in_the_queue_that_it_empties_is_named_with_its_way() -> None:
+    way = ("collate.py:upload:55", "data.py:run:35")
+
+    told = full(waiting(101, *ROOM, *way, name="task-log"))
+
+    assert "thread task-log waits for room in the full queue that it has to empty itself" in told
+    assert "`while not self.stopped():` at data.py:30 run" in told
+    assert "by way of collate.py:55 upload, where it prints, and what is printed goes into" in told
+    assert "sys.__stderr__" in told
+    assert "data.py:35 run -> collate.py:55 upload -> data.py:18 write" in told
+    assert "one for each reader" not in told
+
+
+def test_a_thread_that_logs_into_the_queue_that_it_empties_is_named() -> None:
+    way = ("/usr/lib/python3.11/logging/__init__.py:emit:9", "collate.py:send:8", "data.py:run:35")
+
+    assert "by way of collate.py:8 send, where it logs" in full(waiting(101, *ROOM, *way))
+
+
+def test_threads_that_put_what_they_find_into_the_queue_that_they_empty_are_named() -> None:
+    crawl = EMPTIES._replace(function="crawl", about="todo", statement=Statement(5, "while True:"))
+    puts = PUTS_TEXT._replace(function="crawl", about="todo", statement=Statement(9, "todo.put(x)"))
+    stack = ("threading.py:wait", "queue.py:put", "data.py:crawl:9")
+
+    told = full(waiting(101, *stack), waiting(102, *stack), marks=(crawl, puts))
+
+    assert "each of these 2 threads waits for room in the full queue" in told
+
+
+def test_threads_that_put_into_the_queue_of_another_one_are_not_said_to_empty_it() -> None:
+    """Stages of a pipeline are objects of one class, each with a queue of its own."""
+    stages = (
+        full(waiting(101, *ROOM, "data.py:run:35"), waiting(102, *ROOM, "data.py:run:35")),
+        full(waiting(101, *ROOM, "data.py:other:35")),
+        full(
+            waiting(101, *ROOM, "data.py:run:35"),
+            marks=(EMPTIES, PUTS_TEXT._replace(about="self.next.queue")),
+        ),
+        full(
+            waiting(101, *ROOM, "data.py:run:35"),
+            marks=(EMPTIES._replace(about="queue"), PUTS_TEXT._replace(about="queue")),
+        ),
+    )
+
+    assert not any("empty itself" in each for each in stages)

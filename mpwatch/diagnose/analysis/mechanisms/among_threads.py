@@ -25,7 +25,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     called,
     children_started_by,
 )
-from mpwatch.diagnose.analysis.source_code import source_of
+from mpwatch.diagnose.analysis.source_code import mark_words, marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import calls, user_frame
 from mpwatch.diagnose.analysis.waits.edges import surroundings
 from mpwatch.diagnose.analysis.waits.futures import forked_without_executor
@@ -56,6 +56,7 @@ from mpwatch.diagnose.analysis.waits.verdicts import (
 )
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Thread
+from mpwatch.model.source_code import Mark
 
 
 def waits_for_own_threads(case: Case) -> Mechanism | None:
@@ -79,6 +80,7 @@ def waits_for_own_threads(case: Case) -> Mechanism | None:
     known = (
         next(filter(None, (_lost_signal(case.index, process, each) for each in waiting)), None)
         or _skipped_release(case.index, process, waiting)
+        or _puts_into_what_it_empties(case.index, process, waiting)
         or (_waits_while_logging(process, waiting) if len(waiting) > 1 else None)
     )
     if known is not None:
@@ -101,6 +103,105 @@ def waits_for_own_threads(case: Case) -> Mechanism | None:
         advice=" ".join(_advice_for(waiting, purposes)),
         headline=_headline(name, waiting),
     )
+
+
+class _Emptying(NamedTuple):
+    """A thread that takes items out of the queue in which it waits for room."""
+
+    thread: Thread
+    loop: Mark
+    """The loop that empties the queue."""
+    way: Sequence[Frame]
+    """From the line in that loop to the one that puts, outermost first."""
+
+
+def _emptying(index: Index, thread: Thread) -> _Emptying | None:
+    """The loop on the stack of a thread that empties the queue into which the thread puts."""
+    frames = program_frames(thread.stack)
+    if not frames:
+        return None
+    before = [
+        mark
+        for mark in marks(index, "put")
+        if (mark.file, mark.function) == (frames[0].file, frames[0].function)
+        and mark.statement.line <= frames[0].line
+    ]
+    last = max((mark.statement.line for mark in before), default=0)
+    puts = {mark.about for mark in before if mark.statement.line == last}
+    for depth, frame in enumerate(frames):
+        for loop in marks(index, "empties"):
+            is_here = (loop.file, loop.function) == (frame.file, frame.function)
+            # A variable of one function is another one elsewhere.
+            is_same = depth == 0 or ("." in loop.about and frame.file == frames[0].file)
+            if is_here and is_same and loop.about in puts and loop.statement.line <= frame.line:
+                return _Emptying(thread, loop, frames[depth::-1])
+    return None
+
+
+def _puts_into_what_it_empties(
+    index: Index, process: Process, waiting: Sequence[Thread]
+) -> Mechanism | None:
+    """A thread waits for room in the queue that it alone empties.
+
+    Where it has got there through calls, the queue may be that of another object of its class; of
+    several such threads, each may wait for the next one.
+    """
+    for_room = [each for each in waiting if purpose(each) == FOR_ROOM]
+    found = [each for thread in for_room if (each := _emptying(index, thread)) is not None]
+    if not found or (len(found) > 1 and any(len(each.way) > 1 for each in found)):
+        return None
+    first = found[0]
+    queue, (start, *between) = first.loop.about, first.way
+    is_one = len(found) == 1
+    who = f"each of these {len(found)} threads"
+    if is_one:
+        is_main = first.thread.tid == process.pid
+        who = "the main thread" if is_main else f"thread {first.thread.name}"
+    by = (
+        next((each for each in between if each.file != start.file), *between[:1])
+        if between
+        else None
+    )
+    told = any("/logging/" in each.file for each in first.thread.stack)
+    line = source_of(index, by) if by is not None else None
+    prints = line is not None and re.search(r"\bprint\(|\.write\(", line.statement.text) is not None
+    why = (
+        f", where it logs something that a handler puts into {queue}"
+        if told
+        else f", where it prints, and what is printed goes into {queue}"
+        if prints
+        else ""
+    )
+    through = f" by way of {frame_words(by)}{why}" if by is not None else ""
+    return Mechanism(
+        cause=(
+            f"Only {mark_words(first.loop)} takes items out of that queue, {queue}. {_cap(who)} "
+            f"runs it, and has come from {frame_words(start)} to a put() into the same queue"
+            f"{through}. The queue is full, so {'it' if is_one else 'each of them'} waits for room "
+            "that it would have to make itself, and every other thread that puts waits as well."
+        ),
+        advice=(
+            f"Let a thread that empties {queue} never wait for room in it: there, use put_nowait() "
+            "and drop the item or keep it aside (compare threading.current_thread() where others "
+            "call the same function)"
+            + (
+                "; or let it print and log to what does not lead into that queue "
+                "(sys.__stderr__, a logger without that handler and with propagate=False). "
+                if told or prints
+                else ". "
+            )
+            + "A larger queue, or a faster receiver, only delays it."
+        ),
+        evidence=(f"{who}: {' -> '.join(map(frame_words, first.way))}",) if between else (),
+        headline=(
+            f"in {called(process)}, {who} waits for room in the full queue that it has to empty "
+            f"itself, {queue}, at {frame_words(first.way[-1])}."
+        ),
+    )
+
+
+def _cap(words: str) -> str:
+    return f"{words[:1].upper()}{words[1:]}"
 
 
 def _reader_of_own_end(case: Case, process: Process, waiting: Sequence[Thread]) -> Thread | None:

@@ -658,7 +658,7 @@ def _all_read(case: Case) -> Mechanism | None:
         parent = joined[0]
         line = f"{called(parent.process)} is{at_line(parent.thread)}"
         return replace(_joins_a_reader(case, *joined), evidence=(line,))
-    buffered = _unflushed_input(case) or _buffered_output(case)
+    buffered = _unflushed_input(case) or _buffered_input(case) or _buffered_output(case)
     if buffered is not None:
         return buffered
     how = "in Queue.get for an item" if by_queue else "to receive something"
@@ -702,10 +702,15 @@ _WITH_TIMEOUT_STREAM = "With settimeout() the wait becomes an error."
 
 
 def _standard_input(case: Case) -> str:
-    """That a process reads its standard input to the end, where one of a cycle does."""
+    """That a process reads its standard input to the end, where one of a cycle does.
+
+    One that takes it line by line and has already written something answers each line.
+    """
     for each, after in zip(case.waiters, (*case.waiters[1:], case.waiters[0]), strict=True):
         wait = each.thread.waits_on if each.thread is not None else None
         if wait is not None and wait.fds == (0,) and each.edge.kind == "pipe-read":
+            if _reads_by_line(case, each) and each.process.sample.written_bytes:
+                continue
             return (
                 f" {called(each.process)} reads its standard input, and gets an end of file only "
                 f"once {called(after.process)} closes the writing end."
@@ -714,6 +719,58 @@ def _standard_input(case: Case) -> str:
 
 
 _READS_A_LINE = re.compile(r"\breadline\(|\binput\(|\bin (?:sys\.)?stdin\b")
+_WAITS_FOR_FILES = re.compile(r"\b(?:poll|select|wait)\(|\.run(?:_\w+)?\(")
+"""In a statement that waits for one of several descriptors, or runs an event loop."""
+
+
+def _reads_by_line(case: Case, waiter: Waiter) -> bool:
+    """Whether the statement that a process is at reads a line, or goes through lines."""
+    frame = user_frame(waiter.thread.stack) if waiter.thread is not None else None
+    line = source_of(case.index, frame) if frame is not None else None
+    return line is not None and any(
+        _READS_A_LINE.search(one.text) for one in (line.statement, *line.within[-1:])
+    )
+
+
+def _buffered_input(case: Case) -> Mechanism | None:
+    """A process that waits in poll() for what it has most likely read into a buffer already.
+
+    The one that it waits for has written something, and does not run.
+    """
+    for each, after in zip(case.waiters, (*case.waiters[1:], case.waiters[0]), strict=True):
+        frame = user_frame(each.thread.stack) if each.thread is not None else None
+        line = source_of(case.index, frame) if frame is not None else None
+        reads = marks(case.index, "buffered-read", each.process)
+        if frame is None or line is None or not reads:
+            continue
+        if not _WAITS_FOR_FILES.search(line.statement.text):
+            continue
+        if after.process.sample.written_bytes == 0:
+            continue  # what it has printed is in its own buffer
+        mark = next((one for one in reads if one.file == line.file), reads[0])
+        name, _, registered = mark.about.rpartition(", ")
+        file = mark.file.rpartition("/")[2]
+        waiter, other = called(each.process), called(after.process)
+        return Mechanism(
+            cause=(
+                f"Most likely what {waiter} waits for has already arrived, and is in its own "
+                f"buffer: {mark_words(mark)} takes all that has come from the pipe or socket, and "
+                f"returns the first part of it. The wait at {frame_words(frame)} sees only what "
+                f"the kernel still has ({file}:{registered} gives it the descriptor), and where "
+                f"{other} has sent two messages in one piece, the second one is not there any "
+                f"more. {other} has sent all, and waits for what comes next."
+            ),
+            advice=(
+                "Wait only when no complete message is left: read with os.read() or recv() into a "
+                "buffer of your own, take every complete line out of it, and call poll() or "
+                f"select() only then. Or read {name} in a thread of its own, with no poll(); or "
+                "start the program with bufsize=0 and read bytes. A time limit of the wait loses "
+                "the message instead; flushing more in the other program, or closing its input, "
+                "does not help."
+            ),
+            headline=f"{_names(case)} all wait to receive, and none of them sends.",
+        )
+    return None
 
 
 def _unflushed_input(case: Case) -> Mechanism | None:
@@ -758,11 +815,7 @@ def _buffered_output(case: Case) -> Mechanism | None:
         is_unbuffered = "-u" in sample.cmdline[1:2] or bool(
             sample.environment.get("PYTHONUNBUFFERED")
         )
-        frame = user_frame(each.thread.stack) if each.thread is not None else None
-        line = source_of(case.index, frame) if frame is not None else None
-        by_line = line is not None and any(
-            _READS_A_LINE.search(one.text) for one in (line.statement, *line.within[-1:])
-        )
+        by_line = _reads_by_line(case, each)
         if not (writes and by_line and sample.is_python) or is_unbuffered:
             continue
         child, parent = called(each.process), called(after.process)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from mpwatch.describe import processes
 from mpwatch.describe.frames import frame_words, own_frames
+from mpwatch.describe.processes import wait_verb
 from mpwatch.diagnose.analysis.distributed.rank_exits import (
     FatalExit,
     exception_of,
@@ -39,6 +40,7 @@ from mpwatch.diagnose.analysis.exits import (
 )
 from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index, derived
+from mpwatch.diagnose.analysis.mechanisms.cases import QUEUE_ITEM
 from mpwatch.diagnose.analysis.mechanisms.kept_locks import left_lock
 from mpwatch.diagnose.analysis.process_queries import (
     GAP_TICKS,
@@ -48,10 +50,12 @@ from mpwatch.diagnose.analysis.process_queries import (
     children_started_by,
     family_head,
 )
+from mpwatch.diagnose.analysis.shares import main_account
 from mpwatch.diagnose.analysis.source_code import mark_place, mark_words, marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_shape, main_thread, user_frame
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.edges import blocked_for_s
+from mpwatch.diagnose.analysis.waits.providers import FULL_QUEUE
 from mpwatch.diagnose.known_errors import (
     KNOWN_ERRORS,
     contains,
@@ -129,8 +133,58 @@ def check(index: Index) -> Iterator[Finding]:
             found = replace(found, effect_of=known)
         if is_doubtful and _ended_well(index, process):
             found = replace(found, **_with_a_content_parent(index.snapshot, exits))
-        found = with_setting(index, found, process, ended)
+        found = _with_full_queue(index, with_setting(index, found, process, ended), process)
         yield found if ended.signal is None else _with_left_lock(index, found)
+
+
+def _with_full_queue(index: Index, found: Finding, process: Process) -> Finding:
+    """The finding about a process that took items of a queue in which others wait for room since.
+
+    Only where no other one was seen to take items. Of a process that had ended before the job was
+    watched, it is not known whether it did.
+    """
+    is_known = main_account(index, process.process) is not None
+    others = [each for each in index.snapshot.processes if each.process != process.process]
+    putting = [each for each in others if _waits_for_room(index, each)]
+    if not putting or (is_known and not _took_items(index, process)):
+        return found
+    if any(_took_items(index, each) for each in others):
+        return found
+    names, name, verb = all_called(putting), called(process), wait_verb(putting)
+    if any(each.is_gone for each in putting):
+        verb = "waited"
+    known = f"only {name} was seen to take items" if is_known else "no process takes items"
+    emptied = "It also emptied a queue" if is_known else "Most likely it emptied a queue as well"
+    return replace(
+        found,
+        evidence=(*found.evidence, f"{names} {verb} for room in a full queue; {known}"),
+        cause=(
+            f"{found.cause} {emptied}: {names} {verb} in put() for room in that, which no process "
+            "makes any more."
+        ),
+        advice=(
+            f"{found.advice} Let the parent look at the exitcode or sentinel of {name} and start "
+            "it anew or end the others, and put with a time limit (put(timeout=...) raises "
+            "queue.Full). A larger queue only delays it."
+        ),
+    )
+
+
+def _waits_for_room(index: Index, process: Process) -> bool:
+    """Whether a process waits for room in a queue, or did so when it was seen last."""
+    if process.is_gone:
+        account = main_account(index, process.process)
+        return account is not None and account.now.what.startswith(FULL_QUEUE)
+    return any(
+        edge.waiter == process.process and edge.what.startswith(FULL_QUEUE)
+        for edge in wait_graph(index).edges
+    )
+
+
+def _took_items(index: Index, process: Process) -> bool:
+    """Whether the main thread of a process was ever seen to wait for an item of a queue."""
+    account = main_account(index, process.process)
+    return account is not None and any(each.what == QUEUE_ITEM for each in account.whole().seen)
 
 
 def _known_error(snapshot: Snapshot, exits: Sequence[tuple[Process, Ended]]) -> str | None:

@@ -79,7 +79,7 @@ from mpwatch.model.host import NewFiles
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import FdKind, Frame, inode_of
 from mpwatch.model.snapshot import Process, Thread
-from mpwatch.model.source_code import Mark, Statement
+from mpwatch.model.source_code import UNDOES, Mark, MarkKind, Statement
 from mpwatch.model.units import bytes_text, count_text, rate_text, seconds_text
 
 RULE = "steady-growth"
@@ -420,10 +420,12 @@ def _of_memory(index: Index, found: Growing) -> _Explanation:
             cause = f"{cause[:1].upper()}{cause[1:]}"
         evidence = (*explained.evidence, *measured)
         return explained._replace(evidence=evidence, cause=cause, is_shown=True)
-    return _of_grown(found, hits, explained)
+    return _of_grown(index, found, hits, explained)
 
 
-def _of_grown(found: Growing, hits: Sequence[Grown], explained: _Explanation) -> _Explanation:
+def _of_grown(
+    index: Index, found: Growing, hits: Sequence[Grown], explained: _Explanation
+) -> _Explanation:
     """Memory that a container keeps which was measured to grow, or a carried graph."""
     first = hits[0]
     name, added = first.added.name, first.added
@@ -452,7 +454,16 @@ def _of_grown(found: Growing, hits: Sequence[Grown], explained: _Explanation) ->
         others
     )
     graph = " That graph keeps all activations of its batch." * bool(first.value.has_graph)
-    graph += _KEEPS_FRAMES * bool(_OF_EXCEPTION.search(added.statement.text))
+    caught = [
+        mark
+        for mark in marks(index, "keeps-exception")
+        if (mark.file, mark.statement.line) == (added.file, added.statement.line)
+    ]
+    graph += (
+        _EXCEPTION_KEEPS
+        if caught
+        else _KEEPS_FRAMES * bool(_OF_EXCEPTION.search(added.statement.text))
+    )
     bound = " With a maxlen, that ends when it is full." * (first.value.type == "deque")
     return _Explanation(
         "private memory",
@@ -463,6 +474,9 @@ def _of_grown(found: Growing, hits: Sequence[Grown], explained: _Explanation) ->
             f"Add .detach() or .item() of it at {file}:{added.statement.line}, or compute it under "
             f"torch.no_grad(), and remove from {name} what is not needed any more. "
             if first.value.has_graph
+            else f"{_exception_advice(caught[0])} Or remove each entry from {name} once it was "
+            "used. "
+            if caught
             else f"Remove each entry from {name} once it was used, or what is large in it (a "
             "result that was fetched, tensors of a batch, of which numbers suffice); or bound it "
             "(collections.deque(maxlen=...), a cache with a limit). "
@@ -949,6 +963,10 @@ def _of_source(index: Index, process: Process, seen: list[str]) -> _Explanation 
         )
     if (hooks := _of_hooks(index, process, seen)) is not None:
         return hooks
+    if (kept := _of_exceptions(index, process, seen)) is not None:
+        return kept
+    if (registered := _of_registered(index, process, seen)) is not None:
+        return registered
     caches = marks(index, "cache", process) or marks(index, "cache")
     if len(caches) == 1:
         return _Explanation(
@@ -1023,6 +1041,148 @@ def _of_hooks(index: Index, process: Process, seen: list[str]) -> _Explanation |
         "help.",
         is_shown=False,
     )
+
+
+_REPEATED = re.compile(
+    r"(?P<what>[^;]+); (?:(?P<file>\S+):(?P<first>\d+)-(?P<last>\d+) "
+    r"(?P<is_async>async )?(?P<function>\S+)|(?P<calls>each call of .+))"
+)
+"""What `Mark.about` says of a statement that a loop repeats."""
+
+
+class _Repeated(NamedTuple):
+    """A statement that keeps something more in each round of a loop that a process is in."""
+
+    mark: Mark
+    what: str
+    """The beginning of `Mark.about`."""
+    where: str
+    """`each round of the loop at main.py:51 bench_worker`."""
+
+
+def _repeated(index: Index, process: Process, kind: MarkKind) -> list[_Repeated]:
+    found: dict[tuple[str, Statement], _Repeated] = {}
+    for mark in marks(index, kind):
+        about = _REPEATED.fullmatch(mark.about)
+        if about is not None and _repeats(process, mark, about):
+            where = about["calls"] or (
+                f"each round of the loop at {about['file']}:{about['first']} {about['function']}"
+            )
+            found.setdefault((mark.file, mark.statement), _Repeated(mark, about["what"], where))
+    return list(found.values())
+
+
+def _of_registered(index: Index, process: Process, seen: Sequence[str]) -> _Explanation | None:
+    """Something that keeps objects is registered in each round of a loop that the process is in."""
+    found = _repeated(index, process, "registers")
+    if len(found) != 1:
+        return None
+    mark, undo, where = found[0]
+    keeper, advice = _KEEPERS[undo]
+    words = mark_words(mark)
+    none = f"; {mark.file.rpartition('/')[2]} has no {undo}" if undo in _CALLED else ""
+    return _Explanation(
+        "private memory",
+        (*seen, f"{words} is reached in {where}{none}"),
+        f"Most likely what {words} registers stays: that is reached in {where}, and {keeper}",
+        f"{advice} gc.collect() does not help, as all of it is referred to.",
+        is_shown=False,
+    )
+
+
+def _of_exceptions(index: Index, process: Process, seen: Sequence[str]) -> _Explanation | None:
+    """Exceptions that are kept in each round of a loop that the process is in."""
+    found = _repeated(index, process, "keeps-exception")
+    if len(found) != 1:
+        return None
+    mark, container, where = found[0]
+    return _Explanation(
+        "private memory",
+        (*seen, f"nothing in its file removes what {mark_words(mark)} adds, in {where}"),
+        f"Most likely exceptions are kept: {mark_words(mark)} adds to {container} in {where}, and "
+        f"nothing in that file removes any.{_EXCEPTION_KEEPS}",
+        f"{_exception_advice(mark)} gc.collect() does not help.",
+        is_shown=False,
+    )
+
+
+_EXCEPTION_KEEPS = (
+    " What it adds is the exception that was caught there, or refers to it. An exception keeps its "
+    "traceback, and with that every function that it came through and all their local variables "
+    "(the item at work, tables, arrays, tensors)."
+)
+
+
+def _exception_advice(mark: Mark) -> str:
+    place = mark_place(mark).rpartition(" ")[0]
+    return (
+        f"Keep the text in place of the exception at {place}: str(error), repr(error) or "
+        "traceback.format_exc(); or error.with_traceback(None), of which error.__context__ and "
+        "error.__cause__ may still have theirs."
+    )
+
+
+def _repeats(process: Process, mark: Mark, about: re.Match[str]) -> bool:
+    """Whether a process is in the loop that repeats a registration, or gets such calls."""
+    stacks = [each.stack for each in process.threads]
+    if about["is_async"]:  # a coroutine that waits is on no stack
+        files = {each.file for stack in stacks for each in stack if "/asyncio/" in each.file}
+        return bool(files)
+    if about["calls"]:
+        return any(each.file == mark.file for stack in stacks for each in stack)
+    lines = range(int(about["first"]), int(about["last"]) + 1)
+    return any(
+        each.line in lines
+        and each.function == about["function"]
+        and each.file.rpartition("/")[2] == about["file"]
+        for stack in stacks
+        for each in stack
+    )
+
+
+_BOUND = (
+    "with the object that it is a method of, or what it is to be given, and all that these refer "
+    "to, also after that was closed"
+)
+_LISTENERS = (
+    f"what it is registered with refers to each of them, {_BOUND}.",
+    "Take it back where its use ends (in close() or a finally block), or register a function that "
+    "refers to it weakly (weakref.WeakMethod).",
+)
+_CALLED = ("atexit.unregister()", "cancel() of its handle", "removeHandler()")
+_KEEPERS: Mapping[str, tuple[str, str]] = {
+    "atexit.unregister()": (
+        f"atexit keeps each function until the process ends, {_BOUND}.",
+        "Call atexit.unregister() with the same function where its use ends (in close()), or "
+        "weakref.finalize() with a function that does not refer to the object; or register one "
+        "function for all, once, that goes through a weakref.WeakSet.",
+    ),
+    "cancel() of its handle": (
+        "nothing cancels that timer: until its time comes it is kept with its function and what "
+        "that is to be given, also where that is done long before. Memory rises for as long as one "
+        "such delay lasts.",
+        "Keep the handle, and cancel() it in a finally block as soon as what it is for is done; or "
+        "use asyncio.timeout() or asyncio.wait_for(), which do so. Or give it only a number, by "
+        "which it looks up what is still at work. A shorter delay only bounds it.",
+    ),
+    "a function that does not refer to the object": (
+        "what weakref.finalize() is given refers to the object itself, so that nothing ever lets "
+        "the object go, and the function is not called before the process ends.",
+        "Give it a function (a staticmethod) and only what is to be closed, not self, none of its "
+        "methods and no lambda with it.",
+    ),
+    "nothing": (
+        f"what os.register_at_fork() is given stays until the process ends, {_BOUND}.",
+        "Register one function for all, once, that goes through a weakref.WeakSet.",
+    ),
+    "removeHandler()": (
+        "a logger keeps every handler that is added, with what the handler refers to, and writes "
+        "each later record once for every one of them, so that logging becomes slower as well.",
+        "Add the handler once, where logging is set up; or call logger.removeHandler(handler) and "
+        "handler.close() where its use ends.",
+    ),
+    **{f"{undo}()": _LISTENERS for undo in UNDOES},
+}
 
 
 def _kept_to_end(index: Index, process: Process | None, site: str = "") -> Kept | None:

@@ -850,6 +850,7 @@ def test_statements_that_can_be_a_reason_are_marked(tmp_path: Path) -> None:
     marks = code.marks(OWN, str(poller), time.time())
 
     assert [(os.path.basename(m.file), m.kind, m.about, m.statement.line) for m in marks] == [
+        ("poller.py", "empties", "self.tasks", 12),
         ("poller.py", "takes", "self.tasks", 14),
         ("poller.py", "backoff", "self.delay", 17),
         ("poller.py", "alarm", "34", 32),
@@ -2205,3 +2206,382 @@ def test_draws_of_an_object_of_numpy_are_marked_where_they_go_through_all(tmp_pa
         ("slow", 9, "choice: self.old.choice(n, size=4, replace=False)"),
         ("slow", 11, "choice: self.new.choice(n, p=p)"),
     ]
+
+
+POLLS = """
+import select, subprocess
+class Helper:
+    def start(self):
+        self.proc = subprocess.Popen(["helper"], stdin=-1, stdout=-1{options})
+        self.poller = select.poll()
+        self.poller.register(self.proc.stdout, select.POLLIN)
+    def answer(self):
+        self.poller.poll()
+        return {reads}
+"""
+
+
+@pytest.mark.parametrize(
+    ("reads", "options", "about"),
+    [
+        ("self.proc.stdout.readline()", "", "self.proc.stdout, 7"),
+        ("self.proc.stdout.read(4)", "", "self.proc.stdout, 7"),
+        ("next(self.proc.stdout)", ", text=True", "self.proc.stdout, 7"),
+        ("self.proc.stdout.readline()", ", bufsize=0, text=True", "self.proc.stdout, 7"),
+        ("self.proc.stdout.readline()", ", bufsize=0", ""),
+        ("os.read(self.proc.stdout.fileno(), 4096)", "", ""),
+        ("self.proc.stdout.read1(4096)", "", ""),
+        ("self.proc.stdout.read()", "", ""),
+        ("self.proc.stderr.readline()", "", ""),
+        ("self.proc.stdout.peek() and self.proc.stdout.readline()", "", ""),
+    ],
+)
+def test_reads_through_a_buffer_of_what_poll_waits_for_are_read(
+    tmp_path: Path, reads: str, options: str, about: str
+) -> None:
+    found = marks_of(tmp_path / "helper.py", POLLS.format(reads=reads, options=options))
+
+    assert [e for e in found if e[0] == "buffered-read"] == [("buffered-read", 10, about)] * bool(
+        about
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        (
+            "import select, sys\nwhile True:\n  ready, _, _ = select.select([sys.stdin], [], [])\n"
+            "  for f in ready:\n    line = f.readline()\n",
+            [5],
+        ),
+        (
+            "import selectors\ndef serve(sock, sel):\n  lines = sock.makefile('r')\n"
+            "  sel.register(sock, 1)\n  while sel.select():\n    use(lines.readline())\n",
+            [6],
+        ),
+        (
+            "import selectors\ndef serve(proc, sel):\n  sel.register(proc.stdout, 1)\n"
+            "  for key, _ in sel.select():\n    use(key.fileobj.readline())\n",
+            [5],
+        ),
+        (
+            "import asyncio\ndef watch(loop, proc):\n"
+            "  loop.add_reader(proc.stdout.fileno(), f)\n  def f():\n    proc.stdout.readline()\n",
+            [5],
+        ),
+        # A file of the program, or of a library such as that for serial ports, without a buffer.
+        ("import select\ndef f(port):\n  select.select([port], [], [])\n  port.readline()\n", []),
+        # Nothing waits for it.
+        ("import select\ndef f(proc):\n  return proc.stdout.readline()\n", []),
+        # It reads until nothing is left.
+        (
+            "import os, select\ndef f(proc):\n  os.set_blocking(proc.stdout.fileno(), False)\n"
+            "  select.select([proc.stdout], [], [])\n  while proc.stdout.readline(): pass\n",
+            [],
+        ),
+        # To the end of the file.
+        (
+            "import select\ndef f(proc):\n  select.select([proc.stdout], [], [])\n"
+            "  for line in proc.stdout:\n    use(line)\n",
+            [],
+        ),
+    ],
+)
+def test_ways_to_wait_for_a_file_that_is_read_through_a_buffer(
+    tmp_path: Path, text: str, lines: list[int]
+) -> None:
+    found = marks_of(tmp_path / "serve.py", text)
+
+    assert [line for kind, line, _ in found if kind == "buffered-read"] == lines
+
+
+def registered_in(tmp_path: Path, body: str, name: str = "make", head: str = "") -> list[str]:
+    """What is registered again and again by a file with a class that a loop makes anew."""
+    text = (
+        f"import atexit, logging, threading, weakref\n{head}"
+        f"class Conn:\n  def __init__(self, bus, loop, item):\n    self.bus = bus\n    {body}\n"
+        "  def close(self):\n    pass\n"
+        f"def {name}():\n  while True:\n    Conn(BUS, LOOP, 1)\n"
+    )
+    found = marks_of(tmp_path / "conn.py", text)
+    return [about for kind, _, about in found if kind == "registers"]
+
+
+LOOP = "; conn.py:9-10 make"
+
+
+@pytest.mark.parametrize(
+    ("body", "undo"),
+    [
+        ("atexit.register(self.close)", "atexit.unregister()"),
+        ("atexit.register(lambda: item.close())", "atexit.unregister()"),
+        ("atexit.register(shutil.rmtree, self.folder)", "atexit.unregister()"),
+        ("weakref.finalize(self, self.close)", "a function that does not refer to the object"),
+        ("weakref.finalize(self, f, self)", "a function that does not refer to the object"),
+        ("loop.call_later(900, self.close)", "cancel() of its handle"),
+        ("loop.call_later(item.limit, expire, item)", "cancel() of its handle"),
+        ("threading.Timer(300, self.close).start()", "cancel() of its handle"),
+        ("logging.getLogger('a').addHandler(Lines(item))", "removeHandler()"),
+        ("bus.subscribe('readings', self.close)", "unsubscribe()"),
+        ("self.bus.add_listener(self.close)", "remove_listener()"),
+    ],
+)
+def test_what_objects_made_in_a_loop_register_and_never_take_back_is_read(
+    tmp_path: Path, body: str, undo: str
+) -> None:
+    assert registered_in(tmp_path, body) == [f"{undo}{LOOP}"]
+
+
+@pytest.mark.parametrize(
+    ("body", "head"),
+    [
+        ("atexit.register(close_all)", ""),  # of the module: it keeps nothing
+        ("atexit.register(os.close, 3)", ""),
+        ("atexit.register(self.close)", "def close(f): atexit.unregister(f)\n"),
+        ("weakref.finalize(self, os.close, self.fd)", ""),
+        ("self.timer = loop.call_later(900, self.close); self.timer.cancel()", ""),
+        ("loop.call_later(2, self.close)", ""),  # it ends soon
+        ("loop.call_later(900, tick)", ""),
+        ("if not log.handlers: log.addHandler(Lines(item))", ""),
+        ("log.addHandler(Lines(item))", "def end(log, h): log.removeHandler(h)\n"),
+        ("bus.subscribe('readings', self.close)", "def end(b, f): b.unsubscribe(f)\n"),
+        ("self.bus = Bus(); self.bus.subscribe('readings', self.close)", ""),  # its own
+    ],
+)
+def test_what_is_taken_back_or_keeps_nothing_is_not_called_registered(
+    tmp_path: Path, body: str, head: str
+) -> None:
+    assert registered_in(tmp_path, body, head=head) == []
+
+
+def test_what_one_object_of_the_program_registers_is_not_called_repeated(tmp_path: Path) -> None:
+    text = (
+        "import atexit\nclass Board:\n  def __init__(self):\n    atexit.register(self.close)\n"
+        "def main():\n  board = Board()\n  while True:\n    board.read()\n"
+    )
+
+    found = marks_of(tmp_path / "board.py", text)
+
+    assert [kind for kind, _, _ in found if kind == "registers"] == []
+
+
+def test_what_a_file_registers_is_repeated_by_a_loop_of_another_file(tmp_path: Path) -> None:
+    (tmp_path / "link.py").write_text(
+        "import atexit\nclass Link:\n  def __init__(self):\n    atexit.register(self.close)\n"
+    )
+    main = tmp_path / "main.py"
+    main.write_text(
+        "from link import Link\ndef once():\n  with Link() as link:\n    link.ask()\n"
+        "async def serve(jobs):\n  async for job in jobs:\n    spawn(once())\n"
+    )
+    code = SourceCode()
+
+    # The stack of a process begins with the innermost file.
+    first = code.marks(OWN, str(tmp_path / "link.py"), time.time() + 9.0)
+    then = code.marks(OWN, str(main), time.time() + 9.0)
+
+    assert [each.about for each in first if each.kind == "registers"] == []
+    assert [(each.function, each.about) for each in then if each.kind == "registers"] == [
+        ("__init__", "atexit.unregister(); main.py:6-7 async serve")
+    ]
+
+
+def test_what_a_handler_of_requests_registers_is_repeated_by_its_clients(tmp_path: Path) -> None:
+    text = "import logging\ndef on_message(log, item):\n  log.addHandler(Lines(item))\n"
+
+    found = marks_of(tmp_path / "serve.py", text)
+
+    assert [about for kind, _, about in found if kind == "registers"] == [
+        "removeHandler(); each call of on_message()"
+    ]
+
+
+def test_a_method_that_is_given_to_remove_an_element_removes_it(tmp_path: Path) -> None:
+    text = (
+        "class Jobs:\n  def start(self, task):\n    self.running.add(task)\n"
+        "    task.add_done_callback(self.running.discard)\n"
+    )
+
+    assert [kind for kind, _, _ in marks_of(tmp_path / "jobs.py", text) if kind == "kept"] == []
+
+
+CATCHES = """
+import sys, traceback
+class Failure:
+    def __init__(self, key, error):
+        self.key, self.error = key, error
+class Note:
+    def __init__(self, key, error):
+        self.text = str(error)
+class Worker:
+    def __init__(self):
+        self.failures = []
+    def one(self, key):
+        try:
+            self.work(key)
+        except ValueError as error:
+            {keeps}
+    {more}
+def serve(worker):
+    while True:
+        worker.one(1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("keeps", "container"),
+    [
+        ("self.failures.append(error)", "self.failures"),
+        ("self.failures.append((key, error))", "self.failures"),
+        ("self.failures.append(Failure(key, error))", "self.failures"),
+        ("self.failures.append(Unknown(key=key, error=error))", "self.failures"),
+        ("self.failures.append({'key': key, 'error': error})", "self.failures"),
+        ("self.failures.append(sys.exc_info())", "self.failures"),
+        ("self.failures += [error]", "self.failures"),
+        ("self.by_key[key] = Failure(key, error)", "self.by_key"),
+        ("found = Failure(key, error); self.failures.append(found)", "self.failures"),
+        ("FAILURES.append(error)", "FAILURES"),
+        ("self.failures.append(Note(key, error))", ""),
+        ("self.failures.append(str(error))", ""),
+        ("self.failures.append((key, repr(error), traceback.format_exc()))", ""),
+        ("self.failures.append(Failure(key, str(error)))", ""),
+        ("self.failures.append(Failure(key, error.with_traceback(None)))", ""),
+        ("error.__traceback__ = None; self.failures.append(error)", ""),
+        ("traceback.clear_frames(error.__traceback__); self.failures.append(error)", ""),
+        ("self.failures.append(key)", ""),
+        ("found = []; found.append(error)", ""),  # ends with the function
+        ("raise Failure(key, error)", ""),
+    ],
+)
+def test_exceptions_that_are_kept_are_read(tmp_path: Path, keeps: str, container: str) -> None:
+    found = marks_of(tmp_path / "work.py", CATCHES.format(keeps=keeps, more="pass"))
+
+    about = f"{container}; work.py:19-20 serve"
+    assert [e for e in found if e[0] == "keeps-exception"] == [
+        ("keeps-exception", 16, about)
+    ] * bool(container)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "def flush(self): self.failures.clear()",
+        "def flush(self): self.failures = []",
+        "def latest(self): self.failures.pop(0)",
+    ],
+)
+def test_exceptions_that_are_removed_again_are_not_called_kept(tmp_path: Path, more: str) -> None:
+    text = CATCHES.format(keeps="self.failures.append(error)", more=more)
+    bounded = CATCHES.replace("self.failures = []", "self.failures = deque(maxlen=9)")
+    found = marks_of(tmp_path / "work.py", text)
+    found += marks_of(
+        tmp_path / "last.py", bounded.format(keeps="self.failures += [error]", more="")
+    )
+
+    assert [kind for kind, _, _ in found if kind == "keeps-exception"] == []
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ("    while True:\n      item = self.queue.get()\n", [(7, "self.queue")]),
+        ("    while self.on:\n      item = self.read()\n", [(7, "self.queue")]),
+        ("    for item in iter(self.queue.get, None):\n      use(item)\n", [(7, "self.queue")]),
+        ("    while True:\n      item = todo.get(True, 5)\n", [(7, "todo")]),
+        ("    item = self.queue.get()\n", []),  # one
+        ("    while True:\n      item = self.rows.get(key)\n", []),  # of a dict
+        ("    while True:\n      item = other.fetch()\n", []),
+    ],
+)
+def test_loops_that_empty_a_queue_are_read(
+    tmp_path: Path, body: str, found: list[tuple[int, str]]
+) -> None:
+    text = (
+        "class Log:\n  def read(self):\n    return self.queue.get(timeout=1)\n"
+        f"  def write(self, text):\n    self.queue.put(text)\n  def run(self):\n{body}"
+    )
+
+    marks = marks_of(tmp_path / "log.py", text)
+
+    assert [(line, about) for kind, line, about in marks if kind == "empties"] == found
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("signal.signal(signal.SIGPIPE, signal.SIG_DFL)\n", [1]),
+        ("from signal import *\nsignal(SIGPIPE, SIG_DFL)\n", [2]),
+        ("for s in (signal.SIGINT, signal.SIGPIPE):\n  signal.signal(s, signal.SIG_DFL)\n", [2]),
+        ("for s in signal.valid_signals():\n  signal.signal(s, signal.SIG_DFL)\n", [2]),
+        ("for n in range(1, signal.NSIG):\n  signal.signal(n, signal.SIG_DFL)\n", [2]),
+        (
+            "NAMES = [getattr(signal, n) for n in ('SIGHUP', 'SIGPIPE')]\n"
+            "def reset():\n  for s in NAMES:\n    signal.signal(s, signal.SIG_DFL)\n",
+            [4],
+        ),
+        (
+            "for n in ('SIGINT', 'SIGPIPE'):\n  signal.signal(getattr(signal, n), SIG_DFL)\n",
+            [2],
+        ),
+        ("signal.signal(signal.SIGPIPE, signal.SIG_IGN)\n", []),
+        ("signal.signal(signal.SIGINT, signal.SIG_DFL)\n", []),
+        ("for s in (signal.SIGINT, signal.SIGTERM):\n  signal.signal(s, signal.SIG_DFL)\n", []),
+        (
+            "for s in set(signal.valid_signals()) - {signal.SIGPIPE}:\n"
+            "  signal.signal(s, signal.SIG_DFL)\n",
+            [],
+        ),
+        (
+            "for s in signal.Signals:\n  if s == signal.SIGPIPE: continue\n"
+            "  signal.signal(s, signal.SIG_DFL)\n",
+            [],
+        ),
+        (
+            "for s in [s for s in signal.Signals if s != signal.SIGPIPE]:\n"
+            "  signal.signal(s, signal.SIG_DFL)\n",
+            [],
+        ),
+    ],
+)
+def test_lines_that_give_sigpipe_its_default_action_are_read(
+    tmp_path: Path, text: str, lines: list[int]
+) -> None:
+    found = marks_of(tmp_path / "child.py", text)
+
+    assert [line for kind, line, _ in found if kind == "default-sigpipe"] == lines
+
+
+@pytest.mark.parametrize(
+    ("text", "about"),
+    [
+        # Made anew in each round of the outer loop, and three attempts at most.
+        (
+            "def work():\n  while True:\n    errors = []\n    for n in range(3):\n      try:\n"
+            "        f()\n      except OSError as error:\n        errors.append(error)\n",
+            [],
+        ),
+        (
+            "def work():\n  errors = []\n  while True:\n    for n in range(3):\n      try:\n"
+            "        f()\n      except OSError as error:\n        errors.append(error)\n",
+            ["errors; work.py:3-8 work"],
+        ),
+        (
+            "def work(jobs):\n  while True:\n    errors = []\n    for n in jobs:\n      try:\n"
+            "        f()\n      except OSError as error:\n        errors.append(error)\n",
+            ["errors; work.py:4-8 work"],
+        ),
+        # What a loop goes through is made once.
+        (
+            "import atexit\nclass Rows:\n  def __init__(self):\n    atexit.register(self.close)\n"
+            "def main():\n  for row in Rows():\n    use(row)\n",
+            [],
+        ),
+    ],
+)
+def test_the_loop_that_repeats_a_statement_is_the_outermost_one(
+    tmp_path: Path, text: str, about: list[str]
+) -> None:
+    found = marks_of(tmp_path / "work.py", text)
+
+    kinds = ("keeps-exception", "registers")
+    assert [each[2] for each in found if each[0] in kinds] == about

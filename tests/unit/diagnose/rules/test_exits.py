@@ -17,6 +17,7 @@ from mpwatch.diagnose.rules.exits import (
     worker_segfault,
 )
 from mpwatch.diagnose.rules.transport import producer_exits_before_get
+from mpwatch.model.account import Activity
 from mpwatch.model.events import Raised, WrittenError
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import Point
@@ -24,6 +25,7 @@ from mpwatch.model.ids import ProcessId, Role, SegmentId
 from mpwatch.model.samples import Ended, Frame, WaitedOn
 from mpwatch.model.snapshot import Hook, LogEntry, Process
 from mpwatch.model.source_code import Mark, SourceLine, Statement
+from tests.builders.accounts import COMPUTES, IS_AHEAD, WAITS_IN_QUEUE, with_shares
 from tests.builders.snapshots import (
     MAIN,
     MIB,
@@ -45,6 +47,7 @@ from tests.builders.snapshots import (
     pid,
     pipe,
     process,
+    segment,
     snapshot_of,
     thread,
 )
@@ -821,6 +824,70 @@ def test_a_worker_that_its_own_limit_has_killed_is_reported_with_the_line_that_s
     is_told = "that limit is set by `setrlimit(CPU, 2)` at run.py:33 apply" in finding.evidence
     assert is_told is (limit == "RLIMIT_CPU")
     assert ("Most likely it has set that limit itself" in finding.cause) is is_told
+
+
+def test_a_worker_that_sigpipe_has_ended_is_told_with_the_line_that_sets_its_action() -> None:
+    sets = Mark(
+        "default-sigpipe", "/home/me/child.py", "reset", "", Statement(15, "signal.signal(s, DFL)")
+    )
+    by_pipe = dead_worker(role="spawned", signal=13)
+    by_timer = dead_worker(role="spawned", signal=14)
+
+    finding = only(worker_exited_unexpectedly.check, snapshot_of(main(), by_pipe, marks=(sets,)))
+    other = only(worker_exited_unexpectedly.check, snapshot_of(main(), by_timer, marks=(sets,)))
+
+    words = "`signal.signal(s, DFL)` at child.py:15 reset"
+    assert f"that action is set by {words}" in finding.evidence
+    assert f"Most likely that action was set by {words}" in finding.cause
+    assert finding.advice.startswith("Leave SIGPIPE out at child.py:15 reset")
+    assert words not in str(other)
+
+
+def with_member(number: int, *stack: str) -> Process:
+    """A process that waits for room in a queue, or does something else."""
+    at_bound = WaitedOn("semaphore", "futex", ("sem",), segment=SegmentId(9, 77), value=0)
+    waits = at_bound if stack[0].startswith("multiprocessing") else None
+    threads = [thread(number, *stack, waits=waits, still_s=30.0)]
+    return process(number, "spawned", threads=threads, fds=fds(9), segments=())
+
+
+MEMBER_PUTS = ("multiprocessing/queues.py:put", "train.py:step:50")
+
+
+@pytest.mark.parametrize(
+    ("stack", "takes", "is_told"),
+    [
+        (MEMBER_PUTS, {"p200": {WAITS_IN_QUEUE: 1.0}}, True),
+        (MEMBER_PUTS, {"p200": {COMPUTES: 1.0}}, False),
+        (MEMBER_PUTS, {"p200": {WAITS_IN_QUEUE: 1.0}, "p100": {WAITS_IN_QUEUE: 1.0}}, False),
+        (("train.py:step:50",), {"p200": {WAITS_IN_QUEUE: 1.0}}, False),
+        (MEMBER_PUTS, {"p300": {IS_AHEAD: 1.0}}, True),  # it ended before the job was watched
+    ],
+)
+def test_those_that_fill_the_queue_of_a_worker_that_has_ended_are_named(
+    stack: tuple[str, ...], takes: dict[str, dict[Activity, float]], is_told: bool
+) -> None:
+    queue = segment(77, kind="semaphore", mappers=(pid(MAIN), pid(300)))
+    ended = process(200, "spawned", ended=exited(200, signal=13))
+    job = snapshot_of(main(), ended, with_member(300, *stack), segments=(queue,))
+
+    finding = only(worker_exited_unexpectedly.check, with_shares(job, **takes))
+
+    is_seen = "p200" in takes
+    words = "It also emptied a queue" if is_seen else "Most likely it emptied a queue as well"
+    assert is_told is (words in finding.cause)
+    assert is_told is ("put(timeout=...) raises" in finding.advice)
+
+
+def test_those_that_waited_for_room_until_the_job_ended_are_named_as_well() -> None:
+    ended = process(200, "spawned", ended=exited(200, signal=13, at_s=NOW_S - 40))
+    member = process(300, "spawned", ended=exited(300, signal=2))
+    job = snapshot_of(main(), ended, member)
+    told = with_shares(job, p200={WAITS_IN_QUEUE: 1.0}, p300={IS_AHEAD: 1.0})
+
+    finding = only(worker_exited_unexpectedly.check, told)
+
+    assert "waited in put() for room in that" in finding.cause
 
 
 def test_an_exception_known_from_its_traceback_alone_is_most_likely_the_reason() -> None:

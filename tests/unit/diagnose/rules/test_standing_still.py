@@ -297,9 +297,16 @@ def test_processes_that_all_wait_to_receive_are_a_cycle_with_that_cause() -> Non
     assert "in Queue.get for an item" in finding.cause
 
 
-def asked(statement: str, *, out: int = 1, marks: tuple[Mark, ...] = (), **more: Any) -> Finding:
+def asked(
+    statement: str,
+    *,
+    out: int = 1,
+    marks: tuple[Mark, ...] = (),
+    source: tuple[SourceLine, ...] = (),
+    **more: Any,
+) -> Finding:
     """A program that reads its standard input, and one that waits for what it prints."""
-    source = SourceLine("/home/me/train.py", 21, "serve", Statement(21, statement))
+    line = SourceLine("/home/me/train.py", 21, "serve", Statement(21, statement))
     jobs = [
         one(
             MAIN,
@@ -315,7 +322,7 @@ def asked(statement: str, *, out: int = 1, marks: tuple[Mark, ...] = (), **more:
             **more,
         ),
     ]
-    return only(standing_still.check, snapshot_of(*jobs, source=(source,), marks=marks))
+    return only(standing_still.check, snapshot_of(*jobs, source=(line, *source), marks=marks))
 
 
 @pytest.mark.parametrize("statement", ["line = sys.stdin.readline()", "for line in sys.stdin:"])
@@ -341,6 +348,55 @@ def test_input_that_the_asking_program_never_flushes_is_named_with_its_line() ->
 
     assert "`proc.stdin.write(line)` at data.py:26 send writes to a pipe in blocks" in finding.cause
     assert finding.advice.startswith("Call proc.stdin.flush() after each message")
+
+
+READS_LINE = Mark(
+    "buffered-read",
+    "/home/me/data.py",
+    "wait_ready",
+    "self.proc.stdout, 12",
+    Statement(33, "line = self.proc.stdout.readline()"),
+)
+
+
+def polled(statement: str = "self.poller.poll()", **more: Any) -> Finding:
+    """As `asked`, of a program that is waited for at this statement, and has answered before."""
+    waits = SourceLine("/home/me/data.py", 30, "wait_ready", Statement(30, statement))
+    return asked("for line in sys.stdin:", source=(waits,), **more)
+
+
+def test_a_message_that_is_in_the_buffer_of_the_one_that_polls_for_it() -> None:
+    finding = polled(marks=(READS_LINE,), written_bytes=900)
+
+    assert finding.cause.startswith(
+        "Most likely what main (100) waits for has already arrived, and is in its own buffer: "
+        "`line = self.proc.stdout.readline()` at data.py:33 wait_ready takes all that has come"
+    )
+    assert "data.py:12 gives it the descriptor" in finding.cause
+    assert "os.read()" in finding.advice
+    assert "process.stdin.close()" not in finding.advice
+
+
+def test_one_that_reads_itself_or_from_a_program_that_has_written_nothing_polls_for_nothing() -> (
+    None
+):
+    findings = [
+        polled("line = self.proc.stdout.readline()", marks=(READS_LINE,), written_bytes=900),
+        polled(marks=(READS_LINE,), written_bytes=0),
+        polled(marks=(READS_LINE._replace(file="/home/me/other.py"),), written_bytes=900),
+    ]
+
+    assert not any("has already arrived" in each.cause for each in findings)
+
+
+def test_the_input_of_a_program_that_answers_each_line_is_not_to_be_closed() -> None:
+    answers = asked("for line in sys.stdin:", out=5, written_bytes=900)
+    collects = asked("for line in sys.stdin:", out=5, written_bytes=0)
+
+    assert "gets an end of file" not in answers.cause
+    assert "process.stdin.close()" not in answers.advice
+    assert "every request needs exactly one answer" in answers.advice
+    assert "process.stdin.close()" in collects.advice
 
 
 def test_output_that_is_not_buffered_or_not_asked_for_by_lines_is_not_called_so() -> None:

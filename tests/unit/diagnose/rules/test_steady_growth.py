@@ -300,6 +300,52 @@ def test_hooks_that_a_running_function_registers_are_named(stack: str, is_told: 
     assert finding.cause.startswith("Most likely hooks accumulate:") is is_told
 
 
+REGISTERS = Mark(
+    "registers",
+    "/home/me/link.py",
+    "__init__",
+    "atexit.unregister(); train.py:48-55 mine",
+    Statement(25, "atexit.register(self.close)"),
+)
+
+
+@pytest.mark.parametrize(
+    ("stack", "is_told"),
+    [("train.py:mine:51", True), ("train.py:mine:60", False), ("train.py:rest:51", False)],
+)
+def test_what_each_round_of_the_present_loop_registers_is_named(stack: str, is_told: bool) -> None:
+    mines = main(threads=[thread(MAIN, stack)])
+    past = history(rising("anon_bytes", 900 * MIB, 5 * MIB))
+
+    finding = only(check, snapshot_of(mines, marks=(REGISTERS,)), past)
+
+    assert is_told is finding.cause.startswith(
+        "Most likely what `atexit.register(self.close)` at link.py:25 __init__ registers stays: "
+        "that is reached in each round of the loop at train.py:48 mine, and atexit keeps each "
+        "function until the process ends"
+    )
+    assert is_told is finding.advice.startswith("Call atexit.unregister() with the same function")
+
+
+@pytest.mark.parametrize(
+    ("frames", "is_told"),
+    [(("/usr/lib/python3.11/asyncio/runners.py:run:118",), True), ((), False)],
+)
+def test_a_timer_that_a_coroutine_sets_is_named_in_a_process_with_an_event_loop(
+    frames: tuple[str, ...], is_told: bool
+) -> None:
+    timer = REGISTERS._replace(
+        about="cancel() of its handle; train.py:48-55 async serve",
+        statement=Statement(78, "loop.call_later(self.limit, self.expire, ctx)"),
+    )
+    serves = main(threads=[thread(MAIN, *frames, "train.py:main:91")])
+    past = history(rising("anon_bytes", 900 * MIB, 5 * MIB))
+
+    finding = only(check, snapshot_of(serves, marks=(timer,)), past)
+
+    assert is_told is ("nothing cancels that timer" in finding.cause)
+
+
 def test_the_line_that_only_ever_adds_to_a_list_is_named() -> None:
     adds = Mark(
         "kept", "/home/me/train.py", "add", "self.losses", Statement(33, "self.losses.append(loss)")
@@ -1799,6 +1845,45 @@ def test_tensors_that_are_kept_with_their_graph_are_named_with_it() -> None:
     assert "the last of them a tensor with its autograd graph" in finding.cause
     assert "what its class removes from self.tasks is less than that" in finding.cause
     assert "Add .detach() or .item() of it at data.py:48" in finding.advice
+
+
+CAUGHT = Mark(
+    "keeps-exception",
+    "/home/me/data.py",
+    "add",
+    "self.tasks; train.py:30-33 step",
+    Statement(48, "self.tasks.append(Failure(key, error))"),
+)
+
+
+def test_exceptions_that_a_container_keeps_are_told_with_their_frames() -> None:
+    fails = TASKS._replace(statement=CAUGHT.statement)
+    values = (tasks(100), tasks(150), tasks(200))
+
+    known = only(check, measured(*values, added=fails, marks=(CAUGHT,)), GROWS)
+    unknown = only(check, measured(marks=(CAUGHT,)), GROWS)
+    elsewhere = CAUGHT._replace(about="self.tasks; train.py:80-90 other")
+    other = only(check, measured(marks=(elsewhere,)), GROWS)
+
+    words = "xceptions are kept: `self.tasks.append(Failure(key, error))` at data.py:48 add adds to"
+    assert known.cause.startswith(f"E{words}")
+    assert "`self.tasks` (dict, data.py:48 add) has 200 entries, 10 a second more" in known.evidence
+    assert unknown.cause.startswith(f"Most likely e{words}")
+    for each in (known, unknown):
+        assert "An exception keeps its traceback" in each.cause
+        assert each.advice.startswith("Keep the text in place of the exception at data.py:48: str(")
+    assert "exception" not in other.cause
+
+
+def test_a_measured_container_of_exceptions_is_told_so_where_no_loop_shows() -> None:
+    fails = TASKS._replace(statement=CAUGHT.statement)
+    values = (tasks(100), tasks(150), tasks(200))
+    elsewhere = CAUGHT._replace(about="self.tasks; train.py:80-90 other")
+
+    finding = only(check, measured(*values, added=fails, marks=(elsewhere,)), GROWS)
+
+    assert "What it adds is the exception that was caught there" in finding.cause
+    assert finding.advice.startswith("Keep the text in place of the exception at data.py:48: str(")
 
 
 ON_GPU: dict[str, Any] = {
