@@ -32,7 +32,10 @@ def detach(arguments: argparse.Namespace) -> int:
         for sentence in detached.left:
             print(f"  remains: {sentence}")
 
-    outcomes = detach_tree(tree.processes, report, begun=log.detaching)
+    try:
+        outcomes = detach_tree(tree.processes, report, begun=log.detaching)
+    finally:
+        log.close()  # what ctrl-c has interrupted
     for stray in stray_forks(tree.processes):
         print(
             f"{stray.pid}: not of the tree of {arguments.pid}, and left alone: it may have the hook"
