@@ -80,9 +80,9 @@ def activity_words(activity: Activity, names: Mapping[ProcessId, str]) -> str:
 
 
 def share_text(share: float) -> str:
-    """A share as whole percent: `71 %`; `<1 %` if it is smaller than that."""
+    """A share as whole percent: `71%`; `<1%` if it is smaller than that."""
     percent = round(100 * share)
-    return "<1 %" if percent == 0 and share > 0 else f"{percent} %"
+    return "<1%" if percent == 0 and share > 0 else f"{percent}%"
 
 
 class Part(NamedTuple):
@@ -146,7 +146,7 @@ def _sums(pairs: Iterable[tuple[str, float]]) -> tuple[tuple[str, float], ...]:
 
 
 def sentence(shares: Sequence[Share], names: Mapping[ProcessId, str]) -> str:
-    """The largest shares in one line: `71 % waiting for batches, 22 % computing, 7 % other`.
+    """The largest shares in one line: `71% waiting for batches, 22% computing, 7% other`.
 
     Args:
         shares: From `Tally.shares`.

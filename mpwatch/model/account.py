@@ -60,7 +60,7 @@ class Activity(NamedTuple):
 
     kind: ActivityKind
     what: str = ""
-    """What it waits for or computes, by whom it was stopped, or why nothing is known."""
+    """What it waits for or computes, which process has stopped it, or why nothing is known."""
     target: Target = ""
     providers: tuple[ProcessId, ...] = ()
     """The processes that can end a wait, where they are known and few."""

@@ -164,7 +164,8 @@ MarkKind: TypeAlias = Literal[
     "backoff",
     # A backward pass.
     "backward",
-    # Makes a container with a bound, or removes from one under a comparison.
+    # Makes a container with a bound, or removes from one under a comparison. About: the kind of
+    # container and the bound, `deque config.window`; or the container.
     "bounded",
     # Fills a cache that nothing in the file bounds. About: the cache.
     "cache",
@@ -351,3 +352,5 @@ class SourceRead:
     lines: tuple[SourceLine, ...] = ()
     dropped: tuple[DroppedResult, ...] = ()
     marks: tuple[Mark, ...] = ()
+    problems: tuple[str, ...] = ()
+    """Files at which the reading itself failed, each in one sentence."""

@@ -467,7 +467,7 @@ def flow_rows(snapshot: Snapshot) -> list[list[str]]:
     """Sender, receiver, tensors, bytes, copied share, median and 99th percentile of latency."""
 
     def row(flow: Flow) -> list[str]:
-        copied = f"{percent_text(100 * flow.copied_bytes / flow.bytes)} %" if flow.bytes else DASH
+        copied = f"{percent_text(100 * flow.copied_bytes / flow.bytes)}%" if flow.bytes else DASH
         return [
             full_name_of(flow.sender, snapshot),
             full_name_of(flow.receiver, snapshot),

@@ -288,7 +288,7 @@ def test_a_diagnosis_has_an_account_of_time() -> None:
             "omitted_threads": INT,
         },
     )
-    assert process["words"] == "100 % waiting for batches from worker 0"
+    assert process["words"] == "100% waiting for batches from worker 0"
     share = {
         "activity": "waiting",
         "what": "batches",

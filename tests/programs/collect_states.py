@@ -81,7 +81,7 @@ def births() -> None:
         thread = threading.Thread(target=subprocess.Popen, args=(["sleep", "600"],))
         thread.start()
         thread.join()
-        print("born", flush=True)
+        print("started", flush=True)
 
 
 def waits() -> None:

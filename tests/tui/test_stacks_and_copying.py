@@ -51,7 +51,7 @@ async def test_the_threads_page_follows_the_process_under_the_cursor_until_it_is
 
 @pytest.mark.parametrize(
     ("row", "words"),
-    [("", "41823 main  waiting 31 %  started at "), ("j", "fork of main (41823) at ")],
+    [("", "41823 main  waiting 31%  started at "), ("j", "fork of main (41823) at ")],
 )
 async def test_a_process_shows_when_and_by_which_parent_it_was_started(
     row: str, words: str

@@ -143,7 +143,7 @@ async def test_an_empty_page_says_why() -> None:
 async def test_a_job_that_has_ended_keeps_its_account() -> None:
     text = await shown(accounted(ended_job()))
 
-    assert "75 %" in text
+    assert "75%" in text
     assert "waiting for batches" in text
 
 

@@ -1,8 +1,9 @@
-"""Paths that the documents for contributors name exist."""
+"""What the documents for contributors say is so: paths, numbers, sizes of folders."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,19 @@ def test_the_map_of_the_package_says_how_many_modules_there_are() -> None:
     assert {what for _, what in told} == set(counts)
     for number, what in told:
         assert abs(int(number) - counts[what]) <= counts[what] / 10, (what, counts[what])
+
+
+def test_no_folder_of_the_package_has_more_modules_than_its_map_says() -> None:
+    text = (ROOT / "mpwatch/README.md").read_text()
+    told = re.search(r"No folder has more than (\d+)", text)
+    modules = [path for path in (ROOT / "mpwatch").rglob("*.py") if path.name != "__init__.py"]
+    in_folders = Counter(path.parent.relative_to(ROOT).as_posix() for path in modules)
+    del in_folders[
+        "mpwatch/demo/programs"
+    ]  # a program for each failure: its table is the catalogue
+
+    assert told is not None
+    assert {name: n for name, n in in_folders.items() if n > int(told[1])} == {}
 
 
 def test_a_template_asks_for_what_a_bug_report_needs() -> None:

@@ -184,7 +184,7 @@ def shm_space(shm: FileSystemSample | None) -> Check:
         return Check("/dev/shm", "problem", "not there", meaning, fix)
     total, free = shm.total_bytes, shm.free_bytes
     share = (total - free) / total if total else 1.0
-    value = f"{bytes_text(total)}, {100 * share:.0f} % used, {bytes_text(free)} free"
+    value = f"{bytes_text(total)}, {100 * share:.0f}% used, {bytes_text(free)} free"
     fix = "docker run --shm-size=16g or --ipc=host; kubernetes: an emptyDir with medium Memory"
     if share >= FULL:
         meaning = "It is full: the next batch ends in `No space left on device` or `Bus error`."

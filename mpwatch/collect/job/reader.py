@@ -18,8 +18,8 @@ from mpwatch.collect.process import memory, procfs, syscall_waits
 from mpwatch.collect.process.fds import LockedFiles, SocketTable
 from mpwatch.collect.process.identify import StaticFacts, is_stale, read_static_facts
 from mpwatch.collect.process.memory import ExtentCache
+from mpwatch.collect.process.process_reader import ProbeContext, ProcessReader
 from mpwatch.collect.process.procfs import DescriptorBudget, OpenFiles
-from mpwatch.collect.process.reader import ProbeContext, ProcessReader
 from mpwatch.collect.process.schedule import MANY, Due, Probes, Schedule
 from mpwatch.collect.process.threads import is_any_stuck
 from mpwatch.model.host import HostSample

@@ -788,7 +788,7 @@ def find_bounded(tree: ast.Module) -> Iterator[Found]:
             sizes = [e.value for e in node.keywords if e.arg in ("maxlen", "maxsize")]
             sizes += node.args[1:] if last_name(node.func) == "deque" else node.args
             if sizes and not (isinstance(sizes[0], ast.Constant) and sizes[0].value is None):
-                yield "bounded", last_name(node.func), node
+                yield "bounded", f"{last_name(node.func)} {expression_text(sizes[0])}", node
         elif isinstance(node, ast.While | ast.If) and any(
             isinstance(each, ast.Compare) and isinstance(each.ops[0], _ORDERS)
             for each in ast.walk(node.test)

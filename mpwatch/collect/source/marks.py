@@ -175,7 +175,7 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     yield from _draws(nodes)
     yield from _releases(nodes)
     yield from _walks(nodes, known.sequences)
-    yield from _slow(slow(nodes, known.sequences))
+    yield from _slow(slow(nodes, known.sequences, known.assigned))
     yield from find_held_futures(nodes, known.dropped)
     yield from find_graphs(function, nodes, known.models)
     yield from _collections(function, nodes)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from mpwatch.collect.source.syntax import FUNCTIONS, LOOPS, last_name, own_nodes
@@ -24,12 +25,17 @@ class Slow(NamedTuple):
     node: ast.expr
 
 
-def slow(nodes: Sequence[ast.AST], sequences: Container[str]) -> Iterator[Slow]:
+def slow(
+    nodes: Sequence[ast.AST],
+    sequences: Container[str],
+    assigned: Mapping[str, ast.expr] = MappingProxyType({}),
+) -> Iterator[Slow]:
     """The slow expressions of one function.
 
     Args:
         nodes: The syntax of the function, without that of functions defined in it.
         sequences: Last names of the variables and attributes of the file that are lists or deques.
+        assigned: What the file gives to its variables and attributes.
     """
     unpacked = set(_from_zip(nodes))
     own = {target.id for node in nodes for target in _targets(node) if isinstance(target, ast.Name)}
@@ -52,7 +58,7 @@ def slow(nodes: Sequence[ast.AST], sequences: Container[str]) -> Iterator[Slow]:
             yield Slow("collect", node)
         elif name == "empty_cache" and given is None:
             yield Slow("empty-cache", node)
-        elif _draws_from_all(module, name, node):
+        elif _draws_from_all(_source_of_draws(module, assigned), name, node):
             yield Slow("choice", node)
         elif _copied_whole(node, module, name) is not None:
             yield Slow("copy", node)
@@ -233,17 +239,34 @@ def _copied_whole(call: ast.Call, module: str, name: str) -> ast.expr | None:
     return copied if isinstance(inner, ast.Attribute) else None
 
 
-def _draws_from_all(module: str, name: str, call: ast.Call) -> bool:
+_LEGACY: Final = "numpy.random"
+_GENERATOR: Final = "numpy.random.Generator"
+
+
+def _source_of_draws(receiver: str, assigned: Mapping[str, ast.expr]) -> str:
+    """What draws, where it is numpy's or is set to an object of it: `self.rng`."""
+    if receiver in ("np.random", "numpy.random"):
+        return _LEGACY
+    made = assigned.get(receiver)
+    name = last_name(made.func) if isinstance(made, ast.Call) else ""
+    if name == "RandomState":
+        return _LEGACY
+    return _GENERATOR if name in ("default_rng", "Generator") else receiver
+
+
+def _draws_from_all(source: str, name: str, call: ast.Call) -> bool:
     """Whether all elements are gone through for each call.
 
-    `numpy.random.choice` sums all of `p`, and without replacement permutes all elements
-    (numpy 2; `Generator.choice` permutes as few as it can); `random.choices` sums all weights.
+    `choice` of numpy sums all of `p`, and that of `numpy.random` and RandomState permutes all
+    elements where it does not replace (numpy 2; `Generator.choice` permutes as few as it can);
+    `random.choices` sums all weights.
     """
-    if (module, name) == ("random", "choices"):
+    if (source, name) == ("random", "choices"):
         return _has(call, "weights")
-    if name != "choice" or module not in ("np.random", "numpy.random"):
+    if name != "choice" or source not in (_LEGACY, _GENERATOR):
         return False
-    return _has(call, "p") or any(_is(each, "replace", False) for each in call.keywords)
+    is_permuting = source == _LEGACY and any(_is(e, "replace", False) for e in call.keywords)
+    return _has(call, "p") or is_permuting
 
 
 def _has(call: ast.Call, keyword: str) -> bool:

@@ -16,7 +16,8 @@ import stat
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -39,6 +40,7 @@ from mpwatch.collect.source.marks import marks
 from mpwatch.collect.source.syntax import (
     FUNCTIONS,
     LOOPS,
+    QUOTE_LIMIT,
     ParsedFile,
     before,
     children,
@@ -51,6 +53,7 @@ from mpwatch.collect.source.syntax import (
 from mpwatch.describe.frames import is_library
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame, StacksTaken
+from mpwatch.model.sanitize import clean
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.model.source_code import (
     LINES_LIMIT,
@@ -70,8 +73,10 @@ DEPTH: Final = 200
 """A file with deeper syntax is not used: functions that follow it call themselves."""
 DROPPED: Final = 16
 """Calls kept of one file."""
-MARKS: Final = 24
+MARKS: Final = 96
 """Marks kept of one file."""
+MARKS_OF_KIND: Final = 24
+"""Marks of one kind kept of one file: a long file takes hundreds of items out of queues."""
 IMPORTED: Final = 32
 """Files that are read because another file imports them; the others are for lines of stacks."""
 TRIED: Final = 256
@@ -119,8 +124,7 @@ class SourceCode:
                 waiting += _imported(path, module.tree)
         elsewhere = self._returned_slices() if modules else {}
         for path, module in modules:
-            in_file = sorted(marks(path, module, elsewhere), key=lambda mark: mark.statement.line)
-            found += in_file[:MARKS]
+            found += _first_of_each(marks(path, module, elsewhere))
         return tuple(found)
 
     def line(self, process: ProcessId, frame: Frame, since_s: float) -> SourceLine | None:
@@ -204,6 +208,17 @@ class SourceCode:
             self._modules[file] = _read(process, file)
         module, changed_s = self._modules[file]
         return None if changed_s > since_s + CHANGED_S else module
+
+
+def _first_of_each(found: Iterable[Mark]) -> list[Mark]:
+    """The first `MARKS_OF_KIND` marks of each kind in a file, and at most `MARKS`."""
+    counts: Counter[str] = Counter()
+    kept: list[Mark] = []
+    for mark in sorted(found, key=lambda mark: mark.statement.line):
+        counts[mark.kind] += 1
+        if counts[mark.kind] <= MARKS_OF_KIND:
+            kept.append(mark)
+    return kept[:MARKS]
 
 
 def _read(process: ProcessId, file: str) -> tuple[ParsedFile | None, float]:
@@ -347,6 +362,8 @@ class SourceReads:
         self._new: list[tuple[ProcessId, Frame]] = []
         self._requests: queue.SimpleQueue[list[_Request] | None] = queue.SimpleQueue()
         self._files: set[str] = set()
+        self._failed: set[str] = set()
+        """Files at which the reading failed: they are not read again."""
         self._under_way = 0
         self._done = 0
         self._has_started = False
@@ -405,16 +422,27 @@ class SourceReads:
         lines: list[SourceLine] = []
         dropped: list[DroppedResult] = []
         marks: list[Mark] = []
+        problems: list[str] = []
         for process, frame, since_s in requests:
-            if frame.file not in self._files:
-                self._files.add(frame.file)
-                dropped += self._code.dropped(process, frame.file, since_s)
-                marks += self._code.marks(process, frame.file, since_s)
-            # After the marks, for which the files that it imports are read.
-            line = self._code.line(process, frame, since_s)
+            if frame.file in self._failed:
+                continue
+            try:
+                if frame.file not in self._files:
+                    self._files.add(frame.file)
+                    dropped += self._code.dropped(process, frame.file, since_s)
+                    marks += self._code.marks(process, frame.file, since_s)
+                # After the marks, for which the files that it imports are read.
+                line = self._code.line(process, frame, since_s)
+            except Exception as error:  # noqa: BLE001 - the other files are still to be read
+                self._failed.add(frame.file)
+                what = clean(f"{type(error).__name__}: {error}", QUOTE_LIMIT)
+                problems.append(f"the source file {frame.file} was not understood ({what})")
+                continue
             if line is not None:
                 lines.append(line)
-        return SourceRead(time.monotonic(), tuple(lines), tuple(dropped), tuple(marks))
+        return SourceRead(
+            time.monotonic(), tuple(lines), tuple(dropped), tuple(marks), tuple(problems)
+        )
 
 
 def _imported(file: str, tree: ast.Module) -> Iterator[str]:

@@ -19,7 +19,6 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
     has_group,
     waits_in_backward,
 )
-from mpwatch.diagnose.analysis.gpu_waits import waiting_for_gpu, waits_for_gpu
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, TRACED_S
 from mpwatch.diagnose.analysis.stack_patterns import (
@@ -33,6 +32,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
 )
 from mpwatch.diagnose.analysis.waits.edges import surroundings
 from mpwatch.diagnose.analysis.waits.file_locks import LOCK_FILE, LOCK_ON
+from mpwatch.diagnose.analysis.waits.gpu import waiting_for_gpu, waits_for_gpu
 from mpwatch.diagnose.analysis.waits.providers import RECENT_S
 from mpwatch.model.account import (
     CALLERS_S,

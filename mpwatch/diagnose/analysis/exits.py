@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from mpwatch.describe.frames import frame_words, is_library
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, called, family_head
+from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, called, counted, family_head
 from mpwatch.diagnose.analysis.source_code import mark_words, marks
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, user_frame
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
@@ -267,7 +267,8 @@ def memory_evidence(index: Index) -> tuple[str, ...]:
     found: list[str] = []
     kills = oom_kills(index)
     if kills:
-        found.append(f"the control group counted {kills:.0f} out-of-memory kills meanwhile")
+        counted_kills = counted(kills, "out-of-memory kill")
+        found.append(f"the control group counted {counted_kills} meanwhile")
     cgroup = index.snapshot.host.cgroup
     if cgroup is not None and cgroup.memory_limit_bytes:
         limit = cgroup.memory_limit_bytes

@@ -35,8 +35,8 @@ SWITCHES_PER_SAMPLE = 10
 SAMPLING_S = 1.0
 """Seconds within which py-spy has taken the stacks of a process, also on a loaded machine."""
 COUNTED_S = 3.5
-"""Switches are counted every few seconds (`STATUS_S` of `mpwatch.collect.process.reader`): those
-caused by taking stacks may show in a reading this much later."""
+"""Switches are counted every few seconds (`STATUS_S` of `mpwatch.collect.process.process_reader`):
+those caused by taking stacks may show in a reading this much later."""
 
 
 def quiet_s(process: Process, index: Index) -> float | None:

@@ -99,7 +99,7 @@ def _shares(index: Index, identity: ProcessId) -> Sequence[Share]:
 
 
 def doing_words(index: Index, process: Process) -> str | None:
-    """What the main thread did, `55 % waiting for a free core, 43 % computing at data.py:25 f`."""
+    """What the main thread did, `55% waiting for a free core, 43% computing at data.py:25 f`."""
     found = shares(index, process)
     return sentence(found, _names(index)) if found else None
 

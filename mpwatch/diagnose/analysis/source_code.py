@@ -99,6 +99,13 @@ _NOT_WORK = re.compile(
     r"|^[\w.]*\b_?(?:is_)?(?:active|running)$"
 )
 """In the condition of what works until it is told to end."""
+
+
+def is_until_told(header: str) -> bool:
+    """Whether a loop works until a time or until it is told to end, as far as words show."""
+    return _NOT_WORK.search(header.partition(" ")[2].removesuffix(":")) is not None
+
+
 _HANDLERS: Mapping[str, Awaited] = {
     "except FileExistsError": "file-removed",
     "except FileNotFoundError": "file-made",

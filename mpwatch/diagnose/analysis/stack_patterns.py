@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
 
-from mpwatch.describe.frames import is_library, own_frames, trains_for_ray
+from mpwatch.describe.frames import is_library, own_frames, program_frames, trains_for_ray
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.model.account import COPYING, PICKLING, RECEIVING, SHARING, UNPICKLING
 from mpwatch.model.samples import Frame
@@ -324,6 +324,12 @@ def main_thread(process: Process) -> Thread | None:
         if thread.tid == process.pid:
             return thread
     return process.threads[0] if process.threads else None
+
+
+def outermost_first(process: Process) -> list[Frame]:
+    """The program's own frames of a main thread, as they have called each other."""
+    thread = main_thread(process)
+    return program_frames(thread.stack)[::-1] if thread is not None else []
 
 
 def writes_output(process: Process) -> bool:

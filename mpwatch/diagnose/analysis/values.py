@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -88,12 +89,25 @@ def _wanted_of(index: Index, process: Process, is_growth: bool) -> tuple[WantedF
             names: Iterator[str] = (each.name for each in line.added)
             if not is_growth:
                 names = (name for each in line.deciders for name in (*each.counts, *each.names))
+                names = itertools.chain(names, _bounds_beside(index, line.deciders))
             kept = tuple(dict.fromkeys(names))[:NAMES_LIMIT]
             if kept:
                 found.append(WantedFrame(thread.tid, frame.file, frame.function, kept))
     more = _registries(index) if is_growth else []
     frames = list(dict.fromkeys(found))[: FRAMES_LIMIT - len(more)]
     return (*frames, *more)
+
+
+def _bounds_beside(index: Index, found: Sequence[Decider]) -> Iterator[str]:
+    """Names for the bounds of containers, of the objects from which the conditions of loops read.
+
+    `self.config.window` beside `self.config.least`, where a deque is made with `config.window`.
+    """
+    bounds = {each.about.rpartition(".")[2] for each in marks(index, "bounded")}
+    for each in found:
+        for name in each.names if _is_while(each) else ():
+            owner = name.rpartition(".")[0]
+            yield from (f"{owner}.{b}" for b in sorted(bounds) if owner and b.isidentifier())
 
 
 def _registries(index: Index) -> list[WantedFrame]:
@@ -369,22 +383,55 @@ def loop_values(index: Index, process: Process) -> str:
 
     ``` `while self.done < self.total:` of line 57: self.done is 3, self.total is 4 ```.
     """
+    loop, values = _loop_of(index, process)
+    if loop is None or values is None:
+        return ""
+    found = [values.get(name) for name in loop.names]
+    known = [f"{each.name} is {value_words(each)}" for each in found if each is not None]
+    header = loop.statement
+    return f"`{header.text}` of line {header.line}: {', '.join(known)}" if known else ""
+
+
+def _loop_of(index: Index, process: Process) -> tuple[Decider | None, FrameValues | None]:
+    """The `while` loop that a process is in, and the last values of its function."""
     main = main_thread(process)
     for frame in program_frames(main.stack) if main is not None else []:
-        line, values = source_of(index, frame), _newest(index).get(_key(process, frame))
-        loops = [
-            each
-            for each in (line.deciders if line is not None else ())
-            if each.statement.text.startswith("while ")
-            and each.statement.line <= frame.line <= each.last
-        ]
-        if not loops:
-            continue
-        found = [values.get(name) if values is not None else None for name in loops[-1].names]
-        known = [f"{each.name} is {value_words(each)}" for each in found if each is not None]
-        header = loops[-1].statement
-        return f"`{header.text}` of line {header.line}: {', '.join(known)}" if known else ""
-    return ""
+        line = source_of(index, frame)
+        for each in reversed(line.deciders if line is not None else ()):
+            if _is_while(each) and each.statement.line <= frame.line <= each.last:
+                return each, _newest(index).get(_key(process, frame))
+    return None, None
+
+
+def _is_while(decider: Decider) -> bool:
+    return decider.statement.text.startswith("while ")
+
+
+def awaited_number(index: Index, process: Process) -> float | None:
+    """The only number in the condition of the loop that a process is in; `None` if not known."""
+    loop, values = _loop_of(index, process)
+    if loop is None or values is None:
+        return None
+    found = [each for name in loop.names if (each := values.get(name)) is not None]
+    numbers = [each.number for each in found if type(each.number) in (int, float)]
+    return numbers[0] if len(numbers) == 1 else None
+
+
+def number_beside(index: Index, process: Process, name: str) -> float | None:
+    """The number of this name in an object from which the condition of a loop reads.
+
+    Args:
+        index: The snapshot.
+        process: Whose loop it is.
+        name: `config.window`, of which the last part counts.
+    """
+    loop, values = _loop_of(index, process)
+    for each in loop.names if loop is not None and values is not None and name else ():
+        beside = f"{each.rpartition('.')[0]}.{name.rpartition('.')[2]}"
+        value = values.get(beside) if values is not None else None
+        if value is not None and type(value.number) in (int, float):
+            return value.number
+    return None
 
 
 # --- growth --------------------------------------------------------------------------------------

@@ -75,7 +75,8 @@ class Lent:
         Two threads may be here at once: the hook's reads the gauge for an observer while the main
         thread exits. So a storage is removed only once it is known to be released.
         """
-        held, released = [], []
+        held: list[tuple[bytes, int, int, int]] = []
+        released: list[tuple[bytes, int, int, int]] = []
         for lent in tuple(self._sent):
             if lent[0] not in opened:
                 opened[lent[0]] = self._open(lent[0])

@@ -9,16 +9,18 @@ recording: every finding that was ever present, and curves of numbers.
 from __future__ import annotations
 
 import bisect
+import itertools
 import math
 import pickle
 import zlib
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import itemgetter
 from typing import NamedTuple, TypeVar
 
+from mpwatch.describe.findings import effects_below_causes
 from mpwatch.diagnose.engine import Engine
 from mpwatch.model.events import Input
 from mpwatch.model.findings import Finding, Severity
@@ -337,7 +339,7 @@ class Course:
                 passed.append(replace(finding, resolved_s=last_s, eta_s=None))
         held.sort(key=_urgency)
         passed.sort(key=_urgency)
-        return (*sorted((*present, *held), key=_urgency), *passed)
+        return (*effects_below_causes(_merged(present, held)), *passed)
 
 
 def _died_with_it(finding: Finding, last_s: float, end: Snapshot) -> bool:
@@ -347,6 +349,18 @@ def _died_with_it(finding: Finding, last_s: float, end: Snapshot) -> bool:
     ends = [one.ended.at_s for one in concerned if one.ended is not None]
     all_ended = all(one.ended is not None for one in concerned)
     return all_ended and bool(ends) and max(ends) - last_s <= DIED_WITH_IT_S
+
+
+def _merged(present: Sequence[Finding], held: Sequence[Finding]) -> list[Finding]:
+    """Findings of the end in their order, with those of processes that have exited in between.
+
+    A cause may be less severe than the effect that follows it, so each of the first counts as
+    severe as the worst that follows.
+    """
+    from_here = list(itertools.accumulate((f.severity for f in reversed(present)), max))[::-1]
+    ranked = [(-severity, f) for severity, f in zip(from_here, present, strict=True)]
+    ranked += [(_urgency(finding), finding) for finding in held]
+    return [finding for _, finding in sorted(ranked, key=lambda each: each[0])]
 
 
 def _urgency(finding: Finding) -> int:

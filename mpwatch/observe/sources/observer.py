@@ -288,7 +288,7 @@ class Observer:
             self._gauges_asked_s[process.process] = last_s
 
     def read_values(self, snapshot: Snapshot) -> Set[ProcessId]:
-        """Ask for the values that the findings of a snapshot want; returns who was asked."""
+        """Ask for the values that the findings of a snapshot want; returns the processes asked."""
         if not self._plan.reads_values:
             return frozenset()
         return self._values.start_due(snapshot, self._fold.history())

@@ -102,11 +102,11 @@ def target_of_stack(
     return _target("__main__" if is_main else file.removesuffix(".py"), name)
 
 
-def target_of_birth(birth: object) -> ChildTarget | None:
+def target_by_description(description: object) -> ChildTarget | None:
     """The target by the hook's report, see `wire.HELLO`; `None` if there is none."""
-    if not isinstance(birth, Mapping):
+    if not isinstance(description, Mapping):
         return None
-    target, name = birth.get("target"), birth.get("name")
+    target, name = description.get("target"), description.get("name")
     if not isinstance(target, str) or not target:
         return None
     *around, function = target.split(".")
@@ -156,13 +156,13 @@ class TargetTable:
     def update(
         self,
         records: Mapping[ProcessId, ProcessRecord],
-        birth_of: Callable[[ProcessId], object],
+        description_of: Callable[[ProcessId], object],
     ) -> list[ProcessId]:
         """Look for targets that are not known yet.
 
         Args:
             records: All processes of the job.
-            birth_of: What the hook of a process has reported of its start, `None` if nothing.
+            description_of: What the hook of a process has reported of its start, `None` if nothing.
 
         Returns:
             The processes whose label has changed.
@@ -171,7 +171,7 @@ class TargetTable:
         for process, record in records.items():
             if not _may_have_target(record) or record.ended is not None or process in self._targets:
                 continue
-            target = self._search(process, records, birth_of(process))
+            target = self._search(process, records, description_of(process))
             if target is not None:
                 self._targets[process] = target
                 self._searched.pop(process, None)
@@ -191,15 +191,15 @@ class TargetTable:
             self._groups.pop(group, None)
 
     def _search(
-        self, process: ProcessId, records: Mapping[ProcessId, ProcessRecord], birth: object
+        self, process: ProcessId, records: Mapping[ProcessId, ProcessRecord], description: object
     ) -> ChildTarget | None:
         record = records[process]
         stack = record.stacks.get(process.pid)
-        evidence = birth or (stack.frames if stack is not None else None)
+        evidence = description or (stack.frames if stack is not None else None)
         if evidence is None or self._searched.get(process) is evidence:
             return None
         self._searched[process] = evidence
-        found = target_of_birth(birth)
+        found = target_by_description(description)
         if found is None and stack is not None:
             found = target_of_stack(stack.frames, _script(record, records), stack.target_class)
         return found

@@ -38,7 +38,12 @@ from mpwatch.observe.state.event_log import EventLog, HookStateLog, note_words
 from mpwatch.observe.state.flows import FlowTable
 from mpwatch.observe.state.history import HistoryKeeper
 from mpwatch.observe.state.hook_state import HookTable, with_queues
-from mpwatch.observe.state.process_builder import EqualStacks, build_process, label, program_frames
+from mpwatch.observe.state.process_builder import (
+    EqualStacks,
+    build_process,
+    frames_without_hook,
+    label,
+)
 from mpwatch.observe.state.process_table import ProcessRecord, ProcessTable, ShortLived
 from mpwatch.observe.state.progress import ProgressTable
 from mpwatch.observe.state.segments import CallSites, FileLines, SegmentTable
@@ -54,6 +59,7 @@ for each process drops it with them.
 """
 
 
+SOURCE_PROBLEMS = 8
 VALUES_KEPT = 24
 """Readings of values kept of one process: two minutes of them."""
 
@@ -87,6 +93,7 @@ class Fold:
         self._source: dict[tuple[str, int, str], SourceLine] = {}
         self._dropped: list[DroppedResult] = []
         self._marks: list[Mark] = []
+        self._source_problems: list[str] = []
         self._written = WrittenErrorTable()
         self._values: dict[ProcessId, deque[ValuesRead]] = {}
 
@@ -143,7 +150,7 @@ class Fold:
             problem = "it was not running at the next reading"
             self._end(record, Ended(record.sample.process, tree.at_s, problem=problem))
         self._add_short_lived(tree)
-        for process in self._targets.update(self._processes.records, self._hooks.birth):
+        for process in self._targets.update(self._processes.records, self._hooks.start_description):
             self._processes.changed(process, self._processes.records[process].changed_s)
         self._settle_written(tree.at_s)
         self._forget_oldest(tree)
@@ -234,7 +241,7 @@ class Fold:
 
     def _settle_written(self, at_s: float) -> None:
         """Log the tracebacks in files of which it is known by now whose they are."""
-        for told in self._written.settle(self._processes.records, self._hooks.birth):
+        for told in self._written.settle(self._processes.records, self._hooks.start_description):
             self._processes.changed(told.process, self._at_s)
             self._log.add(at_s, told.kind, told.process, told.words, told.details)
 
@@ -256,6 +263,7 @@ class Fold:
             self._source[line.file, line.line, line.function] = line
         self._dropped += read.dropped[: LINES_LIMIT - len(self._dropped)]
         self._marks += read.marks[: LINES_LIMIT - len(self._marks)]
+        self._source_problems += read.problems[: SOURCE_PROBLEMS - len(self._source_problems)]
 
     def _add_values(self, read: ValuesRead) -> None:
         if read.process in self._processes.records:
@@ -345,7 +353,7 @@ class Fold:
                 )
             ),
             written=self._written.left,
-            problems=(*tree.problems, *tree.host.problems),
+            problems=(*tree.problems, *tree.host.problems, *self._source_problems),
         )
 
     def _build_processes(self, tree: TreeSample) -> list[Process]:
@@ -375,7 +383,7 @@ def _by_thread(stacks: Iterable[StackSample], equal: EqualStacks) -> dict[int, S
     """Stacks by kernel thread id, without the frames that a fork copied."""
     out: dict[int, StackSample] = {}
     for index, stack in enumerate(stacks):
-        frames = equal.one_of(program_frames(stack.frames))
+        frames = equal.one_of(frames_without_hook(stack.frames))
         tid = stack.tid if stack.tid is not None else -1 - index
         out[tid] = stack if frames is stack.frames else replace(stack, frames=frames)
     return out

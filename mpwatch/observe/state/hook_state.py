@@ -44,7 +44,7 @@ class HookTable:
         """The record of a hook, if it has reported anything."""
         return self._records.get(process)
 
-    def birth(self, process: ProcessId) -> object:
+    def start_description(self, process: ProcessId) -> object:
         """What the parent's hook knew of a process as it started it; `None` if nothing."""
         record = self._records.get(process)
         return record.hello.data.get("birth") if record and record.hello else None

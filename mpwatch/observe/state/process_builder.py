@@ -67,8 +67,8 @@ def _ray_label(sample: ProcSample) -> str:
     return "idle ray worker" if task == "IDLE" else clean(task, 60)
 
 
-def program_frames(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
-    """The frames that are the program's own in this process: none of a parent, none of the hook."""
+def frames_without_hook(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
+    """The own frames of a process, without those of the hook in it."""
     own = tuple(own_frames(frames))
     if any(HOOK_PART in frame.file for frame in own):
         own = tuple(frame for frame in own if HOOK_PART not in frame.file)

@@ -298,8 +298,8 @@ class ProgressTable:
         if hooked.since_ns not in (None, hello.since_ns):
             hooked.queues = {kind: _QueueCalls() for kind in _QUEUE_CALLS}
         hooked.since_ns = hello.since_ns
-        birth = hello.data.get("birth")
-        if isinstance(birth, Mapping) and birth.get("worker_id") is not None:
+        description = hello.data.get("birth")
+        if isinstance(description, Mapping) and description.get("worker_id") is not None:
             hooked.note_loader()
 
     def add_events(self, part: HookSlice, events: Sequence[HookEvent]) -> None:

@@ -94,16 +94,20 @@ class WrittenErrorTable:
         """Drop a process that is no longer shown."""
         self._known.discard(process)
 
-    def settle(self, records: Records, birth_of: Callable[[ProcessId], object]) -> Iterator[Told]:
+    def settle(
+        self, records: Records, description_of: Callable[[ProcessId], object]
+    ) -> Iterator[Told]:
         """Whose tracebacks are, as far as that is known now; each once.
 
         Args:
             records: All processes of the job.
-            birth_of: What the hook of a process has reported of its start, `None` if nothing.
+            description_of: What the hook of a process has reported of its start, `None` if nothing.
         """
         if not self._errors:
             return
-        names = {name: each for each in records if (name := _name(birth_of(each))) is not None}
+        names = {
+            name: each for each in records if (name := _name(description_of(each))) is not None
+        }
         for _, error in list(self._errors):
             told = _of_one(error, records, names)
             if told is not None:
@@ -152,7 +156,7 @@ class WrittenErrorTable:
 
 
 def _of_one(error: WrittenError, records: Records, names: Mapping[str, ProcessId]) -> Told | None:
-    """Whose a traceback is by what stands in it, or by who writes to its file."""
+    """The process of a traceback, by its text, or by the processes that write to its file."""
     if error.thread_name:
         return _of_thread(error, records)
     if error.process is not None and not error.process_name:
@@ -220,7 +224,7 @@ def _by_number(errors: Sequence[WrittenError]) -> list[WrittenError]:
     return [error for _, error in sorted(zip(numbers, errors, strict=True), key=lambda e: e[0])]
 
 
-def _name(birth: object) -> str | None:
+def _name(description: object) -> str | None:
     """The name of a child of multiprocessing, as its parent's hook has told it."""
-    name = birth.get("name") if isinstance(birth, Mapping) else None
+    name = description.get("name") if isinstance(description, Mapping) else None
     return name if isinstance(name, str) else None

@@ -136,7 +136,7 @@ def above(view: SnapshotView, width: int) -> tuple[Line, ...]:
 
 
 def share_line(loader: Loader, view: SnapshotView) -> Line:
-    """`DataLoader of main  4 workers  prefetch 2  main waited 71 % of the last minute`."""
+    """`DataLoader of main  4 workers  prefetch 2  main waited 71% of the last minute`."""
     spans: list[str | tuple[str, Tone]] = [
         (f" DataLoader of {view.name(loader.process)}", "title"),
         # A hook attached after the loader started does not know the number of workers.

@@ -23,7 +23,7 @@ def head(view: SnapshotView, process: Process, width: int) -> tuple[Line, ...]:
 
 
 def identity_line(view: SnapshotView, process: Process) -> Line:
-    """`41829 worker 3  running 98 %  fork of main (41823) at 12:01:07  hook ready`."""
+    """`41829 worker 3  running 98%  fork of main (41823) at 12:01:07  hook ready`."""
     state = view.state(process)
     spans: list[str | tuple[str, Tone]] = [
         (f" {process.pid} {process.label}", "title"),
@@ -33,7 +33,7 @@ def identity_line(view: SnapshotView, process: Process) -> Line:
     if process.ended is not None:
         spans.append((f" with {process.ended.words}", ending_tone(process)))
     elif process.cpu_percent is not None:
-        spans.append(f" {percent_text(process.cpu_percent)} %")
+        spans.append(f" {percent_text(process.cpu_percent)}%")
     parent = process.original_parent or process.parent
     if parent is not None:
         method = process.sample.start_method

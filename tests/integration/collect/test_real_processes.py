@@ -83,7 +83,7 @@ def test_a_zombie_is_refused_with_its_parent_and_reported_with_its_exit_code(tal
     sample = by_pid(read(tree))[zombie]
     deaths = ExitWatch()
     deaths.watch([sample.process])
-    (ended,) = deaths.poll(5)
+    (ended,) = deaths.poll(60)
     deaths.close()
 
     assert caught.value.parent_pid == program.pid
@@ -186,10 +186,10 @@ def test_children_of_other_threads_are_listed_once(talk: Talk) -> None:
     read(tree)
 
     program.tell()
-    program.hear("born")
-    (born,) = tree.started()
+    program.hear("started")
+    (child,) = tree.started()
 
-    assert born.pid in by_pid(read(tree))
+    assert child.pid in by_pid(read(tree))
     assert tree.started() == []
 
 
@@ -369,7 +369,7 @@ def test_a_stack_dump_that_is_cut_short_never_leaves_the_process_stopped(talk: T
 
     assert late > 0
     program.tell()
-    program.hear("born")
+    program.hear("started")
 
 
 def test_a_stopped_process_is_read_and_stays_stopped(talk: Talk) -> None:

@@ -119,8 +119,8 @@ class Program:
         return (
             *(
                 f"process {p}"
-                for p, born in self._family.items()
-                if procfs.start_ticks(p) == born != ""
+                for p, ticks in self._family.items()
+                if procfs.start_ticks(p) == ticks != ""
             ),
             *(path for pid in self._family for path in glob.glob(f"/dev/shm/torch_{pid}_*")),
             *(folder for folder in self._guardians.values() if os.path.exists(folder)),

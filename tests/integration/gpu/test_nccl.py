@@ -43,7 +43,7 @@ def test_the_rank_that_others_wait_for_is_named(start: Start) -> None:
     assert "prepare_batch" in " ".join((finding.summary, *finding.evidence))
 
 
-def test_ranks_in_different_collectives_are_told_apart(start: Start) -> None:
+def test_ranks_in_different_collectives_are_distinguished(start: Start) -> None:
     program = start("nccl_ranks.py", "mismatch")
     program.wait_for("ready")
 

@@ -63,7 +63,7 @@ print(json.dumps(told))
 """
 
 
-def test_wrapped_models_are_told_by_whether_their_gradients_are_reduced(tmp_path: Path) -> None:
+def test_wrapped_models_are_reported_by_whether_their_gradients_are_reduced(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(tmp_path / "store")],
         capture_output=True,

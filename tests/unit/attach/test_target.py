@@ -15,7 +15,7 @@ from tests.unit.collect.conftest import FakeProc
 @pytest.mark.parametrize(
     ("flags", "reason"), [(0x400004, "the process has ended"), (0x200000, "it is a kernel thread")]
 )
-def test_a_process_without_executable_is_told_by_its_flags(
+def test_a_process_without_executable_is_reported_by_its_flags(
     tmp_path: Path, flags: int, reason: str
 ) -> None:
     """While its exit is on its way a process has no executable any more, and is no zombie yet."""

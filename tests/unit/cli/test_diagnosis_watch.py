@@ -102,7 +102,7 @@ def test_the_watch_continues_where_a_critical_finding_did_not_last() -> None:
     assert not watched.is_enough(critical, 2.0 + LEAST_S)
 
 
-def test_the_watch_ends_a_while_after_a_warning_said_why_ranks_stand_still() -> None:
+def test_the_watch_ends_a_while_after_a_warning_said_why_ranks_are_blocked() -> None:
     told = Finding("rank-stuck-in-collective", Severity.WARNING, "s", ("e",), "c", "a")
     standing, watched = replace(job(READS), findings=(told,)), Watched()
 

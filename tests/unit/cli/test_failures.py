@@ -40,7 +40,7 @@ def test_a_failure_is_printed_with_the_command_that_helps() -> None:
 @pytest.mark.parametrize(
     ("text", "words"), [(None, "cannot be read: No such file"), ("text\n", "is not a recording")]
 )
-def test_a_file_that_cannot_be_replayed_is_told_also_without_a_terminal(
+def test_a_file_that_cannot_be_replayed_is_reported_also_without_a_terminal(
     text: str | None, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "job.mpw"

@@ -71,33 +71,33 @@ def test_a_sentence_names_the_largest_shares_and_sums_the_rest() -> None:
     )
 
     assert sentence(shares, NAMES) == (
-        "71 % waiting for batches from worker 2, 22 % computing at train.py:57 step, 5 % sleeping,"
-        " 2 % other"
+        "71% waiting for batches from worker 2, 22% computing at train.py:57 step, 5% sleeping,"
+        " 2% other"
     )
 
 
 def test_the_places_of_one_activity_are_one_part_with_the_largest_named() -> None:
     shares = (Share(at("a.py:1 f"), 0.5), Share(at("b.py:2 g"), 0.3), Share(at(""), 0.2))
 
-    assert sentence(shares, {}) == "100 % computing (50 % at a.py:1 f, 30 % at b.py:2 g)"
+    assert sentence(shares, {}) == "100% computing (50% at a.py:1 f, 30% at b.py:2 g)"
 
 
 def test_one_place_stands_for_most_of_an_activity() -> None:
     shares = (Share(at("a.py:1 f", "Python code"), 0.6), Share(at(""), 0.4))
 
-    assert sentence(shares, {}) == "100 % computing, mostly at a.py:1 f"
+    assert sentence(shares, {}) == "100% computing, mostly at a.py:1 f"
 
 
 def test_a_place_of_a_small_part_is_not_named() -> None:
     shares = (Share(at(""), 0.9), Share(at("a.py:1 f"), 0.1))
 
-    assert sentence(shares, {}) == "100 % computing"
+    assert sentence(shares, {}) == "100% computing"
 
 
 def test_code_is_named_where_most_stacks_show_it() -> None:
     shares = (Share(at("a.py:1 f", "native code"), 1.0),)
 
-    assert sentence(shares, {}) == "100 % computing in native code at a.py:1 f"
+    assert sentence(shares, {}) == "100% computing in native code at a.py:1 f"
 
 
 def test_without_shares_nothing_was_observed() -> None:
@@ -113,10 +113,10 @@ def test_every_kind_of_activity_has_words() -> None:
 
 def test_a_small_share_is_not_zero() -> None:
     assert [share_text(share) for share in (0.0, 0.001, 0.5, 1.0)] == [
-        "0 %",
-        "<1 %",
-        "50 %",
-        "100 %",
+        "0%",
+        "<1%",
+        "50%",
+        "100%",
     ]
 
 
@@ -127,7 +127,7 @@ def test_other_threads_are_shown_if_they_compute() -> None:
     words = process_words(account(waits, busy, busy), NAMES)
 
     assert words == (
-        "100 % waiting for batches from worker 2; 2 other threads computed for 160 % of a core"
+        "100% waiting for batches from worker 2; 2 other threads computed for 160% of a core"
     )
 
 
@@ -147,8 +147,8 @@ def test_each_process_has_a_row_and_the_whole_time_where_it_is_longer() -> None:
     rows = account_rows(shown)
 
     assert [row.name for row in rows] == ["main", "worker 0"]
-    assert rows[0].recent == "100 % sleeping"
-    assert rows[0].whole.startswith("50 % sleeping, 50 % waiting for batches")
+    assert rows[0].recent == "100% sleeping"
+    assert rows[0].whole.startswith("50% sleeping, 50% waiting for batches")
     assert rows[0].whole.endswith("; over 3 min")
     assert rows[1].whole == ""
 
@@ -163,7 +163,7 @@ def test_many_workers_share_a_row() -> None:
     rows = account_rows(job(*accounts, processes=(main(), *workers)))
 
     assert [row.name for row in rows] == [f"{TOGETHER} workers, on average"]
-    assert rows[0].recent.startswith("86 % sleeping, 14 % waiting")
+    assert rows[0].recent.startswith("86% sleeping, 14% waiting")
 
 
 def test_the_error_of_a_share_follows_from_the_readings() -> None:
@@ -197,4 +197,4 @@ def test_passing_objects_on_is_no_other_computing() -> None:
 
     words = sentence(shares, NAMES)
 
-    assert words.startswith("50 % pickling at a.py:5 f, 50 % computing, mostly at a.py:9 g")
+    assert words.startswith("50% pickling at a.py:5 f, 50% computing, mostly at a.py:9 g")

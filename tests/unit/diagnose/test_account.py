@@ -123,7 +123,7 @@ def test_a_running_thread_without_the_gil_runs_native_code() -> None:
     assert found == Activity("computing", "native code", place="train.py:57 step")
 
 
-def test_a_seek_in_a_compressed_file_is_told_apart_from_reading_it() -> None:
+def test_a_seek_in_a_compressed_file_is_distinguished_from_reading_it() -> None:
     own = ("gzip.py:seek", "data.py:__getitem__:45"), ("gzip.py:read", "data.py:__getitem__:46")
     seeks, reads = (doing("_compression.py:read", *each, state="R", has_gil=True) for each in own)
 

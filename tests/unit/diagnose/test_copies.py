@@ -88,7 +88,7 @@ def test_a_finding_about_such_a_line_says_what_it_copies() -> None:
     assert told.advice.startswith("Collect the parts in a list")
 
 
-def test_an_addition_is_told_only_where_memory_or_the_pace_shows_copies() -> None:
+def test_an_addition_is_reported_only_where_memory_or_the_pace_shows_copies() -> None:
     adds = index_of("data += part")
 
     assert with_copies(adds, finding("pipeline-bottleneck")) == finding("pipeline-bottleneck")
@@ -116,7 +116,9 @@ def test_an_addition_is_told_only_where_memory_or_the_pace_shows_copies() -> Non
         ),
     ],
 )
-def test_a_line_that_goes_through_a_container_is_told(about: str, words: str, advice: str) -> None:
+def test_a_line_that_goes_through_a_container_is_reported(
+    about: str, words: str, advice: str
+) -> None:
     mark = Mark("walks", "/home/me/train.py", "add", about, Statement(12, "the(statement)"))
     line = SourceLine("/home/me/train.py", 12, "<listcomp>", Statement(12, "the(statement)"))
     other = replace(line, line=13, statement=Statement(13, "another(statement)"))
@@ -135,7 +137,7 @@ def test_a_line_that_goes_through_a_container_is_told(about: str, words: str, ad
     assert told.advice.startswith(advice)
 
 
-def test_what_computes_on_all_parts_is_told_where_the_pace_shows_it() -> None:
+def test_what_computes_on_all_parts_is_reported_where_the_pace_shows_it() -> None:
     given = index_of("bleu = corpus_bleu(self.parts)")
 
     assert with_copies(given, finding("pipeline-bottleneck")) == finding("pipeline-bottleneck")

@@ -242,7 +242,7 @@ def test_the_most_severe_and_soonest_comes_first() -> None:
     assert [f.rule for f in look(watched, 0)] == ["c", "b", "d", "a"]
 
 
-def test_a_job_that_stands_still_is_told_before_its_results_are_wrong() -> None:
+def test_a_job_that_is_blocked_is_reported_before_its_results_are_wrong() -> None:
     results, stuck = finding("numpy-rng-identical"), finding("stuck-worker-io")
     slow = [results, finding("loader-starvation")]
     watched = engine([results], [results, stuck], slow, slow)
@@ -332,7 +332,7 @@ def test_a_stalled_job_is_one_finding_if_another_rule_explains_it() -> None:
     assert [f.rule for f in look(engine(both[:1]), 0)] == ["standing-still"]
 
 
-def test_processes_that_try_to_connect_to_one_that_has_ended_are_told_below_its_end() -> None:
+def test_processes_that_try_to_connect_to_one_that_has_ended_are_reported_below_its_end() -> None:
     ended = finding("worker-exited-unexpectedly")
     waits, connects = finding("no-progress"), finding("no-progress", subject="connects")
 

@@ -143,7 +143,7 @@ def test_threads_that_have_just_begun_to_wait_take_turns() -> None:
     assert held_lock(Index(job(holder(), young)), pid(SERVER)) is None
 
 
-def test_the_lines_of_the_threads_of_an_idle_server_are_told() -> None:
+def test_the_lines_of_the_threads_of_an_idle_server_are_reported() -> None:
     busy = thread(301, "train.py:serve:27", name="serve-1", waits=SLEEPS, still_s=0.1)
 
     finding = only(no_progress.check, job(busy), quiet())

@@ -58,7 +58,7 @@ def test_ranks_that_load_their_batches_themselves_are_named_with_the_line() -> N
     assert "num_workers=0" in finding.cause
 
 
-def test_ranks_that_all_read_the_same_and_keep_a_part_are_told_with_the_statement() -> None:
+def test_ranks_that_all_read_the_same_and_keep_a_part_are_reported_with_the_statement() -> None:
     finding = only(loader_starvation.check, job(rank(0), rank(1), rank(2), marks=(PART,)))
 
     assert finding.summary.endswith("at train.py:30 read: each of them reads all of self.rows")
@@ -90,7 +90,7 @@ SAMPLES = (
 )
 
 
-def test_a_sampler_that_reads_items_is_told_with_the_workers_that_wait() -> None:
+def test_a_sampler_that_reads_items_is_reported_with_the_workers_that_wait() -> None:
     workers = [process(400 + n, parent=300) for n in range(2)]
     idle = Activity("idle", "work")
     job = with_shares(

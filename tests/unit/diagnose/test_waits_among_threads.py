@@ -284,7 +284,7 @@ def interrupted(*native: int, **fields: Any) -> Thread:
 
 
 @pytest.mark.parametrize("others", [(), (waiting(101, "train.py:export:30", name="metrics"),)])
-def test_a_handler_that_waits_for_the_lock_of_what_it_interrupted_is_told_as_that(
+def test_a_handler_that_waits_for_the_lock_of_what_it_interrupted_is_reported_as_that(
     others: tuple[Thread, ...],
 ) -> None:
     (finding,) = found(standing_still.check, job(interrupted(1), *others, signals_caught=SIGTERM))
@@ -299,7 +299,7 @@ def test_a_handler_that_waits_for_the_lock_of_what_it_interrupted_is_told_as_tha
 
 
 @pytest.mark.parametrize(("native", "caught"), [((), SIGTERM), ((1,), 0), ((3,), SIGTERM)], ids=str)
-def test_threads_whose_locks_no_handler_explains_are_told_without_one(
+def test_threads_whose_locks_no_handler_explains_are_reported_without_one(
     native: tuple[int, ...], caught: int
 ) -> None:
     """Main itself is called by native code; so may be a property, where no signal is handled."""

@@ -165,10 +165,10 @@ def test_an_old_stack_does_not_show_what_a_process_waits_for() -> None:
     assert chain_of(job, "replica 300").startswith("replica 300 waits for semaphore 9:77 <- ")
 
 
-def chain_of(job: Snapshot, who: str) -> str:
+def chain_of(job: Snapshot, name: str) -> str:
     """The sentence of the chain that begins with a process."""
     chains = wait_graph(Index(job)).chains
-    return next(each.sentence for each in chains if each.links[0].name == who)
+    return next(each.sentence for each in chains if each.links[0].name == name)
 
 
 def test_users_of_a_semaphore_are_known_from_their_own_mappings_as_well() -> None:

@@ -124,7 +124,7 @@ def test_a_page_has_the_account_of_time_with_its_error() -> None:
     page = Page(report_html(replace(job(), account=account())))
 
     assert "What the job is doing" in page.words
-    assert "100 % waiting for batches from worker 0" in page.words
+    assert "100% waiting for batches from worker 0" in page.words
     assert "Watched for 30 s, 60 readings." in page.words
 
 

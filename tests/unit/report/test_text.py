@@ -179,14 +179,14 @@ def test_a_job_without_its_root_process_is_reported() -> None:
 def test_a_check_shows_state_value_meaning_and_fix() -> None:
     checks = (
         Check("open files", "warning", "1024 soft, 524288 hard", "A long story.", "ulimit -n"),
-        Check("/dev/shm", "ok", "24.0G, 3 % used", "There is room."),
+        Check("/dev/shm", "ok", "24.0G, 3% used", "There is room."),
     )
 
     assert doctor_text(checks).splitlines() == [
         "warning  open files         1024 soft, 524288 hard",
         "                            A long story.",
         "                            fix: ulimit -n",
-        "ok       /dev/shm           24.0G, 3 % used",
+        "ok       /dev/shm           24.0G, 3% used",
         "                            There is room.",
         "",
         "1 warning",
@@ -335,7 +335,7 @@ def test_a_diagnosis_ends_with_what_the_job_is_doing() -> None:
     assert "No findings" in text
     assert text.split("\n\n")[-1] == (
         "WHAT THE JOB IS DOING\n"
-        "  main: 100 % waiting for batches from worker 0\n"
+        "  main: 100% waiting for batches from worker 0\n"
         "  The hook has seen no batch, collective, queue call or received tensor yet.\n"
         "  Watched for 30 s, 60 readings. CPU time is exact; a share of waiting may be off by 13 "
         "percentage\n"

@@ -12,10 +12,10 @@ from tests.tui.scripted import loader_job
 from tests.unit.tui.rows import row_text
 
 
-@pytest.mark.parametrize("who", ["main", "main (7)", "main 7", "main 7 thread 9", "worker 77"])
-def test_a_pid_is_shown_once(who: str) -> None:
+@pytest.mark.parametrize("name", ["main", "main (7)", "main 7", "main 7 thread 9", "worker 77"])
+def test_a_pid_is_shown_once(name: str) -> None:
     process = main_process().process._replace(pid=7)
-    step = waits.WaitRow(("link",), process, 0, who, "waits for exit of 8")
+    step = waits.WaitRow(("link",), process, 0, name, "waits for exit of 8")
 
     words = (
         row_text(waits.PAGE, step, SnapshotView(loader_job())).replace("(", " ").replace(")", " ")

@@ -386,9 +386,9 @@ def _stuck(ranks: RecordedRanks, waits: Sequence[RankWait], culprits: Sequence[i
     others = ranks.victims(culprits) - set(inside)
     if others:
         wait = wait_verb(others)
-        whom = "it" if len(culprits) == 1 else "these"
+        these = "it" if len(culprits) == 1 else "these"
         evidence.append(
-            f"{_names(others)} {wait} as well, for {whom} or for ranks that wait for {whom}"
+            f"{_names(others)} {wait} as well, for {these} or for ranks that wait for {these}"
         )
     if kind == "transfer":
         missing = "recv" if call.operation == "send" else "send"

@@ -15,7 +15,6 @@ from typing import NamedTuple
 from mpwatch.describe.frames import frame_words, is_library, own_frames, program_frames
 from mpwatch.diagnose.analysis.distributed.flight_recorder import number_of, unfinished, world_size
 from mpwatch.diagnose.analysis.distributed.nccl_words import Pending, pending_calls
-from mpwatch.diagnose.analysis.gpu_waits import gpu_wait_s, waits_for_gpu
 from mpwatch.diagnose.analysis.idle_time import STALLED_S, is_stalled, quiet_s
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import PipeEnds, channels_among
@@ -27,8 +26,10 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     collective_of,
     current_collective,
     main_thread,
+    outermost_first,
     user_frame,
 )
+from mpwatch.diagnose.analysis.waits.gpu import gpu_wait_s, waits_for_gpu
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame, WaitKind
 from mpwatch.model.snapshot import Process, Thread
@@ -285,7 +286,7 @@ def left_function(late: Process, inside: Process) -> LeftFunction | None:
     its, mine, deeper = _parting(late, inside)
     if its is None or mine is None or mine.line < its.line or not deeper or _is_of_block(deeper):
         return None
-    functions = {(frame.file, frame.function) for frame in _outermost_first(late)}
+    functions = {(frame.file, frame.function) for frame in outermost_first(late)}
     own = [frame for frame in deeper if not is_library(frame)]
     is_there = not own or (own[0].file, own[0].function) in functions
     return None if is_there else LeftFunction(own[0], mine)
@@ -307,7 +308,7 @@ def _parting(late: Process, inside: Process) -> tuple[Frame | None, Frame | None
         The line of `inside` in it, that of `late`, and the frames of `inside` below that, outermost
         first, with those of libraries; `None` where they are at one line.
     """
-    for its, mine in zip(_outermost_first(inside), _outermost_first(late), strict=False):
+    for its, mine in zip(outermost_first(inside), outermost_first(late), strict=False):
         if (its.file, its.function) != (mine.file, mine.function):
             break
         if its.line != mine.line:
@@ -320,12 +321,6 @@ def _parting(late: Process, inside: Process) -> tuple[Frame | None, Frame | None
 def _is_of_block(frames: Sequence[Frame]) -> bool:
     """Whether the first of some frames enters or leaves the block of a `with` statement."""
     return bool(frames) and frames[0].function.rpartition(".")[2] in ("__enter__", "__exit__")
-
-
-def _outermost_first(rank: Process) -> list[Frame]:
-    """The program's own frames of a rank's main thread."""
-    thread = main_thread(rank)
-    return program_frames(thread.stack)[::-1] if thread is not None else []
 
 
 def is_joining(process: Process) -> bool:

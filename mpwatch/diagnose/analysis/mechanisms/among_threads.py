@@ -403,16 +403,16 @@ def _waits_while_logging(process: Process, waiting: Sequence[Thread]) -> Mechani
             inside, logs = user_frame(holder.stack), user_frame(blocked.stack)
             if call is None or inside is None or logs is None:
                 continue
-            who = "the main thread" if holder.tid == process.pid else f"thread {holder.name}"
+            one = "the main thread" if holder.tid == process.pid else f"thread {holder.name}"
             other = "the main thread" if blocked.tid == process.pid else f"thread {blocked.name}"
             return Mechanism(
                 cause=(
-                    f"logging formats a record of {who}, from {frame_words(call)}: it has the lock "
+                    f"logging formats a record of {one}, from {frame_words(call)}: it has the lock "
                     f"of a log handler meanwhile, and waits {purpose(holder)} at "
                     f"{frame_words(inside)}. "
                     f"{other.capitalize()} waits for the lock of a log handler at "
                     f"{frame_words(logs)}, most likely the same one, and most likely has what "
-                    f"{who} waits for: the two take the same two locks in opposite order."
+                    f"{one} waits for: the two take the same two locks in opposite order."
                 ),
                 advice=(
                     f"Take no lock in what logging calls while it formats (__str__, __repr__, a "
@@ -422,7 +422,7 @@ def _waits_while_logging(process: Process, waiting: Sequence[Thread]) -> Mechani
                     "these are two threads."
                 ),
                 headline=(
-                    f"{who} of {called(process)} waits {purpose(holder)} at {frame_words(inside)} "
+                    f"{one} of {called(process)} waits {purpose(holder)} at {frame_words(inside)} "
                     f"while logging formats its record ({frame_words(call)}), and {other} waits "
                     f"for the log handler at {frame_words(logs)}."
                 ),

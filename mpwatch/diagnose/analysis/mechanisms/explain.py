@@ -293,7 +293,7 @@ def _unread_output(case: Case) -> Mechanism | None:
 
 
 def _blocked_output(case: Case) -> Mechanism | None:
-    """A process is blocked writing to its output, and who should read it waits for its answer."""
+    """A process is blocked writing to its output, and its reader waits for its answer."""
     found = next(((each, out) for each in case.waiters if (out := _output(each))), None)
     if found is None or len(case.waiters) < 2:
         return None
@@ -1310,9 +1310,7 @@ def _no_end_of_file(case: Case) -> Mechanism | None:
         return _writer_of_queue_ended(last, gone, idle)
     end = "the other end" if last.edge.kind == "socket-read" else "its writing end"
     those = f"{all_called(gone)}, which had {end}," if gone else f"The process that had {end}"
-    copies = (
-        "others hold copies of its end" if idle else "it holds a copy of its writing end itself"
-    )
+    copies = "others hold copies of its end" if idle else "it has a copy of its writing end itself"
     name, what = called(last.process), last.edge.what.removesuffix(UNUSED)
     return Mechanism(
         cause=(
@@ -1335,8 +1333,8 @@ def _no_end_of_file(case: Case) -> Mechanism | None:
             ),
         ),
         headline=(
-            f"{name} waits for data on {what}, what wrote to it has ended, and no end of file "
-            f"comes because {copies}."
+            f"{name} waits for data on {what}, whose writer has ended, and gets no end of file "
+            f"because {copies}."
         ),
     )
 

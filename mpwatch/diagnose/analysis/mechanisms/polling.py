@@ -30,6 +30,7 @@ from mpwatch.diagnose.analysis.source_code import (
     Awaited,
     Condition,
     condition_of,
+    is_until_told,
     mark_words,
     marks,
     source_of,
@@ -231,6 +232,130 @@ def polls_in_vain(index: Index) -> InVain | None:
     conditions = {condition_of(index, process) for process in pollers}
     condition = conditions.pop() if len(conditions) == 1 else None
     return InVain(tuple(pollers), tuple(others), ended, forked, min(times), condition)
+
+
+AWAITS_S = 30.0
+"""Until then, a loop that waits while others work is not reported: programs start with some."""
+_BODY_LINES = 2
+"""A loop of more lines does something itself."""
+_COMPARES = re.compile(r"while (?:not )?.+?(?:[<>]=?|!=|==|\(\)).*:")
+_SIZE = re.compile(
+    r"\b(?:len|size|qsize|count|__len__)\(|\b(?:size|count|stored|filled|num_\w+|n_\w+)\b"
+)
+
+
+class AwaitsInLoop(NamedTuple):
+    """A process that only checks a condition again and again, while others of the job work."""
+
+    process: Process
+    loop: Statement
+    for_s: float
+    working: tuple[Process, ...]
+    bound: Mark | None
+    """What bounds the only container with a bound, where the loop waits for a size."""
+
+    @property
+    def summary(self) -> str:
+        """What is seen."""
+        return (
+            f"{called(self.process)} has only slept and checked again{place(self.process)} for "
+            f"{seconds_text(self.for_s)}, in `{self.loop.text}` of line {self.loop.line}"
+        )
+
+    @property
+    def evidence(self) -> Iterator[str]:
+        """Who works meanwhile, and what bounds the size."""
+        yield f"{all_called(self.working[:NAMED])} {'works' if len(self.working) == 1 else 'work'}"
+        if self.bound is not None:
+            yield f"{mark_words(self.bound)} keeps no more than {self.limit}"
+
+    @property
+    def limit(self) -> str:
+        """The bound as the program writes it."""
+        return self.bound.about.partition(" ")[2] if self.bound is not None else ""
+
+    def cause(self, values: str, is_beyond: bool) -> str:
+        """Why the condition may not change.
+
+        Args:
+            values: The values of the condition, as far as they are known.
+            is_beyond: Whether they show that it waits for more than the bound.
+        """
+        known = f"{values}. " if values else ""
+        if self.bound is not None and is_beyond:
+            return (
+                f"{known}The loop waits for more than can ever be there: {mark_words(self.bound)} "
+                f"drops the oldest when it has {self.limit}. However long the others work, the "
+                "loop does not end."
+            )
+        words = (
+            f"{known}The loop ends when that condition is no longer true. Nothing is wrong if the "
+            "others bring that about, as where a buffer has to be filled first."
+        )
+        if self.bound is not None:
+            words += (
+                f" But {mark_words(self.bound)} drops the oldest when it has {self.limit}: if the "
+                "loop waits for more than that, it never ends."
+            )
+        return words
+
+    @property
+    def advice(self) -> str:
+        """What to change."""
+        if self.bound is not None:
+            return (
+                f"Compare the number that the loop waits for with {self.limit}: it has to be "
+                "smaller, or count what has been added, and not what is kept. Check that where the "
+                "settings are read. Waiting longer, or more processes, do not help."
+            )
+        return (
+            "Compare what the loop waits for with what the others have done so far (mpwatch dump "
+            "--locals shows the values), and log it in that loop."
+        )
+
+
+def awaits_in_loops(index: Index) -> Iterator[AwaitsInLoop]:
+    """The processes that only poll a condition, while others of the job work."""
+    working = tuple(
+        each
+        for each in index.snapshot.living()
+        if each.role not in SERVICE_ROLES and not is_manager(each) and _works(index, each)
+    )
+    for process in index.snapshot.living():
+        loop = _loop_without_body(index, process)
+        if loop is None or process in working or not working:
+            continue
+        for_s = _polls_s(index, process, may_use_files=True)
+        if for_s >= AWAITS_S:
+            bounds = {m for m in marks(index, "bounded") if m.about.startswith("deque ")}
+            is_size = _SIZE.search(loop.text) is not None
+            bound = bounds.pop() if is_size and len({m.about for m in bounds}) == 1 else None
+            yield AwaitsInLoop(process, loop, for_s, working, bound)
+
+
+def _works(index: Index, process: Process) -> bool:
+    cpu_percent = mean_cpu_percent(process, index.history)
+    return cpu_percent is not None and cpu_percent > POLLS_PERCENT
+
+
+def _loop_without_body(index: Index, process: Process) -> Statement | None:
+    """The header of the loop that a main thread is in, if it does nothing but sleep in it.
+
+    One that looks at the clock, at a flag to stop or at children waits for its time, and is none.
+    """
+    if process.role in SERVICE_ROLES or is_manager(process):
+        return None
+    thread = main_thread(process)
+    frame = user_frame(thread.stack) if thread is not None else None
+    line = source_of(index, frame) if frame is not None else None
+    if frame is None or line is None or line.until_exits is not None:
+        return None
+    for each in line.deciders:
+        header = each.statement
+        if header.line < frame.line <= each.last and each.last - header.line <= _BODY_LINES:
+            is_asked = _COMPARES.fullmatch(header.text) and not is_until_told(header.text)
+            return header if is_asked and "sleep(" in line.statement.text else None
+    return None
 
 
 class Connecting(NamedTuple):

@@ -7,6 +7,7 @@ client of it provides what is waited for.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -26,8 +27,9 @@ from mpwatch.diagnose.analysis.mechanisms.cases import (
     ended_words,
     waiting_for,
 )
-from mpwatch.diagnose.analysis.pipes import channels_among
+from mpwatch.diagnose.analysis.pipes import channels_among, pipe_ends
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called
+from mpwatch.diagnose.analysis.source_code import source_of
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, own_threads, user_frame
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.edges import CLIENTS, LISTENS
@@ -42,7 +44,9 @@ from mpwatch.diagnose.analysis.waits.servers import (
     TASKS,
 )
 from mpwatch.model.samples import FdLink
-from mpwatch.model.snapshot import Process
+from mpwatch.model.snapshot import Process, Thread
+from mpwatch.model.source_code import SourceLine, Statement
+from mpwatch.model.waits import WaitChain
 
 ACCEPTS_S = 10.0
 
@@ -124,6 +128,110 @@ def _links(process: Process) -> tuple[FdLink, ...]:
 
 def _port(address: str | None) -> str:
     return (address or "").rpartition(":")[2]
+
+
+class BothRead(NamedTuple):
+    """A connection of which both ends wait to receive."""
+
+    client: Process
+    server: Process
+    thread: Thread
+    """That of the server."""
+    connection: str
+    short_read: Statement | None
+    """The condition that ends the loop of a reader once it has got less than it asked for."""
+    reads: Statement | None
+    """The call of the thread of the server."""
+    file: str
+
+    @property
+    def evidence(self) -> str:
+        """Who reads which end."""
+        return (
+            f"{called(self.client)} and thread {self.thread.name} of {called(self.server)} both "
+            f"wait to receive on one connection, {self.connection}"
+        )
+
+    @property
+    def cause(self) -> str:
+        """Why neither side sends."""
+        names = f"{called(self.client)} and {called(self.server)} each wait for the other to send"
+        if self.short_read is not None and self.reads is not None:
+            return (
+                f"{names}: most likely the server has the whole request and does not know it. "
+                f"`{self.reads.text}` ({self.file}:{self.reads.line}) is repeated until "
+                f"`{self.short_read.text}` of line {self.short_read.line}, but how much one recv() "
+                "returns says nothing of where a message ends: TCP is a stream of bytes. After a "
+                "request whose last part is as long as the limit of recv(), or comes to a multiple "
+                "of it, it waits for more, and the client waits for the answer. A request that "
+                "arrives in parts ends too early."
+            )
+        return (
+            f"{names}. Either a request or an answer was shorter than the other side expects, is "
+            "still in a buffer that was not flushed, or was never sent; or the two do not agree on "
+            "whose turn it is."
+        )
+
+    @property
+    def advice(self) -> str:
+        """What to change."""
+        if self.short_read is None:
+            return (
+                "Compare what each side has sent with what the other one reads at the lines above: "
+                "send the length of each message before it and read exactly that many bytes, and "
+                "flush what is buffered (makefile().flush()). With settimeout() the wait becomes "
+                "an error."
+            )
+        return (
+            "Send the length of each message first (struct.pack) and read exactly that many bytes, "
+            "or end each message by a mark of its own, or use multiprocessing.connection, which "
+            "does so. Another size of the reads, TCP_NODELAY or more threads only change which "
+            "message is the unlucky one; a timeout turns the wait into an error."
+        )
+
+
+_SHORT = re.compile(r"if len\((\w+)\) ?(?:<|!=) ?([\w.]+):")
+_RECEIVES = re.compile(r"(\w+) = .*\brecv(?:_into)?\(")
+
+
+def both_read(index: Index, chain: WaitChain) -> BothRead | None:
+    """The last connection of a chain, if a thread at its end reads the other end of it as well."""
+    if len(chain.links) < 2:
+        return None
+    client = index.snapshot.get(chain.links[-2].process)
+    server = index.snapshot.get(chain.links[-1].process)
+    if client is None or server is None or client is server:
+        return None
+    waiter = next((each for each in client.threads if each.tid == chain.links[-2].tid), None)
+    ends = pipe_ends(index)
+    read = _read_by(waiter)
+    peer = ends.peers.get(read) if read is not None else None
+    for thread in own_threads(index, server) if read is not None and peer is not None else ():
+        if _read_by(thread) == peer and read is not None:
+            frame = user_frame(thread.stack)
+            line = source_of(index, frame) if frame is not None else None
+            reads = line.statement if line is not None else None
+            short = _short_read(line) if line is not None else None
+            file = line.file.rpartition("/")[2] if line is not None else ""
+            return BothRead(client, server, thread, ends.words(read), short, reads, file)
+    return None
+
+
+def _read_by(thread: Thread | None) -> int | None:
+    """The only socket that a thread waits to read from."""
+    wait = thread.waits_on if thread is not None else None
+    found = channels_among(wait.targets) if wait is not None and wait.kind == "socket-read" else ()
+    return found[0] if len(found) == 1 else None
+
+
+def _short_read(line: SourceLine) -> Statement | None:
+    """The condition on the length of what a call of recv() has returned that ends its loop."""
+    received = _RECEIVES.match(line.statement.text)
+    for each in line.ends if received is not None else ():
+        found = _SHORT.match(each.text)
+        if found is not None and received is not None and found[1] == received[1]:
+            return each
+    return None
 
 
 class Accepting(NamedTuple):

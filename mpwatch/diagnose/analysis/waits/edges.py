@@ -85,6 +85,7 @@ UNUSED = ", the other end of which no living process uses"
 _IDLE_SHAPES: frozenset[Shape] = frozenset(
     ("worker-idle", "pool-idle", "feeder-idle", "sharer", "pin-thread")
 )
+OWN_LOCK = "a lock or condition of its own process"
 LISTENS = " listens on "
 """In the address of a socket, see `FdLink.address`."""
 _READS: frozenset[WaitKind] = frozenset(("pipe-read", "socket-read", "poll"))
@@ -372,7 +373,7 @@ def _edge_from_call(
         workers = workers_at_work(around.index, process) if is_main and inside else ()
         if workers and inside is not None:
             return _made(process, thread, wait.kind, inside, workers, "stack")
-        what = inside or "a lock or condition of its own process"
+        what = inside or OWN_LOCK
         return _made(
             process,
             thread,

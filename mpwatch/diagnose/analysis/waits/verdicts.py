@@ -9,7 +9,6 @@ from itertools import pairwise
 from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.describe.processes import full_name, names_text
 from mpwatch.diagnose.analysis.distributed.ranks import conclusion
-from mpwatch.diagnose.analysis.gpu_waits import waits_for_gpu
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.pipes import channels_among
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, family_head
@@ -39,6 +38,7 @@ from mpwatch.diagnose.analysis.waits.futures import (
     awaited_inside,
     importing,
 )
+from mpwatch.diagnose.analysis.waits.gpu import waits_for_gpu
 from mpwatch.diagnose.analysis.waits.providers import (
     HELD_BY_WAITERS,
     UNHELD,

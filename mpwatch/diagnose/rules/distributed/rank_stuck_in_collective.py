@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from mpwatch.describe.frames import frame_words
+from mpwatch.describe.frames import frame_words, own_frames, program_frames
 from mpwatch.describe.processes import names_text, wait_verb
 from mpwatch.diagnose.analysis.distributed.flight_recorder import (
     number_of,
@@ -66,9 +67,11 @@ from mpwatch.diagnose.analysis.stack_merge import merge
 from mpwatch.diagnose.analysis.stack_patterns import has_stacks, main_shape, main_thread
 from mpwatch.diagnose.analysis.values import difference
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
+from mpwatch.diagnose.analysis.waits.edges import OWN_LOCK
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Thread
+from mpwatch.model.source_code import Statement
 from mpwatch.model.units import seconds_text
 from mpwatch.model.waits import WaitChain
 
@@ -340,11 +343,14 @@ def _finding(
         cause=(
             f"{_end_words(collective)} "
             + " ".join(each.words for each in reasons)
-            + " The ranks that wait are not the cause, whichever of them reports a timeout."
+            + ("" if any(each.is_of_all for each in reasons) else _NOT_THEY)
         ),
         advice=" ".join(dict.fromkeys(each.advice for each in reasons)),
         effect_of=next(filter(None, (each.cause for each in reasons)), None),
     )
+
+
+_NOT_THEY = " The ranks that wait are not the cause, whichever of them reports a timeout."
 
 
 def _end_words(collective: str) -> str:
@@ -384,6 +390,8 @@ class _Whereabouts(NamedTuple):
     """Until the others have waited for this long it may be as the program means it."""
     cause: str | None = None
     """The rule whose finding, if there is one, says why it does not come."""
+    is_of_all: bool = False
+    """Whether the ranks that wait have a part in it."""
 
 
 def _whereabouts(rank: Process, inside: Sequence[Process], index: Index) -> _Whereabouts:
@@ -396,6 +404,9 @@ def _whereabouts(rank: Process, inside: Sequence[Process], index: Index) -> _Whe
     if known is not None:
         return known
     is_quiet = is_stalled(rank, index) and not _sleeps_in_rounds(rank, index)
+    by_clock = _parted_by_clock(rank, waiter, index) if is_quiet else None
+    if by_clock is not None:
+        return by_clock
     block = block_of_one(rank, waiter)
     if block is not None and not is_quiet:
         return _in_block(rank, waiter, block, index)
@@ -403,6 +414,52 @@ def _whereabouts(rank: Process, inside: Sequence[Process], index: Index) -> _Whe
     if left is not None and not _are_parted_by_rank(rank, waiter, index):
         return _has_left(rank, waiter, left, index)
     return _quiet(rank, at, index) if is_quiet else _working(rank, at, index)
+
+
+_CLOCK = re.compile(
+    r"\b(?:now|elapsed\w*|\w*clock\w*|perf_counter|monotonic|time\.time|\w+_seconds|\w+_hours|"
+    r"\w+_minutes|deadline)\b"
+)
+"""In a condition that asks the time, as far as words show."""
+
+
+def _parted_by_clock(rank: Process, waiter: Process, index: Index) -> _Whereabouts | None:
+    """A condition on the time, which each rank asks by itself, that led one into the collective."""
+    found = _condition_on_time(waiter, rank, index)
+    if found is None:
+        return None
+    frame, condition = found
+    name, line = called(rank), called_at(rank)
+    file = frame.file.rpartition("/")[2]
+    return _Whereabouts(
+        f"{called(waiter)} is in there by way of `{condition.text}` at {file}:{condition.line} "
+        f"{frame.function}, which asks the time. Each rank asks its own clock, and has started to "
+        "measure when it was ready itself, so they do not meet that condition in the same step: "
+        f"{name} has not met it yet, has gone on{f' to {line}' if line else ''}, and waits there "
+        "for ranks that do not come.",
+        "Let all ranks decide alike: let one rank look at the clock and broadcast what it decides "
+        "(or all_reduce the flag with MAX) in every step, or count steps in place of seconds. A "
+        "longer timeout, another backend or a barrier before the collective does not help.",
+        is_of_all=True,
+    )
+
+
+def _condition_on_time(
+    waiter: Process, rank: Process, index: Index
+) -> tuple[Frame, Statement] | None:
+    """The condition on the time around a frame of one rank whose function the other is not in."""
+    thread, other = main_thread(waiter), main_thread(rank)
+    if thread is None or other is None:
+        return None
+    shared = {(each.file, each.function) for each in program_frames(other.stack)}
+    for frame in program_frames(thread.stack):
+        line = source_of(index, frame)
+        if (frame.file, frame.function) in shared or line is None:
+            continue
+        for each in (*line.within[::-1], *line.after[::-1]):
+            if each.text.startswith(("if ", "elif ")) and _CLOCK.search(each.text):
+                return frame, each
+    return None
 
 
 def _in_sleep(rank: Process, at: str) -> _Whereabouts | None:
@@ -487,7 +544,17 @@ def _own_wait(rank: Process, index: Index) -> tuple[str, str]:
         for chain in graph.chains
         if (chain.links[-1].process, chain.links[-1].tid) == (rank.process, thread.tid)
     )
+    if edge.what == OWN_LOCK and _waits_in_torch(rank, index):
+        return "a send or receive that another rank has to match", next(ends, "")
     return edge.what, next(ends, "")
+
+
+def _waits_in_torch(rank: Process, index: Index) -> bool:
+    """Whether a rank waits in native code below a call of `wait()`: locks have frames in Python."""
+    thread = main_thread(rank)
+    frames = own_frames(thread.stack) if thread is not None else ()
+    line = source_of(index, frames[0]) if frames else None
+    return line is not None and ".wait(" in line.statement.text
 
 
 def _held_up(rank: Process, inside: Sequence[Process], index: Index) -> _Whereabouts | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import all_called
+from mpwatch.diagnose.analysis.process_queries import all_called, counted
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.units import seconds_text
@@ -24,12 +24,13 @@ def check(index: Index) -> Iterator[Finding]:
     if not left:
         return
     agent = index.snapshot.get(left[0].original_parent)
-    words = [f"{all_called(left)} still run, with parent {left[0].sample.parent_pid}"]
+    run, their = ("runs", "its") if len(left) == 1 else ("run", "their")
+    words = [f"{all_called(left)} still {run}, with parent {left[0].sample.parent_pid}"]
     if agent is not None and agent.ended is not None:
         since = seconds_text(index.snapshot.at_s - agent.ended.at_s)
         words.append(f"the launcher {agent.pid} ended {since} ago: {agent.ended.words}")
     else:
-        words.append("no launcher is among their ancestors")
+        words.append(f"no launcher is among {their} ancestors")
     sessions = {p.sample.session for p in left if p.sample.session is not None}
     if len(sessions) > 1:
         words.append(f"they are in {len(sessions)} sessions, so killing a group misses them")
@@ -37,7 +38,7 @@ def check(index: Index) -> Iterator[Finding]:
         rule=RULE,
         severity=Severity.CRITICAL,
         process=left[0].process,
-        summary=f"{len(left)} ranks still run after their launcher exited",
+        summary=f"{counted(len(left), 'rank')} still {run} after {their} launcher exited",
         evidence=tuple(words),
         cause=(
             "torchrun's agent was killed, and ranks are not notified. They run in sessions of "

@@ -68,11 +68,12 @@ def _finding(first: tuple[Process, Ended], others: list[tuple[Process, Ended]]) 
         f"{called(p)} {seconds_text(max(0.0, e.at_s - ended.at_s))} later: {e.words}"
         for p, e in others[:4]
     ]
+    others_ended = "1 other was ended" if len(others) == 1 else f"{len(others)} others were ended"
     return Finding(
         rule=RULE,
         severity=Severity.CRITICAL,
         process=process.process,
-        summary=f"{called(process)} failed first ({ended.words}); {len(others)} others were ended",
+        summary=f"{called(process)} failed first ({ended.words}); {others_ended}",
         evidence=tuple(evidence),
         cause=(
             "After the first failure the launcher ends all other ranks with SIGTERM, and its "

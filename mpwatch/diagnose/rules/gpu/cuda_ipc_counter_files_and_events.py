@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from mpwatch.describe.processes import is_on_gpu
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import called
+from mpwatch.diagnose.analysis.process_queries import called, counted
 from mpwatch.diagnose.analysis.resources import cuda_lent, is_counter_file
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process
@@ -41,7 +41,7 @@ def check(index: Index) -> Iterator[Finding]:
             continue
         yield _finding(
             process,
-            f"{len(files)} files of 10,000 reference counters each",
+            f"{counted(len(files), 'file')} of 10,000 reference counters each",
             f"{in_flight} tensors sent and not received, by the hooks' count",
         )
 

@@ -65,8 +65,8 @@ def _risk(owner: Process, exposed: list[Process]) -> Finding:
         process=owner.process,
         summary=f"{called(owner)} forks DataLoader workers while another loader pins memory",
         evidence=(
-            f"{all_called(exposed)} are younger than a living {PIN_THREAD} thread of "
-            f"{called(owner)}",
+            f"{all_called(exposed)} {'is' if len(exposed) == 1 else 'are'} younger than a living "
+            f"{PIN_THREAD} thread of {called(owner)}",
             "they were started by fork",
         ),
         cause=_CAUSE,

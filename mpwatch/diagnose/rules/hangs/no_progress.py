@@ -35,14 +35,21 @@ from mpwatch.diagnose.analysis.mechanisms.kept_locks import (
     waiting_for_left_lock,
 )
 from mpwatch.diagnose.analysis.mechanisms.polling import (
+    AwaitsInLoop,
     Connecting,
     InVain,
     Unseen,
+    awaits_in_loops,
     connecting_in_vain,
     polls_in_vain,
     polls_reaped_children,
 )
-from mpwatch.diagnose.analysis.mechanisms.servers import Accepting, accepting_in_vain
+from mpwatch.diagnose.analysis.mechanisms.servers import (
+    Accepting,
+    BothRead,
+    accepting_in_vain,
+    both_read,
+)
 from mpwatch.diagnose.analysis.mechanisms.unreleased import lost_permits, may_lose_permits
 from mpwatch.diagnose.analysis.pipes import KeptOutput, channels_among, kept_outputs, output_of
 from mpwatch.diagnose.analysis.process_queries import (
@@ -67,7 +74,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     user_frame,
     writes_output,
 )
-from mpwatch.diagnose.analysis.values import loop_values
+from mpwatch.diagnose.analysis.values import awaited_number, loop_values, number_beside
 from mpwatch.diagnose.analysis.waits.blockages import (
     USUAL_FACTOR,
     Blockage,
@@ -108,7 +115,7 @@ from mpwatch.model.ids import SegmentId
 from mpwatch.model.samples import OPENS, inode_of
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import seconds_text
-from mpwatch.model.waits import WaitEdge, WaitLink
+from mpwatch.model.waits import WaitChain, WaitEdge, WaitLink
 
 RULE = "no-progress"
 REPORTED_S = 10.0
@@ -160,6 +167,9 @@ def check(index: Index) -> Iterator[Finding]:
         yield from (
             _waits_for_a_semaphore(index) if in_vain is None else [_of_polls(index, in_vain)]
         )
+    for awaited in awaits_in_loops(index):
+        if awaited.process.process not in reported:
+            yield _of_awaited(index, awaited)
     for computation in lonely_computations(index, ALONE_COMPUTES_S):
         if computation.process.process not in reported:
             yield _of_computation(computation)
@@ -216,6 +226,30 @@ def _of_polls(index: Index, in_vain: InVain) -> Finding:
         evidence=tuple(in_vain.evidence),
         cause=". ".join([*([lost.cause.rstrip(".")] if lost else []), *loops, in_vain.cause]),
         advice=f"{lost.advice} Otherwise: {advice[:1].lower()}{advice[1:]}" if lost else advice,
+    )
+
+
+def _of_awaited(index: Index, awaited: AwaitsInLoop) -> Finding:
+    """The finding about a process that only checks a condition again while others work."""
+    values = loop_values(index, awaited.process)
+    awaits = awaited_number(index, awaited.process)
+    limit = number_beside(index, awaited.process, awaited.limit)
+    is_beyond = False
+    if limit is not None and awaits is not None:
+        is_beyond = awaits > limit
+        # Otherwise the loop waits for less than may be kept.
+        awaited = awaited if is_beyond else awaited._replace(bound=None)
+        values = f"{values}, {awaited.limit} is {limit}" if is_beyond else values
+    return Finding(
+        rule=RULE,
+        severity=Severity.WARNING if is_beyond else Severity.INFO,
+        process=awaited.process.process,
+        subject=f"loop {awaited.loop.line}",
+        summary=awaited.summary,
+        evidence=tuple(awaited.evidence),
+        cause=awaited.cause(values, is_beyond),
+        advice=awaited.advice,
+        is_doubtful=not is_beyond,
     )
 
 
@@ -573,6 +607,10 @@ def _waits_for_one_that_is_idle(index: Index) -> Iterator[Finding]:
         thread = main_thread(process)
         tasks = _TASKS if thread is not None and runs_event_loop(thread) else ""
         lost = lost_permits(index, process)
+        both = both_read(index, chain)
+        if both is not None:
+            yield _of_both(index, process, both, chain, for_s)
+            return
         yield Finding(
             rule=RULE,
             severity=Severity.INFO,
@@ -605,6 +643,34 @@ def _waits_for_one_that_is_idle(index: Index) -> Iterator[Finding]:
             ),
         )
         return
+
+
+def _of_both(
+    index: Index, process: Process, both: BothRead, chain: WaitChain, for_s: float
+) -> Finding:
+    """The finding about a job that waits for a connection of which both ends are read."""
+    is_sure = both.short_read is not None
+    end = chain.links[-1]
+    return Finding(
+        rule=RULE,
+        severity=Severity.WARNING if is_sure or for_s >= HOPELESS_S else Severity.INFO,
+        process=process.process,
+        others=tuple(each.process for each in (both.client, both.server) if each is not process),
+        subject=str(process.pid),
+        summary=(
+            f"nothing in this job has moved for {seconds_text(for_s)}: {called(both.client)} and "
+            f"{called(both.server)} each wait for the other one to send"
+        ),
+        evidence=(
+            both.evidence,
+            chain.sentence,
+            *(f"{called(each)} is at {at[2:]}" for each in (process,) if (at := where(each))),
+            *_threads_of_last(index, end),
+        ),
+        cause=both.cause,
+        advice=both.advice,
+        is_doubtful=not is_sure,
+    )
 
 
 def _nothing_moves_s(index: Index) -> float:

@@ -129,7 +129,7 @@ def _slow_batch(index: Index, worker: Process, thread: Thread, since_s: float) -
         return _in_loop(index, worker, thread, since_s, *found)
     load = worker.loader
     usual_s = None if load is None else load.fetch_p99_s
-    usual = "" if usual_s is None else f"; 99 % of its batches took at most {seconds_text(usual_s)}"
+    usual = "" if usual_s is None else f"; 99% of its batches took at most {seconds_text(usual_s)}"
     return Finding(
         rule=RULE,
         severity=_severity(since_s),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from mpwatch.describe.processes import is_on_gpu
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import called, loader_owners
+from mpwatch.diagnose.analysis.process_queries import called, counted, loader_owners
 from mpwatch.model.findings import Finding, Severity
 
 RULE = "start-method-inheritance"
@@ -35,7 +35,7 @@ def check(index: Index) -> Iterator[Finding]:
             summary=f"{called(owner)} was started by {own} and starts its workers the same way",
             evidence=(
                 f"{called(owner)} was started by {own}",
-                f"{len(same)} of its {len(workers)} DataLoader workers were started by {own}",
+                f"of its {counted(len(workers), 'DataLoader worker')}, {own} started {len(same)}",
             ),
             cause=(
                 f"A process started by {own} takes over {own} as its default start method, where "

@@ -38,9 +38,10 @@ from mpwatch.diagnose.analysis.shares import (
     working_share,
 )
 from mpwatch.diagnose.analysis.source_code import costly, mark_words, marks
-from mpwatch.diagnose.analysis.stack_patterns import calls
+from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread
 from mpwatch.diagnose.analysis.waits.blockages import without_progress_s
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
+from mpwatch.diagnose.analysis.waits.threads import runs_event_loop
 from mpwatch.model.account import JOB_WORKS, LAST_MINUTE_S, RUNNING_KINDS, together
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import Series, first_at, values_of
@@ -201,7 +202,7 @@ def _finding_of_held(
             f"answers of {called(server)}, and neither side works: the time is in the round trips"
         ),
         evidence=(
-            f"{called(server)} uses {percent:.0f} % of a core",
+            f"{called(server)} uses {percent:.0f}% of a core",
             *(
                 f"{called(each)}: {words}"
                 for each in clients[:CLIENTS]
@@ -497,6 +498,9 @@ def _waits_in_vain(index: Index) -> Iterator[Finding]:
     process = index.snapshot.get(waiters[0]) if waiters else None
     if process is None or not place or seconds < LOST_SHARE * observed_s:
         return
+    thread = main_thread(process)
+    if thread is not None and runs_event_loop(thread):
+        return  # its time limit is that of its next timer
     others = [
         each
         for each in index.snapshot.living()
@@ -620,7 +624,7 @@ def _finding(
     evidence = [asks]
     if busy is not None:
         evidence.append(
-            f"{called(server)} used {busy:.0f} % of a core in the last {OVER_S:.0f} s, more than "
+            f"{called(server)} used {busy:.0f}% of a core in the last {OVER_S:.0f} s, more than "
             "any of them"
         )
     evidence += map(_asked_words, places)

@@ -39,7 +39,7 @@ def check(index: Index) -> Iterator[Finding]:
             summary=f"{len(workers)} workers of {called(owner)} share one of {cpus} cpus",
             evidence=(
                 f"each worker may run on 1 cpu of {cpus}, main on {allowed or 'an unknown number'}",
-                f"together they use {sum(known):.0f} % of a cpu",
+                f"together they use {sum(known):.0f}% of a cpu",
             ),
             cause=(
                 "The workers' cpu affinity is one cpu. "

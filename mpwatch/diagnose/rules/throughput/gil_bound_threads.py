@@ -262,9 +262,9 @@ def _finding(process: Process, threads: list[Thread], mean: float, cpus: int) ->
     """Describe the threads."""
     loads = sorted({f"{thread.cpu_percent or 0:.0f}" for thread in threads}, key=int)
     evidence = [
-        f"{len(threads)} threads with {' to '.join((loads[0], *loads[1:][-1:]))} % each, together "
+        f"{len(threads)} threads with {' to '.join((loads[0], *loads[1:][-1:]))}% each, together "
         f"no more than one core of {cpus}",
-        f"{called(process)} used {mean:.0f} % cpu lately",
+        f"{called(process)} used {mean:.0f}% cpu lately",
     ]
     places = Counter(
         frame_words(frame) for t in threads if (frame := user_frame(t.stack)) is not None

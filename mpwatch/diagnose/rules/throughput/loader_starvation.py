@@ -630,7 +630,7 @@ def _evidence(
         evidence.append(f"main was waiting for a batch in {seen:.0%} of the samples")
     if loads:
         mean = sum(loads) / len(loads)
-        evidence.append(f"{counted(len(workers), 'worker')} at {mean:.0f} % cpu on average")
+        evidence.append(f"{counted(len(workers), 'worker')} at {mean:.0f}% cpu on average")
     waiting = [x for x in loaders if x.outstanding is not None]
     evidence += [f"{x.outstanding} batches outstanding, {x.parked or 0} ready" for x in waiting[:1]]
     top = merge(workers)

@@ -20,7 +20,7 @@ from mpwatch.diagnose.analysis.shares import (
     working_share,
 )
 from mpwatch.diagnose.analysis.source_code import source_of
-from mpwatch.diagnose.analysis.stack_patterns import main_thread
+from mpwatch.diagnose.analysis.stack_patterns import main_thread, outermost_first
 from mpwatch.diagnose.analysis.waits.blockages import without_progress_s
 from mpwatch.diagnose.analysis.waits.file_locks import DATABASES, LOCK_ON, USES_DATABASE, holders
 from mpwatch.model.findings import Finding, Severity
@@ -279,16 +279,10 @@ def _inside(index: Index, waits: Sequence[tuple[Process, _Wait]]) -> _Inside | N
     One process is at a line of a function that another one is behind: its `with` statement is
     around that one, or its call of acquire().
     """
-    stacks = [(_calls(process), wait.place) for process, wait in waits]
+    stacks = [(outermost_first(process), wait.place) for process, wait in waits]
     takers = [own for own, place in stacks if own and frame_words(own[-1]) == place]
     found = (_behind(index, own, taker) for own, _ in stacks for taker in takers if own)
     return next((each for each in found if each is not None), None)
-
-
-def _calls(process: Process) -> list[Frame]:
-    """The calls of the main thread in the program, outermost first."""
-    thread = main_thread(process)
-    return program_frames(thread.stack)[::-1] if thread is not None else []
 
 
 def _behind(index: Index, own: Sequence[Frame], taker: Sequence[Frame]) -> _Inside | None:

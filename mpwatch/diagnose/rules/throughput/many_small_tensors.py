@@ -108,7 +108,7 @@ def _finding(found: Sequence[Loss], sizes: Sequence[str], faster: Speedup) -> Fi
 
 
 def _words(loss: Loss) -> str:
-    """One thread: `main (12): 45 % opening shared tensors at train.py:39 main`."""
+    """One thread: `main (12): 45% opening shared tensors at train.py:39 main`."""
     ranked = sorted(loss.kinds.items(), key=lambda item: -item[1])
     kinds = ", ".join(
         f"{share:.0%} {'waiting for ' if what == DESCRIPTORS else ''}{what}"

@@ -211,7 +211,7 @@ def _kinds(loss: Loss) -> str:
 
 
 def _words(loss: Loss) -> str:
-    """One thread: `acquire (12), thread QueueFeederThread: 62 % pickling`."""
+    """One thread: `acquire (12), thread QueueFeederThread: 62% pickling`."""
     ranked = sorted(loss.kinds.items(), key=lambda item: -item[1])
     kinds = ", ".join(f"{share:.0%} {_WORDS[what]}" for what, share in ranked if share >= 0.01)
     thread, at = "", f" at {loss.place}" if loss.place else ""

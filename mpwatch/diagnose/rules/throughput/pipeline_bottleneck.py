@@ -141,6 +141,7 @@ def _stages(index: Index) -> _Stages | None:
     if not working or not (waiting or ahead):
         return None
     living, waits = index.snapshot.living(), {**waiting, **ahead}
+    working = _without_sleepers(index, working, [*waits])
     with_core = [
         with_a_core(index, p, waits[p.process], LEAST_TIME) for p in living if p.process in waits
     ]
@@ -152,6 +153,18 @@ def _stages(index: Index) -> _Stages | None:
         sum(with_core) / len(with_core),
     )
     return found if _is_understood(index, found) else None
+
+
+def _without_sleepers(
+    index: Index, working: list[Process], waiting: Sequence[ProcessId]
+) -> list[Process]:
+    """Those that compute, if the others only sleep and no wait ends at one of these now."""
+    busy = [p for p in working if _sleep_of_free_time(index, p) < SLEEPS_SHARE]
+    asleep = {each.process for each in working} - {each.process for each in busy}
+    ends = [ends_of_waits(index).get(each, frozenset()) for each in waiting]
+    ids = {each.process for each in busy}
+    is_known = any(not ids.isdisjoint(each) for each in ends)
+    return busy if is_known and all(asleep.isdisjoint(each) for each in ends) else working
 
 
 def _is_understood(index: Index, found: _Stages) -> bool:

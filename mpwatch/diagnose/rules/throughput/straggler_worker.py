@@ -73,6 +73,11 @@ WORKING = 0.3
 SLOW_SHARE = 0.75
 """A process that works this part of the time hardly waits for its siblings."""
 OWNER_WAITS = 0.5
+RANKS_WAIT, LEAST_RANK_WAITS = 0.45, 0.3
+"""The share of the time in which ranks wait in collectives, in the mean and at least: now and then
+another one than the slow one has the longest sample."""
+RANKS_FACTOR = 2.0
+"""So many times as much as any other the slow rank computes."""
 LOOP_S = 15.0
 """So long for one batch, in a loop without an end: a batch takes that long in few programs."""
 ONE_WAIT_S = 10.0
@@ -251,21 +256,26 @@ def _among_ranks(index: Index) -> list[Finding]:
     waits = {each.process: _collective_share(index, each) for each in ranks}
     slow = [each for each in ranks if working_share(index, each) >= SLOW_SHARE]
     others = [each for each in ranks if each not in slow]
-    if len(slow) != 1 or not others or min(waits[each.process] for each in others) < OWNER_WAITS:
+    waited = [waits[each.process] for each in others]
+    if len(slow) != 1 or not others or min(waited) < LEAST_RANK_WAITS:
         return []
-    works = [
-        with_a_core(index, each, working_share(index, each) - core_share(index, each), LEAST_TIME)
-        for each in others
-    ]
+    if sum(waited) < RANKS_WAIT * len(others):
+        return []
+    works = [_works_with_core(index, each) for each in others]
     if all(_is_in_one_wait(index, each) for each in others) or spin(index, slow[0]) is not None:
         return []
     place = work_place(index, (slow[0],))
     if place is not None and place.words.endswith((" __init__", " <module>")):
         return []  # it sets up what the others have: that is no part of a step
-    if TURN_SHARE <= max(works) <= SLOW_SHARE / FACTOR:
-        waited = sum(waits[each.process] for each in others) / len(others)
-        return [_finding_of_ranks(index, slow[0], others, waited)]
+    if TURN_SHARE <= max(works) <= working_share(index, slow[0]) / RANKS_FACTOR:
+        return [_finding_of_ranks(index, slow[0], others, sum(waited) / len(others))]
     return []
+
+
+def _works_with_core(index: Index, rank: Process) -> float:
+    """The share of work in the time that a rank had a core."""
+    works = working_share(index, rank) - core_share(index, rank)
+    return with_a_core(index, rank, works, LEAST_TIME)
 
 
 class _Steps(NamedTuple):

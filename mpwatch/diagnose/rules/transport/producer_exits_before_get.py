@@ -100,7 +100,8 @@ def _left_unfetched(process: Process, ended: Ended, count: int, snapshot: Snapsh
         process=process.process,
         summary=f"{called(process)} exited before {tensors} received",
         evidence=(
-            f"{count} of its segments were open in no other process when it was last sampled",
+            f"{count} of its segments {'was' if count == 1 else 'were'} open in no other process "
+            "when it was last sampled",
             f"{called(process)} ended {seconds_text(snapshot.at_s - ended.at_s)} ago: "
             f"{ended.words}",
             "no living process holds them: receiving them from the queue now raises an error",

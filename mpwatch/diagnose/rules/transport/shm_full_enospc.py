@@ -98,7 +98,7 @@ def _too_small(snapshot: Snapshot, shm: FileSystemSample, refused: list[Segment]
     made = {called(p) for s in refused if (p := snapshot.get(s.creator)) is not None}
     evidence = (
         _free_words(shm),
-        f"{len(refused)} files in it are empty, for example {largest.path} of "
+        f"empty files in it: {len(refused)}, for example {largest.path} of "
         f"{bytes_text(largest.size_bytes)}: allocating their memory failed",
         *((f"made by {', '.join(sorted(made)[:4])}",) if made else ()),
     )

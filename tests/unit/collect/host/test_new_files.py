@@ -312,7 +312,7 @@ def test_a_folder_that_is_a_link_is_not_followed(job: Job, tmp_path: Path) -> No
     assert all("linked" not in each.key.folder for each in job.look(tmp="/linked") or ())
 
 
-def test_numbers_that_several_names_hold_are_told(proc: FakeProc) -> None:
+def test_numbers_that_several_names_hold_are_reported(proc: FakeProc) -> None:
     job = Job(proc)
     cameras = ((0, 4827), (1, 4830))
     job.make(*(f"{SHM}/cam{n}_{pid}_{count}" for n, pid in cameras for count in range(998, 1004)))

@@ -162,7 +162,7 @@ def test_files_of_a_process_of_a_nested_pid_namespace_are_not_left_over(
     assert found(shm, tmp_path / "run") == []
 
 
-def test_a_process_of_another_time_namespace_is_not_told_by_its_start_ticks(
+def test_a_process_of_another_time_namespace_is_not_reported_by_its_start_ticks(
     shm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hook_files(tmp_path / "run", os.getpid(), 1)

@@ -38,7 +38,7 @@ def only(name: str) -> NcclCommunicator:
 # --- answers -------------------------------------------------------------------------------------
 
 
-def test_a_rank_that_has_launched_fewer_collectives_is_told_apart() -> None:
+def test_a_rank_that_has_launched_fewer_collectives_is_distinguished() -> None:
     assert only("2.30.7-behind.json") == NcclCommunicator(
         name="0xae94423cfbb2ef4a",
         size=4,
@@ -69,7 +69,7 @@ def test_ranks_that_have_launched_different_collectives_differ_in_one_count() ->
     }
 
 
-def test_missing_ranks_are_told_with_their_processes() -> None:
+def test_missing_ranks_are_reported_with_their_processes() -> None:
     assert only("2.29.1-missing.json").remarks == (NcclRemark(1, "unresponsive", 1524345, HOST),)
 
 

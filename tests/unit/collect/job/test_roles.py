@@ -234,9 +234,9 @@ def test_launchers_are_known_by_script_or_module(cmdline: tuple[str, ...], expec
 
 
 def test_workers_are_numbered_by_start_time_even_if_pids_wrapped() -> None:
-    births = [ProcessId(5, 300), ProcessId(32000, 100), ProcessId(4, 200)]
+    starts = [ProcessId(5, 300), ProcessId(32000, 100), ProcessId(4, 200)]
 
-    assert number_workers(births) == {births[1]: 0, births[2]: 1, births[0]: 2}
+    assert number_workers(starts) == {starts[1]: 0, starts[2]: 1, starts[0]: 2}
 
 
 def test_a_second_loader_counts_from_zero_again() -> None:
@@ -249,13 +249,13 @@ def test_a_second_loader_counts_from_zero_again() -> None:
 
 
 def test_slow_spawning_does_not_split_a_loader_in_two() -> None:
-    births = [ProcessId(pid, 1000 + 180 * pid) for pid in range(5)]
+    starts = [ProcessId(pid, 1000 + 180 * pid) for pid in range(5)]
 
-    assert list(number_workers(births).values()) == [0, 1, 2, 3, 4]
+    assert list(number_workers(starts).values()) == [0, 1, 2, 3, 4]
 
 
-def numbered(*births: tuple[int, int]) -> list[tuple[ProcessId, ProcessId]]:
-    return [(ProcessId(pid, start), ProcessId(1, 1)) for pid, start in births]
+def numbered(*starts: tuple[int, int]) -> list[tuple[ProcessId, ProcessId]]:
+    return [(ProcessId(pid, start), ProcessId(1, 1)) for pid, start in starts]
 
 
 def test_the_workers_of_the_next_epoch_count_from_zero_however_soon_it_begins() -> None:

@@ -84,7 +84,7 @@ def test_a_chain_has_its_last_exception_and_its_first(
     assert error.is_from is is_from
 
 
-def test_ranks_are_told_apart_by_the_start_of_each_line() -> None:
+def test_ranks_are_distinguished_by_the_start_of_each_line() -> None:
     first, second = f"{BEGIN}{MODULE}{LOAD}KeyError: 0\n", f"{BEGIN}{MODULE}{LOAD}KeyError: 1\n"
     rows = zip(first.splitlines(), second.splitlines(), strict=True)
     text = "".join(f"[rank0]: {a}\n[rank12]: {b}\n" for a, b in rows)
@@ -206,7 +206,7 @@ def test_each_traceback_of_a_file_is_read_once(writer: Popen[bytes], log: Path) 
     assert first.is_of_job
 
 
-def test_text_that_may_be_of_an_earlier_run_is_told_apart(log: Path) -> None:
+def test_text_that_may_be_of_an_earlier_run_is_distinguished(log: Path) -> None:
     log.write_text(f"Process old-1:\n{PLAIN}")
     with log.open("ab") as file:
         process = Popen([sys.executable, "-c", "import time; time.sleep(60)"], stderr=file)

@@ -7,11 +7,20 @@ import textwrap
 import time
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from mpwatch.collect.source import source_code
 from mpwatch.collect.source.control_flow import TAKEN
-from mpwatch.collect.source.source_code import FILE_BYTES, FILES, SourceCode, SourceReads
+from mpwatch.collect.source.marks import marks as marks_in
+from mpwatch.collect.source.source_code import (
+    FILE_BYTES,
+    FILES,
+    MARKS_OF_KIND,
+    SourceCode,
+    SourceReads,
+)
 from mpwatch.collect.source.syntax import EXPRESSION_NODES
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame, StackSample, StacksTaken
@@ -1003,7 +1012,9 @@ def stage_main(factory):
 """
 
 
-def test_a_function_that_may_send_is_told_from_one_that_only_receives(tmp_path: Path) -> None:
+def test_a_function_that_may_send_is_distinguished_from_one_that_only_receives(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "stages.py"
     path.write_text(STAGES)
 
@@ -2076,10 +2087,10 @@ def test_dicts_that_only_grow_and_containers_with_a_bound_are_read(tmp_path: Pat
     marks = marks_of(tmp_path / "book.py", STORES)
 
     assert [each for each in marks if each[0] in ("stored", "bounded")] == [
-        ("bounded", 11, "deque"),
+        ("bounded", 11, "deque limit"),
         ("stored", 15, "self.rows"),
         ("bounded", 29, "self.cache"),
-        ("bounded", 39, "lru_cache"),
+        ("bounded", 39, "lru_cache 64"),
     ]
 
 
@@ -2131,4 +2142,66 @@ def test_elements_of_tensors_that_are_compared_one_by_one_are_read(tmp_path: Pat
     assert [each for each in marks if each[0] == "slow"] == [
         ("slow", 10, "elements: row[start + k] == row[k]"),
         ("slow", 20, "elements: int(last[i])"),
+    ]
+
+
+def test_a_file_whose_reading_fails_is_reported_once_and_the_others_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "odd.py").write_text("def step():\n    wait()\n")
+    (tmp_path / "train.py").write_text("def step():\n    wait()\n")
+    odd = Frame("step", str(tmp_path / "odd.py"), 2)
+    frame = Frame("step", str(tmp_path / "train.py"), 2)
+    code = marks_in
+
+    def marks(path: str, *others: Any) -> Any:
+        if path == odd.file:
+            raise KeyError("\x1b[2J")
+        return code(path, *others)
+
+    monkeypatch.setattr(source_code, "marks", marks)
+    job = snapshot_of(process(OWN.pid, born_wall_s=time.time()))
+    found: list[SourceRead] = []
+    reads = SourceReads(found.append)
+    try:
+        for frames in ((odd,), (odd._replace(line=1), frame)):
+            reads.received(taken(*frames))
+            reads.start_due(job)
+            reads.wait(10)
+    finally:
+        reads.stop()
+
+    assert [line.file for each in found for line in each.lines] == [frame.file]
+    (problem,) = [problem for each in found for problem in each.problems]
+    assert problem.startswith(f"the source file {odd.file} was not understood (KeyError: ")
+    assert "\x1b" not in problem
+
+
+def test_many_marks_of_one_kind_leave_room_for_others(tmp_path: Path) -> None:
+    taking = "".join(f"    tasks.get()  # {number}\n" for number in range(100))
+    text = f"def step(tasks, loss):\n{taking}    loss.backward()\n"
+
+    found = [kind for kind, _, _ in marks_of(tmp_path / "train.py", text)]
+
+    assert found == ["takes"] * MARKS_OF_KIND + ["backward"]
+
+
+def test_draws_of_an_object_of_numpy_are_marked_where_they_go_through_all(tmp_path: Path) -> None:
+    text = (
+        "import numpy as np\n\nclass Buffer:\n    def __init__(self):\n"
+        "        self.old = np.random.RandomState(1)\n"
+        "        self.new = np.random.default_rng(1)\n\n"
+        "    def sample(self, n, p):\n"
+        "        a = self.old.choice(n, size=4, replace=False)\n"
+        "        b = self.new.choice(n, size=4, replace=False)\n"
+        "        c = self.new.choice(n, p=p)\n"
+        "        d = self.old.choice(n, size=4)\n"
+        "        return self.other.choice(n, p=p), a, b, c, d\n"
+    )
+
+    found = [each for each in marks_of(tmp_path / "buffer.py", text) if each[0] == "slow"]
+
+    assert found == [
+        ("slow", 9, "choice: self.old.choice(n, size=4, replace=False)"),
+        ("slow", 11, "choice: self.new.choice(n, p=p)"),
     ]

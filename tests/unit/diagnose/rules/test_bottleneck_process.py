@@ -73,7 +73,7 @@ def test_a_busy_process_that_others_wait_for_is_the_bottleneck() -> None:
     assert finding.process == pid(SERVER)
     assert finding.summary.startswith("4 processes wait for the answers of spawned 150 (150)")
     assert "2.9 of them wait for its answer at any moment" in finding.evidence[0]
-    assert "95 % of a core" in finding.evidence[1]
+    assert "95% of a core" in finding.evidence[1]
     assert "spawned 200 (200) asks at train.py:31 ask" in finding.evidence
     assert "spawned 150 (150) is at train.py:9 answer" in finding.evidence
     assert "Manager" not in finding.cause
@@ -252,7 +252,7 @@ FALLS = (6000.0, 5200.0, 4600.0, 4100.0, 3700.0, 3400.0, 3100.0, 2900.0)
 RISES = (4e6, 5e6, 6e6, 7e6, 8e6, 9e6, 10e6, 11e6)
 
 
-def test_items_that_take_ever_more_cpu_time_are_told_with_the_numbers() -> None:
+def test_items_that_take_ever_more_cpu_time_are_reported_with_the_numbers() -> None:
     (finding,) = slowing(FALLS)
 
     assert finding.severity is Severity.INFO
@@ -264,7 +264,9 @@ def test_items_that_take_ever_more_cpu_time_are_told_with_the_numbers() -> None:
     assert "a list that is searched" in finding.cause
 
 
-def test_a_file_that_is_read_again_from_its_start_is_told_by_what_is_read_for_the_output() -> None:
+def test_a_file_that_is_read_again_from_its_start_is_reported_by_what_is_read_for_the_output() -> (
+    None
+):
     (finding,) = slowing(RISES, (1e4,))
 
     assert "it reads ever more for its output at data.py:9 check, 2.3 times" in finding.summary
@@ -477,7 +479,7 @@ ELEMENTS = Mark(
     [(0.8, "train.py:26 repeats", True), (0.8, "train.py:40 step", False), (0.4, None, False)],
     ids=["at that line", "elsewhere", "it waits most of the time"],
 )
-def test_a_process_that_compares_elements_of_a_tensor_one_by_one_is_told(
+def test_a_process_that_compares_elements_of_a_tensor_one_by_one_is_reported(
     busy: float, place: str | None, is_told: bool
 ) -> None:
     where = place or "train.py:26 repeats"

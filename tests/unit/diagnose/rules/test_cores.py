@@ -438,7 +438,7 @@ def polling(
     return replace(job, source=(source,))
 
 
-def test_processes_that_poll_on_a_part_of_a_core_each_are_named_with_whom_they_hold_up() -> None:
+def test_processes_that_poll_on_a_part_of_a_core_each_are_named_with_those_that_wait() -> None:
     finding = only(cpu_oversubscription.check, polling({POLL: 0.3, UNPICKLES: 0.05}))
 
     assert finding.severity is Severity.WARNING

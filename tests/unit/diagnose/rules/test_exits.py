@@ -193,7 +193,7 @@ def test_a_kill_at_the_memory_limit_has_the_limit_as_its_cause() -> None:
     finding = only(worker_oom_killed.check, job, past)
 
     assert finding.severity is Severity.CRITICAL
-    assert any("counted 1 out-of-memory kills" in each for each in finding.evidence)
+    assert any("counted 1 out-of-memory kill " in each for each in finding.evidence)
     assert any("of 1.0G" in each for each in finding.evidence)
     assert any("met 60 times" in each for each in finding.evidence)
     assert any("main (100), 900M" in each for each in finding.evidence)
@@ -679,7 +679,9 @@ def test_a_process_that_is_elsewhere_is_not_the_sender(place: str, signal: int, 
     )
 
 
-def test_a_signal_that_the_source_asks_for_at_the_end_of_the_parent_is_told_with_its_line() -> None:
+def test_a_signal_that_the_source_asks_for_at_the_end_of_the_parent_is_reported_with_its_line() -> (
+    None
+):
     asks = Statement(19, "libc.prctl(PR_SET_PDEATHSIG, 9)")
     mark = Mark("death-signal", "/app/actor.py", "die_with_parent", "", asks)
     job = replace(snapshot_of(main(), dead_worker(role="spawned", signal=9)), marks=(mark,))
@@ -797,7 +799,7 @@ def test_the_process_that_sent_the_signal_is_named_by_its_hook() -> None:
 
 
 @pytest.mark.parametrize("left", ["39", ""])
-def test_a_worker_that_a_timer_has_killed_is_told_with_the_line_that_sets_it(left: str) -> None:
+def test_a_worker_that_a_timer_has_killed_is_reported_with_the_line_that_sets_it(left: str) -> None:
     sets = Mark("alarm", "/home/me/staging.py", "fetch", left, Statement(37, "signal.alarm(5)"))
     job = snapshot_of(main(), dead_worker(role="spawned", signal=14), marks=(sets,))
 
@@ -808,7 +810,7 @@ def test_a_worker_that_a_timer_has_killed_is_told_with_the_line_that_sets_it(lef
 
 
 @pytest.mark.parametrize("limit", ["RLIMIT_CPU", "RLIMIT_AS"])
-def test_a_worker_that_its_own_limit_has_killed_is_told_with_the_line_that_sets_it(
+def test_a_worker_that_its_own_limit_has_killed_is_reported_with_the_line_that_sets_it(
     limit: str,
 ) -> None:
     sets = Mark("limit", "/home/me/run.py", "apply", limit, Statement(33, "setrlimit(CPU, 2)"))
@@ -895,7 +897,7 @@ def test_a_child_that_is_gone_is_known_by_what_it_has_written() -> None:
     )
 
 
-def test_a_receiver_whose_sender_had_gone_is_told_by_its_traceback() -> None:
+def test_a_receiver_whose_sender_had_gone_is_reported_by_its_traceback() -> None:
     frames = (
         Frame("SocketClient", "/usr/lib/python3.11/multiprocessing/connection.py", 646),
         Frame("detach", "/usr/lib/python3.11/multiprocessing/resource_sharer.py", 57),
@@ -978,7 +980,7 @@ def replace_line(mark: Mark) -> Mark:
     return mark._replace(statement=Statement(90, "raise OSError()"))
 
 
-def test_processes_that_handle_the_signal_that_ended_another_one_are_told() -> None:
+def test_processes_that_handle_the_signal_that_ended_another_one_are_reported() -> None:
     bit = 1 << (SIGUSR1 - 1)
     own = main()
     handles = replace(own, sample=replace(own.sample, signals_caught=bit))

@@ -28,7 +28,7 @@ def rank(number: int, size: int = 2, **model: Any) -> Process:
     return process(300 + number, "rank", label=f"rank {number}", more={"gauges": gauges})
 
 
-def test_a_model_whose_forward_never_runs_is_told_once_for_all_ranks() -> None:
+def test_a_model_whose_forward_never_runs_is_reported_once_for_all_ranks() -> None:
     text = "return model.module if isinstance(model, DistributedDataParallel) else model"
     unwraps = Mark("unwrapped", "/job/trainer.py", "unwrap", "model.module", Statement(24, text))
     job = snapshot_of(main(), rank(0), rank(1, updates=290), marks=(unwraps,))
@@ -44,7 +44,7 @@ def test_a_model_whose_forward_never_runs_is_told_once_for_all_ranks() -> None:
     assert "no_sync" not in f"{finding.summary} {finding.cause} {finding.advice}"
 
 
-def test_no_sync_that_is_left_on_is_told_with_its_line() -> None:
+def test_no_sync_that_is_left_on_is_reported_with_its_line() -> None:
     line = Mark("no-sync", "/job/t.py", "step", "", Statement(9, "with self.model.no_sync():"))
     left_on = {"is_forward_run": True, "is_reducing": False, "collectives": 0}
     job = snapshot_of(main(), rank(0, **left_on), rank(1, **left_on), marks=(line,))
@@ -71,11 +71,11 @@ def test_no_sync_that_is_left_on_is_told_with_its_line() -> None:
         ),
     ],
 )
-def test_a_model_that_is_reduced_or_not_trained_is_not_told(model: dict[str, Any]) -> None:
+def test_a_model_that_is_reduced_or_not_trained_is_not_reported(model: dict[str, Any]) -> None:
     assert found(gradients_not_reduced.check, snapshot_of(main(), rank(0, **model))) == []
 
 
-def test_a_rank_without_a_wrapped_model_is_not_told() -> None:
+def test_a_rank_without_a_wrapped_model_is_not_reported() -> None:
     gauge = {"groups": {}, "error": "no recorder"}
     bare = process(300, "rank", more={"gauges": {"collectives": gauge}})
 

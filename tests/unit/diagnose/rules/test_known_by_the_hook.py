@@ -194,14 +194,14 @@ def test_a_refused_mapping_far_below_the_limit_has_another_limit_as_its_cause() 
 
 
 def test_arguments_that_the_fork_server_nearly_refused_are_a_warning() -> None:
-    def born(fds: int, method: str = "forkserver") -> list[Finding]:
-        birth = log("start", MAIN, pid=7, fds=fds, method=method)
-        return found(forkserver_too_many_fds.check, snapshot_of(main(), log=(birth, BURDEN)))
+    def started(fds: int, method: str = "forkserver") -> list[Finding]:
+        start = log("start", MAIN, pid=7, fds=fds, method=method)
+        return found(forkserver_too_many_fds.check, snapshot_of(main(), log=(start, BURDEN)))
 
-    assert [finding.severity for finding in born(230)] == [Severity.WARNING]
-    assert any("._args[1].steps" in each for each in born(230)[0].evidence)
-    assert born(60) == []
-    assert born(900, "spawn") == []
+    assert [finding.severity for finding in started(230)] == [Severity.WARNING]
+    assert any("._args[1].steps" in each for each in started(230)[0].evidence)
+    assert started(60) == []
+    assert started(900, "spawn") == []
 
 
 def test_arguments_that_the_fork_server_refused_are_named_by_attribute() -> None:

@@ -59,7 +59,7 @@ def test_the_rank_that_is_elsewhere_is_named() -> None:
     assert "not there: rank 2 (302), saves" in finding.evidence
 
 
-def test_what_the_missing_rank_waits_for_is_told() -> None:
+def test_what_the_missing_rank_waits_for_is_reported() -> None:
     waits = WaitedOn("unknown", "openat", ("a process that opens /run/orders for writing",))
     opens = thread(302, "train.py:save:80", waits=waits, still_s=60.0)
     late = process(302, "rank", threads=[opens], label="rank 2", rank=2)
@@ -238,7 +238,8 @@ def test_ranks_found_without_any_agent_are_named() -> None:
 
     finding = only(torchrun_agent_killed_orphans.check, snapshot_of(lone))
 
-    assert "no launcher is among their ancestors" in finding.evidence
+    assert finding.summary == "1 rank still runs after its launcher exited"
+    assert "no launcher is among its ancestors" in finding.evidence
 
 
 @pytest.mark.parametrize(

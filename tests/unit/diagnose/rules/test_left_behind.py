@@ -157,7 +157,7 @@ def test_a_kill_of_main_that_the_control_group_counted_is_put_down_to_memory() -
     finding = only(worker_oom_killed.check, over, past)
 
     assert finding.process == pid(MAIN)
-    assert "the control group counted 1 out-of-memory kills meanwhile" in finding.evidence
+    assert "the control group counted 1 out-of-memory kill meanwhile" in finding.evidence
     assert found(main_killed.check, over, past) == []
 
 

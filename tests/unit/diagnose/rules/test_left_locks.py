@@ -251,7 +251,7 @@ ACQUIRES = (
         ),
     ],
 )
-def test_a_lock_that_was_acquired_without_a_block_is_told_as_taken_twice(
+def test_a_lock_that_was_acquired_without_a_block_is_reported_as_taken_twice(
     stack: tuple[str, ...], is_twice: bool
 ) -> None:
     wait = WaitedOn("semaphore", "futex", ("sem 9:77",), segment=LOCK, value=0)
@@ -315,7 +315,7 @@ def test_a_semaphore_is_taken_twice_only_if_none_but_those_that_wait_can_have_it
 READS = frames("multiprocessing/synchronize.py:__enter__", "multiprocessing/queues.py:get")
 
 
-def test_a_semaphore_that_none_is_seen_to_hold_is_told_while_the_others_only_poll() -> None:
+def test_a_semaphore_that_none_is_seen_to_hold_is_reported_while_the_others_only_poll() -> None:
     """Without source nothing shows who has it: main writes a line to its log now and then."""
     sleeps = WaitedOn("timer", "clock_nanosleep", timeout_s=0.2)
     polls = main(

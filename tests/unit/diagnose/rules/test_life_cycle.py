@@ -103,7 +103,7 @@ def test_an_unjoined_child_is_information_while_its_parent_continues() -> None:
     assert "waits" not in finding.cause
 
 
-def test_a_timer_that_ended_an_unjoined_child_is_told_with_the_line_that_set_it() -> None:
+def test_a_timer_that_ended_an_unjoined_child_is_reported_with_the_line_that_set_it() -> None:
     mark = Mark(
         "alarm",
         "/app/timeouts.py",
@@ -341,5 +341,5 @@ def test_one_of_several_equal_processes_that_ended_with_status_0_is_information(
         replace(actors(), processes=actors().processes[:3]),  # one of two
     ],
 )
-def test_an_end_that_may_be_one_of_all_is_not_told(job: Snapshot) -> None:
+def test_an_end_that_may_be_one_of_all_is_not_reported(job: Snapshot) -> None:
     assert [f for f in found(zombie_processes.check, job) if f.subject == "left the others"] == []

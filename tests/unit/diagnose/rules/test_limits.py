@@ -190,7 +190,7 @@ def test_tensors_that_did_not_fit_are_named_though_some_space_is_left() -> None:
 
     assert finding.severity is Severity.CRITICAL
     assert "no space for tensors of 9.0M: 8.0M are free" in finding.summary
-    assert any("2 files in it are empty" in each for each in finding.evidence)
+    assert any("empty files in it: 2" in each for each in finding.evidence)
     assert "made by loader-worker 200 (200)" in finding.evidence
 
 

@@ -128,7 +128,7 @@ def held_database(*stack: str, has_it: bool = True, works: float = 0.1) -> Snaps
     return replace(taken, processes=(holder, *taken.processes[1:]), source=source)
 
 
-def test_who_has_a_database_locked_while_it_does_something_else_is_named_with_the_block() -> None:
+def test_the_holder_of_a_locked_database_that_does_something_else_is_named_with_the_block() -> None:
     finding = only(check, held_database("train.py:pack:31", "train.py:save:52", "train.py:run:70"))
 
     assert finding.severity is Severity.WARNING
@@ -152,7 +152,7 @@ def test_a_statement_of_a_database_that_takes_long_is_no_other_work() -> None:
     assert finding.advice.startswith("Write fewer rows in one transaction")
 
 
-def test_what_a_holder_does_is_not_told_where_it_has_no_lock_now() -> None:
+def test_what_a_holder_does_is_not_reported_where_it_has_no_lock_now() -> None:
     finding = only(check, held_database("train.py:pack:31", "train.py:save:52", has_it=False))
 
     assert finding.severity is Severity.INFO

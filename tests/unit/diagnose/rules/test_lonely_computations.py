@@ -74,7 +74,7 @@ def past(written: Series = WROTE_AT_S, read: Series = ()) -> History:
     return history({(MAIN, "written_bytes"): written, (MAIN, "main_read_bytes"): read})
 
 
-def test_a_loop_of_two_lines_is_told_with_the_function_that_does_not_return() -> None:
+def test_a_loop_of_two_lines_is_reported_with_the_function_that_does_not_return() -> None:
     finding = only(no_progress.check, watched(), past())
 
     assert finding.severity is Severity.INFO
@@ -145,7 +145,7 @@ def test_a_stack_that_was_seen_before_changes_nothing() -> None:
         (watched((FITS, COUNTS), process(300, threads=[thread(300, still_s=0.0)])), past()),
     ],
 )
-def test_what_gets_on_or_could_get_on_is_not_told(job: Snapshot, known: History) -> None:
+def test_what_gets_on_or_could_get_on_is_not_reported(job: Snapshot, known: History) -> None:
     assert found(no_progress.check, job, known) == []
 
 

@@ -436,19 +436,19 @@ def test_very_many_sets_of_workers_are_named_without_a_history() -> None:
 
 
 def test_sets_made_in_quick_succession_are_distinguished_by_the_feeders_between_them() -> None:
-    born = [1000, 1001, 1050, 1051, 1100, 1101, 1150, 1151]
-    workers = [replace(process(n), process=ProcessId(n, n)) for n in born]
+    started = [1000, 1001, 1050, 1051, 1100, 1101, 1150, 1151]
+    workers = [replace(process(n), process=ProcessId(n, n)) for n in started]
     job = snapshot_of(main(fds=fds(100, file=5)), *workers)
     past = history({(MAIN, "children"): line(8, per_s=0.2)})
 
-    def with_feeders(*births: int) -> Snapshot:
-        feeders = tuple(ThreadSample(n, "python", "S", 0, start_ticks=n) for n in births)
+    def with_feeders(*starts: int) -> Snapshot:
+        feeders = tuple(ThreadSample(n, "python", "S", 0, start_ticks=n) for n in starts)
         owner = replace(job.processes[0], sample=replace(job.processes[0].sample, threads=feeders))
         return replace(job, processes=(owner, *workers))
 
     one_loader = with_feeders(1020, 1152, 1153)
     assert found(loader_iterator_leak.check, one_loader, past) == []
-    four = only(loader_iterator_leak.check, with_feeders(*(n + 2 for n in born)), past)
+    four = only(loader_iterator_leak.check, with_feeders(*(n + 2 for n in started)), past)
     assert "keeps 4 DataLoader iterators" in four.summary
 
 

@@ -84,7 +84,7 @@ def test_a_rank_that_does_not_respond_is_evidence() -> None:
     ]
 
 
-def test_dead_and_unresponsive_ranks_are_told_apart() -> None:
+def test_dead_and_unresponsive_ranks_are_distinguished() -> None:
     assert evidence(status("2.28.7-missing.json")) == [
         "NCCL RAS: rank 2 of communicator 0xcf264af53edbe986 is considered dead (process 302 on "
         "172.16.64.245)",

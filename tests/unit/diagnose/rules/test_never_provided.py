@@ -85,7 +85,7 @@ def joining(number: int = 300) -> Process:
     return one(MAIN, WaitedOn("child", "wait4", (f"pid {number}",)), *JOIN)
 
 
-def test_an_event_whose_setter_has_ended_is_told_with_it() -> None:
+def test_an_event_whose_setter_has_ended_is_reported_with_it() -> None:
     setter = one(302, None, label="build_cache", ended=exited(302, exit_code=0), segments=mapped())
     jobs = [joining(), one(300, at_semaphore(), *EVENT), one(301, at_semaphore(), *EVENT), setter]
 
@@ -122,7 +122,7 @@ def test_a_condition_that_was_notified_before_the_wait_is_not_put_down_to_an_end
         ),
     ],
 )
-def test_a_lock_that_no_process_releases_is_told_by_how_it_is_taken(
+def test_a_lock_that_no_process_releases_is_reported_by_how_it_is_taken(
     stack: tuple[str, ...], words: str, never: str
 ) -> None:
     gone = one(302, None, ended=exited(302, exit_code=0), segments=mapped())
@@ -141,7 +141,7 @@ def test_a_lock_that_no_process_releases_is_told_by_how_it_is_taken(
     assert "main (100) waits for an item of a queue" in finding.cause
 
 
-def test_a_lock_that_only_one_process_can_hold_is_told_with_it() -> None:
+def test_a_lock_that_only_one_process_can_hold_is_reported_with_it() -> None:
     """Main iterates over a loader inside of the block whose lock the workers need."""
     reads = WaitedOn("pipe-read", "read", ("pipe:[500]",))
     enters = ("multiprocessing/synchronize.py:__enter__", "data.py:decode:5")
@@ -155,7 +155,7 @@ def test_a_lock_that_only_one_process_can_hold_is_told_with_it() -> None:
     assert "for a lock that main (100) most likely holds while it waits for them" in finding.summary
 
 
-def test_a_reader_of_a_queue_of_which_no_other_process_lives_is_told() -> None:
+def test_a_reader_of_a_queue_of_which_no_other_process_lives_is_reported() -> None:
     reads = WaitedOn("pipe-read", "read", ("pipe:[500]",))
     job = snapshot_of(one(MAIN, reads, *GET, links=(pipe(5, 500, False), pipe(6, 500, True))))
 
@@ -166,7 +166,9 @@ def test_a_reader_of_a_queue_of_which_no_other_process_lives_is_told() -> None:
     assert "all processes that it has started have ended" in noted.summary
 
 
-def test_consumers_that_wait_for_more_end_marks_than_came_are_told_with_their_parent() -> None:
+def test_consumers_that_wait_for_more_end_marks_than_were_sent_are_reported_with_their_parent() -> (
+    None
+):
     get = (
         "multiprocessing/synchronize.py:__enter__",
         "multiprocessing/queues.py:get",
@@ -237,7 +239,7 @@ def with_pool(*worker_stack: str, signals: int = 0, stack: tuple[str, ...] = ())
     return snapshot_of(top, worker)
 
 
-def test_an_event_that_only_a_callback_of_an_idle_pool_could_set_is_told() -> None:
+def test_an_event_that_only_a_callback_of_an_idle_pool_could_set_is_reported() -> None:
     finding = only(standing_still.check, with_pool(*IDLE))
 
     assert finding.process == pid(MAIN)
@@ -307,7 +309,7 @@ def test_a_thread_of_the_child_itself_is_not_put_down_to_the_fork() -> None:
     assert "the thread that was to take items out is gone" in finding.summary
 
 
-def test_an_event_of_threading_of_which_children_have_copies_is_told_as_that() -> None:
+def test_an_event_of_threading_of_which_children_have_copies_is_reported_as_that() -> None:
     waits = ("threading.py:wait", "threading.py:wait", "train.py:run:17")
     child = one(300, None, "data.py:act:3", start_method="fork", threads=[thread(300, state="R")])
     job = snapshot_of(one(MAIN, LOCK, *waits), child)
@@ -373,7 +375,7 @@ def test_an_event_loop_that_watches_only_itself_can_never_continue() -> None:
     assert "no task of the event loop of main (100) can continue" in finding.summary
 
 
-def test_an_event_loop_forked_without_the_threads_of_its_executor_is_told_as_that() -> None:
+def test_an_event_loop_forked_without_the_threads_of_its_executor_is_reported_as_that() -> None:
     waits = WaitedOn("poll", "epoll_wait", ("socket:[500]",))
     links = (socket(3, 500, 501), socket(4, 501, 500))
     pool = thread(101, "concurrent/futures/thread.py:_worker", waits=LOCK, name="encode_0")
@@ -455,7 +457,7 @@ TICKS = WaitedOn("futex", "futex", ("futex 0x7f00",), timeout_s=0.9)
 SERVES_GET = ("threading.py:wait", "queue.py:get", "multiprocessing/managers.py:serve_client")
 
 
-def test_an_item_of_a_managers_queue_that_nobody_puts_is_told() -> None:
+def test_an_item_of_a_managers_queue_that_nobody_puts_is_reported() -> None:
     gone = one(301, None, label="evaluate 3", ended=exited(301, exit_code=0))
 
     finding = only(standing_still.check, proxied("get", SERVES_GET, gone))
@@ -467,7 +469,7 @@ def test_an_item_of_a_managers_queue_that_nobody_puts_is_told() -> None:
     assert "exactly one answer" in finding.advice
 
 
-def test_a_lock_of_a_manager_whose_holder_has_ended_is_told() -> None:
+def test_a_lock_of_a_manager_whose_holder_has_ended_is_reported() -> None:
     serves = ("multiprocessing/managers.py:serve_client",)
     gone = one(301, None, label="updater 1", ended=exited(301, exit_code=1))
 
@@ -498,7 +500,7 @@ def server(*more: Any, client_still_s: float = 60.0) -> Snapshot:
     )
 
 
-def test_a_server_that_waits_for_one_more_client_is_told_with_those_that_wait_for_it() -> None:
+def test_a_server_that_waits_for_one_more_client_is_reported_with_those_that_wait_for_it() -> None:
     finding = only(no_progress.check, server())
 
     assert finding.severity is Severity.INFO
@@ -542,7 +544,7 @@ def test_one_long_sleep_is_no_loop_that_looks_again(wakes_per_s: float, is_told:
     assert bool(found(no_progress.check, polling(), seen)) is is_told
 
 
-def test_a_loop_that_sleeps_while_all_that_it_started_has_ended_is_told() -> None:
+def test_a_loop_that_sleeps_while_all_that_it_started_has_ended_is_reported() -> None:
     gone = [one(n, None, ended=exited(n, exit_code=0), start_method="fork") for n in (300, 301)]
 
     finding = only(no_progress.check, polling(*gone), past())
@@ -597,7 +599,7 @@ def test_the_condition_of_a_loop_decides_what_it_waits_for(
         ("while not stop.is_set():", 40.0, False),
     ],
 )
-def test_a_loop_that_reads_figures_while_it_awaits_work_of_idle_processes_is_told(
+def test_a_loop_that_reads_figures_while_it_awaits_work_of_idle_processes_is_reported(
     header: str, still_s: float, is_told: bool
 ) -> None:
     idle = one(300, None, threads=[thread(300, "train.py:run:37", still_s=still_s)])
@@ -624,7 +626,7 @@ PERMITS = Mark(
     ("stack", "is_told"),
     [(("asyncio/base_events.py:_run_once",), True), (("socketserver.py:serve_forever",), False)],
 )
-def test_a_server_whose_handlers_may_wait_for_permits_is_told_with_what_loses_them(
+def test_a_server_whose_handlers_may_wait_for_permits_is_reported_with_what_loses_them(
     stack: tuple[str, ...], is_told: bool
 ) -> None:
     loop = [thread(300, "selectors.py:select", *stack, "train.py:serve:37", still_s=40.0)]
@@ -639,7 +641,7 @@ def test_a_server_whose_handlers_may_wait_for_permits_is_told_with_what_loses_th
     assert finding.cause.startswith(told) is is_told
 
 
-def test_a_loop_whose_values_were_read_is_told_with_them() -> None:
+def test_a_loop_whose_values_were_read_is_reported_with_them() -> None:
     header = Statement(16, "while self.done < self.total:")
     line = SourceLine(
         "/home/me/train.py",
@@ -699,7 +701,7 @@ def test_a_loop_that_takes_new_memory_between_its_sleeps_does_something() -> Non
     assert len(found(no_progress.check, polling(gone), taking(0.1))) == 1
 
 
-def test_a_job_of_which_one_works_or_that_has_just_begun_to_poll_is_not_told() -> None:
+def test_a_job_of_which_one_works_or_that_has_just_begun_to_poll_is_not_reported() -> None:
     works = one(300, None, threads=[thread(300, "data.py:act:3", state="R", still_s=0.0)])
     fills = thread(101, "data.py:run:6", waits=SLEEPS, still_s=0.05)
     started = one(300, SLEEPS, "data.py:act:3", born_wall_s=WALL_S - 5)
@@ -712,7 +714,7 @@ def test_a_job_of_which_one_works_or_that_has_just_begun_to_poll_is_not_told() -
     assert found(no_progress.check, polling(seconds=10), past()) == []
 
 
-def test_a_wait_for_a_signal_is_told_as_one() -> None:
+def test_a_wait_for_a_signal_is_reported_as_one() -> None:
     pause = WaitedOn("signal", "pause")
     reads = WaitedOn("pipe-read", "read", ("pipe:[500]",))
     job = snapshot_of(
@@ -838,7 +840,7 @@ def test_semaphores_that_count_items_and_room_are_a_third_reason_for_a_circle() 
     assert "one release() too few" in finding.cause
 
 
-def test_a_full_queue_that_no_other_living_process_has_is_told() -> None:
+def test_a_full_queue_that_no_other_living_process_has_is_reported() -> None:
     put = ("multiprocessing/queues.py:put", "train.py:fill:8")
 
     finding = only(
@@ -935,7 +937,7 @@ def test_clients_of_another_server_of_the_job_are_not_taken_for_those_of_a_store
     )
 
 
-def test_ranks_that_all_wait_for_a_key_of_their_own_store_are_told() -> None:
+def test_ranks_that_all_wait_for_a_key_of_their_own_store_are_reported() -> None:
     store = socket(4, 900, None, "tcp listens on *:29745")
     jobs = [joining(), at_store(300, store), at_store(301)]
 
@@ -1015,7 +1017,7 @@ def test_a_parent_that_joins_may_be_the_one_that_holds_the_lock() -> None:
     assert "Either main (100) holds it while it waits, or a process that has ended" in finding.cause
 
 
-def test_a_join_of_a_process_that_waits_for_room_in_a_queue_is_told() -> None:
+def test_a_join_of_a_process_that_waits_for_room_in_a_queue_is_reported() -> None:
     put = ("multiprocessing/queues.py:put", "data.py:simulate:4")
     job = snapshot_of(joining(), one(300, at_semaphore(), *put), segments=(semaphore(MAIN, 300),))
 
@@ -1041,7 +1043,7 @@ def test_the_join_of_a_pool_leads_to_the_worker_that_runs_a_call() -> None:
     assert "main (100) waits for the end of the calls of a Pool" in finding.cause
 
 
-def test_an_event_loop_that_awaits_a_thread_which_reads_in_vain_is_told_with_it() -> None:
+def test_an_event_loop_that_awaits_a_thread_which_reads_in_vain_is_reported_with_it() -> None:
     waits = WaitedOn("poll", "epoll_wait", ("socket:[500]",))
     reads = WaitedOn("pipe-read", "read", ("pipe:[700]",))
     links = (socket(3, 500, 501), socket(4, 501, 500), pipe(5, 700, False), pipe(6, 700, True))
@@ -1096,7 +1098,7 @@ def scorers(*more: Thread, by_error: bool = True) -> Snapshot:
     return replace(snapshot_of(one(MAIN, None, threads=threads)), source=(line,))
 
 
-def test_a_lock_whose_release_an_exception_skips_is_told_with_both_lines() -> None:
+def test_a_lock_whose_release_an_exception_skips_is_reported_with_both_lines() -> None:
     finding = only(standing_still.check, scorers())
 
     assert finding.summary == (
@@ -1108,7 +1110,7 @@ def test_a_lock_whose_release_an_exception_skips_is_told_with_both_lines() -> No
     assert "same order" not in finding.advice
 
 
-def test_a_lock_that_a_thread_further_down_has_is_not_told_as_left() -> None:
+def test_a_lock_that_a_thread_further_down_has_is_not_reported_as_left() -> None:
     """Two of them wait for a further lock there: each object has a lock of its own."""
     stack = ("data.py:other:90", "data.py:compute_score:49")
     inside = [thread(n, *stack, waits=LOCK) for n in (103, 104)]
@@ -1117,7 +1119,7 @@ def test_a_lock_that_a_thread_further_down_has_is_not_told_as_left() -> None:
     assert "likely an exception" not in only(standing_still.check, scorers(by_error=False)).summary
 
 
-def test_output_that_a_process_outside_of_the_job_keeps_open_is_told() -> None:
+def test_output_that_a_process_outside_of_the_job_keeps_open_is_reported() -> None:
     """A grandchild that outlives its parent has the pipes of communicate()."""
     communicates = ("selectors.py:select", "subprocess.py:_communicate", "train.py:render:4")
     waits = WaitedOn("poll", "poll", ("pipe:[500]", "pipe:[501]"))
@@ -1128,7 +1130,7 @@ def test_output_that_a_process_outside_of_the_job_keeps_open_is_told() -> None:
     assert "a process outside of the job has it open" in finding.cause
 
 
-def test_an_event_that_only_its_waiter_has_is_told_with_the_child_that_ended() -> None:
+def test_an_event_that_only_its_waiter_has_is_reported_with_the_child_that_ended() -> None:
     waits = one(MAIN, at_semaphore(), *EVENT)
     child = process(300, "other", parent=MAIN, ended=exited(300, exit_code=3))
 

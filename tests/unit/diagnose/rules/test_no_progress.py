@@ -24,9 +24,18 @@ from mpwatch.model.account import (
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History, Point
 from mpwatch.model.ids import ProcessId, SegmentId
-from mpwatch.model.samples import FdLink, Frame, HeldLock, LockHolder, WaitedOn
+from mpwatch.model.samples import (
+    FdLink,
+    Frame,
+    FrameValues,
+    HeldLock,
+    LockHolder,
+    NameValue,
+    ValuesRead,
+    WaitedOn,
+)
 from mpwatch.model.snapshot import Process, Snapshot
-from mpwatch.model.source_code import EndlessLoop, Mark, Skip, SourceLine, Statement
+from mpwatch.model.source_code import Decider, EndlessLoop, Mark, Skip, SourceLine, Statement
 from tests.builders.accounts import with_shares
 from tests.builders.snapshots import (
     MAIN,
@@ -359,7 +368,9 @@ def computing(source: SourceLine, at: int = 0) -> tuple[Snapshot, History]:
     return replace(job, account=replace(job.account, processes=processes)), busy_past
 
 
-def test_a_computation_in_a_loop_without_an_end_is_told_with_the_condition_that_ends_it() -> None:
+def test_a_computation_in_a_loop_without_an_end_is_reported_with_the_condition_that_ends_it() -> (
+    None
+):
     finding = only(no_progress.check, *computing(LINE_OF_LOOP))
 
     assert "gone round in the loop `while True:` of line 7 in work() for 38 s" in finding.cause
@@ -387,7 +398,7 @@ def test_a_loop_that_takes_tasks_or_whose_rounds_are_not_seen_is_not_called_endl
     assert "gone round" not in finding.cause
 
 
-def test_a_generator_that_gives_nothing_is_told_with_its_yield() -> None:
+def test_a_generator_that_gives_nothing_is_reported_with_its_yield() -> None:
     loop = EndlessLoop(
         Statement(7, "while True:"),
         gives=Statement(12, "yield read(group)"),
@@ -596,7 +607,7 @@ def test_a_pipe_that_no_process_of_the_job_writes_to_is_read_in_vain() -> None:
 
 
 @pytest.mark.parametrize(("rest", "is_told"), [("data.py:read:37", True), ("", False)])
-def test_a_pool_without_a_thread_for_what_its_threads_wait_for_is_told(
+def test_a_pool_without_a_thread_for_what_its_threads_wait_for_is_reported(
     rest: str, is_told: bool
 ) -> None:
     """With a thread that waits for a call, the further calls would run."""
@@ -624,7 +635,7 @@ def test_a_pool_without_a_thread_for_what_its_threads_wait_for_is_told(
     ("more", "is_told"),
     [((), True), ((pipe(9, 600, True),), False), ((pipe(0, 600, False),), False)],
 )
-def test_an_event_loop_that_reads_what_only_others_write_is_told(
+def test_an_event_loop_that_reads_what_only_others_write_is_reported(
     more: tuple[FdLink, ...], is_told: bool
 ) -> None:
     loop = WaitedOn("poll", "epoll_wait", ("pipe:[600]", "socket:[77]"), (8, 7))
@@ -788,7 +799,7 @@ def test_a_transaction_that_waits_for_its_own_database_is_distinguished() -> Non
     assert "the connection that began the transaction" in finding.advice
 
 
-def test_a_transaction_that_was_left_open_is_told_from_a_slow_one() -> None:
+def test_a_transaction_that_was_left_open_is_distinguished_from_a_slow_one() -> None:
     """Whoever is inside of the function that begins a transaction may be at its slow part."""
     left = only(no_progress.check, of_database("data.py:poll:48", "train.py:work:9", timeout_s=0.4))
     slow = only(
@@ -835,7 +846,7 @@ def test_tasks_that_ended_are_named_only_where_there_is_an_event_loop() -> None:
     assert "Tasks of asyncio that have ended with an exception" in finding.cause
 
 
-def test_a_root_that_waits_for_an_idle_process_while_another_works_is_not_told() -> None:
+def test_a_root_that_waits_for_an_idle_process_while_another_works_is_not_reported() -> None:
     works = process(301, "spawned", threads=[thread(301, "train.py:work:9", still_s=0.5)])
 
     assert found(no_progress.check, snapshot_of(waiting(40.0), server(), works)) == []
@@ -1027,7 +1038,7 @@ def polling_for_a_file(
     return with_shares(job, p300=asleep, p301=asleep)
 
 
-def test_a_lock_file_that_one_of_those_that_wait_has_made_is_told_with_the_lines() -> None:
+def test_a_lock_file_that_one_of_those_that_wait_has_made_is_reported_with_the_lines() -> None:
     open_lock = FdLink(7, "file", "/tmp/corpus/pl.lock", None, True)
 
     known = only(no_progress.check, polling_for_a_file(GONE, BUILDS, links=(open_lock,)))
@@ -1056,7 +1067,7 @@ def test_a_file_that_another_process_may_remove_or_that_is_to_be_made_is_no_left
         assert not any("lock file" in each.summary for each in found(no_progress.check, job))
 
 
-def test_a_job_that_waits_for_a_thread_of_main_is_told_where_its_threads_are() -> None:
+def test_a_job_that_waits_for_a_thread_of_main_is_reported_where_its_threads_are() -> None:
     joins = thread(
         MAIN,
         "threading.py:join",
@@ -1186,7 +1197,7 @@ def shard(**how: Any) -> Process:
     return process(300, "spawned", label="shard", ended=exited(300, at_s=NOW_S - 50, **how))
 
 
-def test_a_supervisor_whose_children_were_reaped_by_its_handler_is_told_so() -> None:
+def test_a_supervisor_whose_children_were_reaped_by_its_handler_is_reported_so() -> None:
     (finding,) = supervised(shard(exit_code=0))
 
     assert finding.severity is Severity.CRITICAL
@@ -1210,3 +1221,152 @@ def test_a_loop_that_may_still_notice_the_exits_is_not_reported(healthy: dict[st
 def test_a_supervisor_with_a_child_left_or_without_one_so_far_is_not_reported() -> None:
     assert supervised() == []
     assert supervised(shard(exit_code=0), process(301, "spawned", label="shard 1")) == []
+
+
+LOADER = 305
+FILLS = "while self.replay.size() < self.config.least:"
+
+
+def filling(
+    asleep_s: float, *numbers: tuple[str, int], header: str = FILLS, last: int = 28, bounds: int = 1
+) -> tuple[Snapshot, History]:
+    """A child that waits until a buffer is filled by another one, which works."""
+    learner = child(TRIES, "train.py:learn:28", still_s=0.1)
+    actor = process(LOADER, "spawned", label="actor", threads=[thread(LOADER, "actor.py:run:9")])
+    names = ("self.replay", "self.config.least")
+    here = SourceLine(
+        "/home/me/train.py",
+        28,
+        "learn",
+        Statement(28, "time.sleep(1)"),
+        within=(Statement(27, header),),
+        deciders=(Decider(Statement(27, header), last, names),),
+    )
+    window = Mark(
+        "bounded",
+        "/home/me/replay.py",
+        "<module>",
+        "deque config.window",
+        Statement(10, "self.games = deque(maxlen=config.window)"),
+    )
+    values = tuple(NameValue(name, "int", number) for name, number in numbers)
+    frame = FrameValues(CHILD, "/home/me/train.py", "learn", 28, values)
+    snapshot = replace(
+        with_account(main(), learner, asleep_s, actor),
+        source=(here,),
+        marks=(window,) * bounds,
+        values=(ValuesRead(pid(CHILD), NOW_S, "hook", (frame,)),) if values else (),
+    )
+    return snapshot, history(
+        {(LOADER, "cpu_percent"): line(90.0), (CHILD, "cpu_percent"): line(0.1)}
+    )
+
+
+def test_a_loop_that_waits_for_more_than_is_kept_never_ends() -> None:
+    numbers = ("self.config.least", 750), ("self.config.window", 500)
+
+    finding = only(no_progress.check, *filling(45.0, *numbers))
+
+    assert finding.severity is Severity.WARNING
+    assert finding.summary == (
+        "spawned (300) has only slept and checked again at train.py:28 learn for 45 s, in "
+        f"`{FILLS}` of line 27"
+    )
+    assert "actor (305) works" in finding.evidence
+    assert (
+        "self.config.least is 750, config.window is 500. The loop waits for more" in finding.cause
+    )
+    assert "replay.py:10" in finding.cause
+
+
+def test_a_loop_that_waits_for_less_than_is_kept_is_filled_some_time() -> None:
+    numbers = ("self.config.least", 400), ("self.config.window", 500)
+
+    finding = only(no_progress.check, *filling(45.0, *numbers))
+
+    assert finding.severity is Severity.INFO
+    assert "Nothing is wrong if the others bring that about" in finding.cause
+    assert "window" not in finding.cause
+
+
+def test_without_values_the_bound_is_told_as_a_condition() -> None:
+    finding = only(no_progress.check, *filling(45.0))
+
+    assert finding.severity is Severity.INFO
+    assert "if the loop waits for more than that, it never ends" in finding.cause
+
+
+@pytest.mark.parametrize(
+    ("asleep_s", "header", "last"),
+    [
+        (25.0, FILLS, 28),
+        (45.0, "while not self.stop_event.is_set():", 28),
+        (45.0, "while time.monotonic() < deadline:", 28),
+        (45.0, "while True:", 28),
+        (45.0, FILLS, 40),
+    ],
+)
+def test_a_loop_that_is_young_or_waits_for_its_time_or_does_something_is_quiet(
+    asleep_s: float, header: str, last: int
+) -> None:
+    assert found(no_progress.check, *filling(asleep_s, header=header, last=last)) == []
+
+
+CHUNKED = SourceLine(
+    "/home/me/data.py",
+    15,
+    "read_request",
+    Statement(15, "data = conn.recv(CHUNK)"),
+    within=(Statement(14, "while True:"),),
+    ends=(Statement(16, "if not data: break"), Statement(19, "if len(data) < CHUNK: break")),
+)
+
+
+def connection(*source: SourceLine, both: bool = True, for_s: float = 40.0) -> Snapshot:
+    """Main waits for an answer; a thread of the server waits for the rest of the request."""
+    asks = WaitedOn("socket-read", "recvfrom", ("socket:[91]",), (3,))
+    takes = WaitedOn("socket-read", "recvfrom", ("socket:[92]",), (5,))
+    listener = socket(4, 88, None, "tcp listens on 127.0.0.1:4000")
+    ends = socket(3, 91, 92, "tcp 1.1.1.1:9 > 1.1.1.1:4000"), socket(5, 92, 91, "tcp served")
+    own = main(
+        fds=fds(5, links=ends[:1]),
+        threads=[thread(MAIN, "train.py:ask:7", waits=asks, still_s=for_s)],
+    )
+    serves = thread(CHILD, "data.py:serve:29", waits=ACCEPTS, still_s=for_s)
+    reads = thread(
+        CHILD + 1,
+        "data.py:read_request:15",
+        waits=takes if both else WaitedOn("futex", "futex"),
+        still_s=for_s,
+    )
+    links = fds(5, links=[listener, ends[1]])
+    server = process(CHILD, "spawned", label="index", threads=[serves, reads], fds=links)
+    return replace(snapshot_of(own, server), source=source)
+
+
+def test_a_connection_of_which_both_ends_are_read_is_named_with_the_end_of_the_loop() -> None:
+    finding = only(no_progress.check, connection(CHUNKED))
+
+    assert finding.severity is Severity.WARNING
+    assert finding.summary == (
+        f"nothing in this job has moved for 40 s: main ({MAIN}) and index (300) each wait for the "
+        "other one to send"
+    )
+    assert "`data = conn.recv(CHUNK)` (data.py:15) is repeated until" in finding.cause
+    assert "`if len(data) < CHUNK: break` of line 19" in finding.cause
+    assert "Send the length of each message first" in finding.advice
+
+
+def test_without_a_short_read_it_is_not_said_which_side_is_at_fault() -> None:
+    plain = replace(CHUNKED, ends=CHUNKED.ends[:1])
+
+    for source in ((), (plain,)):
+        finding = only(no_progress.check, connection(*source))
+        assert finding.severity is Severity.INFO
+        assert "whose turn it is" in finding.cause
+
+
+def test_a_server_whose_thread_waits_for_something_else_does_not_read_the_connection() -> None:
+    finding = only(no_progress.check, connection(CHUNKED, both=False))
+
+    assert "waits for something to do" in finding.summary

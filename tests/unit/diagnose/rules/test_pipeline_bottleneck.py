@@ -106,7 +106,7 @@ def test_producers_that_do_not_keep_up_with_their_consumer_are_named() -> None:
     assert "nothing is wrong" in finding.advice
 
 
-def test_sleep_is_told_as_such_on_a_loaded_machine_and_after_imports() -> None:
+def test_sleep_is_reported_as_such_on_a_loaded_machine_and_after_imports() -> None:
     imports = Activity("computing", IMPORTS, place="main.py:7 <module>")
     loaded = {SLEEPS: 0.42, NO_CORE: 0.43, imports: 0.15}
 
@@ -338,7 +338,7 @@ def test_a_bottleneck_that_waits_for_a_core_is_named_with_the_share_of_that() ->
     assert finding.advice.startswith("More threads of this machine can run")
 
 
-def test_processes_before_and_behind_the_slow_stage_are_told_apart() -> None:
+def test_processes_before_and_behind_the_slow_stage_are_distinguished() -> None:
     job, times = outrun({COMPUTES: 0.97, JOINS: 0.03}, {IS_AHEAD: 0.9, COMPUTES: 0.1})
     behind = with_shares(
         job,
@@ -376,3 +376,26 @@ def test_consumers_that_want_a_core_as_well_are_found_to_wait() -> None:
         "spawned 200 (200) and spawned 201 (201) wait 60% of the time for main (100), which works "
         "or waits for a free core (80%)"
     )
+
+
+def test_a_process_that_computes_is_named_without_those_that_sleep_beside_it() -> None:
+    """Only the replay process writes to the pipe that the learner reads."""
+    job = learner()
+    reads = WaitedOn("pipe-read", "read", ("pipe:[78]",), (4,))
+    computes = thread(202, "replay.py:sample:37", state="R", stack_age_s=0.0)
+    gets = thread(100, *GETS, waits=reads, waits_s=0.1, still_s=0.1, stack_age_s=0.0)
+    replay = process(202, "spawned", threads=[computes], fds=fds(9, links=[pipe(5, 78, True)]))
+    own = main(threads=[gets], fds=fds(9, links=[pipe(4, 78, False)]))
+    actors = [each for each in job.processes if each.pid in (200, 201)]
+    shares = {
+        "p100": {WAITS_IN_QUEUE: 0.98, COMPUTES: 0.02},
+        "p200": {SLEEPS: 1.0},
+        "p201": {SLEEPS: 1.0},
+        "p202": {COMPUTES: 0.97, WAITS_IN_QUEUE: 0.03},
+    }
+
+    finding = only(check, with_shares(snapshot_of(own, *actors, replay), **shares))
+
+    assert finding.process == pid(202)
+    assert finding.others == ()
+    assert "sleep" not in finding.summary

@@ -161,7 +161,9 @@ def test_a_pool_whose_thread_for_results_has_ended_is_named_soon() -> None:
 
 
 @pytest.mark.parametrize("is_callback", [True, False])
-def test_what_ended_the_thread_for_results_of_a_pool_is_told_by_the_hook(is_callback: bool) -> None:
+def test_what_ended_the_thread_for_results_of_a_pool_is_reported_by_the_hook(
+    is_callback: bool,
+) -> None:
     handlers = [
         thread(MAIN + n, f"multiprocessing/pool.py:{name}", still_s=1.0)
         for n, name in enumerate(("_handle_workers", "_handle_tasks"), 1)

@@ -337,7 +337,9 @@ def test_a_rank_in_one_long_sleep_is_information() -> None:
     )
 
 
-def test_a_rank_that_fills_an_output_which_its_launcher_does_not_read_is_told_with_both() -> None:
+def test_a_rank_that_fills_an_output_which_its_launcher_does_not_read_is_reported_with_both() -> (
+    None
+):
     def finding(fd: int) -> Finding:
         writes = WaitedOn("pipe-write", "write", targets=("pipe:[71]",), fds=(fd,))
         blocked = rank(
@@ -366,7 +368,7 @@ def test_a_rank_that_fills_an_output_which_its_launcher_does_not_read_is_told_wi
     assert "standard error" not in elsewhere.cause
 
 
-def test_a_rank_that_has_left_the_loop_in_which_another_one_waits_is_told_as_that() -> None:
+def test_a_rank_that_has_left_the_loop_in_which_another_one_waits_is_reported_as_that() -> None:
     """Above `main`, which calls both, the stacks are the same."""
     inside = ("train.py:step:34", "train.py:fit:45", "train.py:main:77", "train.py:<module>:85")
     waits = rank(0, BACKWARD, *inside)
@@ -615,7 +617,7 @@ def test_a_rank_that_works_while_others_wait_is_information() -> None:
     assert "rank 0 (300) is still working at train.py:90 validate" in finding.cause
 
 
-def test_a_rank_that_stays_in_a_generator_without_an_end_is_told_with_its_yield() -> None:
+def test_a_rank_that_stays_in_a_generator_without_an_end_is_reported_with_its_yield() -> None:
     loop = EndlessLoop(
         Statement(31, "while True:"),
         gives=Statement(35, "yield pf.read(group)"),
@@ -646,7 +648,7 @@ def test_a_rank_that_stays_in_a_generator_without_an_end_is_told_with_its_yield(
     assert "while True" not in outside.cause
 
 
-def test_the_endless_loop_of_a_worker_that_keeps_its_rank_waiting_is_told() -> None:
+def test_the_endless_loop_of_a_worker_that_keeps_its_rank_waiting_is_reported() -> None:
     loop = EndlessLoop(
         Statement(77, "for _ in epochs:"),
         gives=Statement(79, "yield sample"),
@@ -766,7 +768,7 @@ def line(file: str, at: int, function: str, text: str, **more: Any) -> SourceLin
     return SourceLine(f"/home/me/{file}", at, function, Statement(at, text), **more)
 
 
-def test_a_collective_behind_a_condition_on_the_rank_is_told_with_it() -> None:
+def test_a_collective_behind_a_condition_on_the_rank_is_reported_with_it() -> None:
     ranks = (
         rank(0, f"{C10D}:barrier", "train.py:save:44", "train.py:fit:57"),
         rank(1, BACKWARD, "train.py:fit:51"),
@@ -817,7 +819,7 @@ def test_the_condition_that_ends_a_loop_on_one_rank_is_named() -> None:
 @pytest.mark.parametrize(
     ("at", "is_told"), [(34, True), (39, False)], ids=["the next round", "the same block"]
 )
-def test_a_rank_that_has_left_a_block_whose_handler_goes_on_is_told_with_the_handler(
+def test_a_rank_that_has_left_a_block_whose_handler_goes_on_is_reported_with_the_handler(
     at: int, is_told: bool
 ) -> None:
     inside = [rank(n, f"{C10D}:all_reduce", "train.py:run:12", "train.py:serve:38") for n in (0, 1)]
@@ -849,7 +851,7 @@ def ended(*conditions: str) -> Finding:
     return only(collective_mismatch.check, snapshot_of(main(), *ranks, source=source))
 
 
-def test_a_rank_that_has_ended_the_loop_of_a_collective_is_told_with_the_loop() -> None:
+def test_a_rank_that_has_ended_the_loop_of_a_collective_is_reported_with_the_loop() -> None:
     finding = ended()
 
     assert finding.cause.startswith(
@@ -874,7 +876,7 @@ AGAIN = ("train.py:sync:44", "train.py:__iter__:48", "train.py:fit:59", "train.p
         ("if bad >= cfg.max_bad: break", ("train.py:meet:12", "train.py:run:91"), True),
     ],
 )
-def test_a_rank_that_has_ended_a_round_of_batches_is_told_with_what_ends_it(
+def test_a_rank_that_has_ended_a_round_of_batches_is_reported_with_what_ends_it(
     ends: str, ahead: tuple[str, ...], is_named: bool
 ) -> None:
     inside = [rank(n, BACKWARD, "train.py:fit:70", "train.py:run:89") for n in (0, 2)]
@@ -948,7 +950,7 @@ def test_items_that_each_rank_chooses_by_chance_are_why_one_has_fewer_batches(
 @pytest.mark.parametrize(
     ("totals", "is_told"), [((45, 41), True), ((41, 41), False), ((45,), False)]
 )
-def test_the_batches_that_ranks_have_had_are_told_where_they_differ(
+def test_the_batches_that_ranks_have_had_are_reported_where_they_differ(
     totals: tuple[int, ...], is_told: bool
 ) -> None:
     ranks = (
@@ -1045,7 +1047,7 @@ def parted(condition: str = "", *, same_count: bool | None = None) -> Finding:
     return only(collective_mismatch.check, snapshot_of(main(), *ranks, source=tuple(source)))
 
 
-def test_a_condition_on_data_at_which_ranks_have_parted_is_told_with_its_line() -> None:
+def test_a_condition_on_data_at_which_ranks_have_parted_is_reported_with_its_line() -> None:
     finding, sure = parted(), parted(same_count=True)
 
     assert (
@@ -1061,7 +1063,7 @@ def test_a_condition_on_data_at_which_ranks_have_parted_is_told_with_its_line() 
     "condition",
     ["if epoch % 5 > 2:", "if args.keep > 0:", "if step > warmup:", "if self.use_ema:", "try:"],
 )
-def test_a_condition_that_all_ranks_meet_alike_is_not_told(condition: str) -> None:
+def test_a_condition_that_all_ranks_meet_alike_is_not_reported(condition: str) -> None:
     assert "parted" not in parted(condition).cause
 
 
@@ -1069,7 +1071,7 @@ def test_ranks_that_have_made_different_numbers_of_calls_have_not_parted_at_a_co
     assert "parted" not in parted(same_count=False).cause
 
 
-def test_a_condition_that_both_sides_are_under_is_not_told() -> None:
+def test_a_condition_that_both_sides_are_under_is_not_reported() -> None:
     outer = Statement(70, "if len(data) > 0:")
     lines = tuple(
         replace(each, within=(outer, *each.within)) if each.function == "run" else each
@@ -1092,7 +1094,9 @@ LOADS = (f"{C10D}:broadcast_object_list", "data.py:load:40", "train.py:run:45")
 
 @pytest.mark.parametrize("around", ["", "if args.resume:", "for stage in stages:"])
 @pytest.mark.parametrize("how", ["leaves", "is under"])
-def test_a_condition_that_no_loop_repeats_is_told_whatever_it_tests(how: str, around: str) -> None:
+def test_a_condition_that_no_loop_repeats_is_reported_whatever_it_tests(
+    how: str, around: str
+) -> None:
     """Each rank finds for itself whether there is a checkpoint, once."""
     within = (Statement(44, around),) if around else ()
     tests = (Statement(34, "if not self.latest.exists(): return 0"),)
@@ -1117,7 +1121,7 @@ def test_a_condition_that_no_loop_repeats_is_told_whatever_it_tests(how: str, ar
     assert (is_told in finding.cause) is (around != "for stage in stages:")
 
 
-def test_a_condition_is_told_also_where_the_others_are_in_the_backward_pass() -> None:
+def test_a_condition_is_reported_also_where_the_others_are_in_the_backward_pass() -> None:
     source = (
         line("train.py", 45, "run", "load()", within=(Statement(44, "if path is not None:"),)),
         line("train.py", 60, "run", "loss.backward()"),
@@ -1153,7 +1157,7 @@ def cycle(*sources: SourceLine, groups: tuple[str, ...] = ()) -> Finding:
     return only(standing_still.check, snapshot_of(main(), *ranks, source=sources))
 
 
-def test_ranks_that_use_groups_in_a_different_order_are_told_with_the_loop() -> None:
+def test_ranks_that_use_groups_in_a_different_order_are_reported_with_the_loop() -> None:
     finding, sure = cycle(AVERAGES), cycle(AVERAGES, groups=("1", "half"))
 
     assert "2 ranks are in all_reduce at train.py:40 step and do not meet there: most likely" in (
@@ -1165,7 +1169,7 @@ def test_ranks_that_use_groups_in_a_different_order_are_told_with_the_loop() -> 
     assert any("recorded by rank 1 (301): collective 3 of group half" in e for e in sure.evidence)
 
 
-def test_a_call_without_a_group_is_not_told_as_an_order_of_groups() -> None:
+def test_a_call_without_a_group_is_not_reported_as_an_order_of_groups() -> None:
     plain = replace(AVERAGES, statement=Statement(40, "dist.all_reduce(p.data)"))
 
     assert "do not meet" not in cycle(plain).summary
@@ -1195,7 +1199,7 @@ def two_groups(*groups: str) -> tuple[Process, ...]:
     )
 
 
-def test_ranks_in_two_groups_in_an_order_of_their_own_are_told_with_its_condition() -> None:
+def test_ranks_in_two_groups_in_an_order_of_their_own_are_reported_with_its_condition() -> None:
     job = snapshot_of(main(), *two_groups(), source=TWO_GROUPS)
 
     finding = only(standing_still.check, job)
@@ -1210,7 +1214,7 @@ def test_ranks_in_two_groups_in_an_order_of_their_own_are_told_with_its_conditio
     assert EVERY.text not in finding.cause
 
 
-def test_recorded_groups_are_told_by_both_rules() -> None:
+def test_recorded_groups_are_reported_by_both_rules() -> None:
     job = snapshot_of(main(), *two_groups("1", "half"), source=TWO_GROUPS)
 
     for check in (standing_still.check, rank_stuck_in_collective.check):
@@ -1223,7 +1227,7 @@ def test_recorded_groups_are_told_by_both_rules() -> None:
 @pytest.mark.parametrize(
     "text", ["dist.all_reduce(scores, group=self.group)", "total(scores, group)"]
 )
-def test_one_group_and_one_that_is_not_known_are_not_told_as_two(text: str) -> None:
+def test_one_group_and_one_that_is_not_known_are_not_reported_as_two(text: str) -> None:
     other = replace(TWO_GROUPS[1], statement=Statement(46, text))
     job = snapshot_of(main(), *two_groups(), source=(TWO_GROUPS[0], other, *TWO_GROUPS[2:]))
 
@@ -1234,7 +1238,7 @@ DDP = "torch/nn/parallel/distributed.py"
 IN_FORWARD = (f"{DDP}:_distributed_broadcast_coalesced", f"{DDP}:_sync_buffers", f"{DDP}:forward")
 
 
-def test_a_loss_of_no_parameter_is_told_where_a_rank_has_run_past_its_backward_pass() -> None:
+def test_a_loss_of_no_parameter_is_reported_where_a_rank_has_run_past_its_backward_pass() -> None:
     ranks = (
         rank(0, BACKWARD, "train.py:fit:51"),
         rank(1, BACKWARD, "train.py:fit:51"),
@@ -1267,7 +1271,7 @@ def test_a_loss_of_no_parameter_is_told_where_a_rank_has_run_past_its_backward_p
         ("while self.metrics:", False),
     ],
 )
-def test_a_loop_with_a_collective_over_what_each_rank_has_is_told(
+def test_a_loop_with_a_collective_over_what_each_rank_has_is_reported(
     header: str, is_told: bool
 ) -> None:
     ranks = (
@@ -1294,7 +1298,7 @@ def test_a_loop_with_a_collective_over_what_each_rank_has_is_told(
     assert ("broadcast_object_list" in finding.advice) is is_told
 
 
-def test_a_loop_in_which_the_other_ranks_are_as_well_is_not_told_as_of_one_rank() -> None:
+def test_a_loop_in_which_the_other_ranks_are_as_well_is_not_reported_as_of_one_rank() -> None:
     ranks = (
         rank(0, f"{C10D}:all_gather", "data.py:log_dict:20", "train.py:fit:47"),
         rank(1, f"{C10D}:barrier", "data.py:log_dict:22", "train.py:fit:47"),
@@ -1318,7 +1322,7 @@ def test_a_loop_in_which_the_other_ranks_are_as_well_is_not_told_as_of_one_rank(
         ("for rows in dataset:", False),
     ],
 )
-def test_a_loop_over_an_object_that_ends_by_itself_is_told_where_one_rank_has_ended_it(
+def test_a_loop_over_an_object_that_ends_by_itself_is_reported_where_one_rank_has_ended_it(
     loop: str, is_named: bool
 ) -> None:
     header = Statement(48, loop)
@@ -1333,3 +1337,40 @@ def test_a_loop_over_an_object_that_ends_by_itself_is_told_where_one_rank_has_en
     assert ("which decides by itself when it ends" in finding.cause) is is_named
     assert ("Let all ranks end that loop in the same round" in finding.advice) is is_named
     assert ("fewer batches" in finding.cause) is not is_named
+
+
+@pytest.mark.parametrize(
+    ("condition", "is_named"),
+    [
+        ("if now - self.last >= self.seconds:", True),
+        ("if step % self.every == 0:", False),
+        ("if self.timer_name:", False),
+    ],
+)
+def test_a_condition_on_the_time_before_a_collective_is_why_a_rank_does_not_come(
+    condition: str, is_named: bool
+) -> None:
+    stack = (f"{C10D}:all_reduce", "train.py:print_energy:75", "data.py:__call__:26")
+    waits = [rank(n, *stack, "train.py:solve:62") for n in (0, 2)]
+    late = rank(
+        1,
+        "data.py:exchange:40",
+        "train.py:solve:59",
+        more={},
+    )
+    late = replace(
+        late,
+        threads=(replace(late.threads[0], waits_on=WaitedOn("futex", "futex")), late.threads[1]),
+    )
+    source = (
+        line("data.py", 26, "__call__", "self.fn(step)", within=(Statement(23, condition),)),
+        line("data.py", 40, "exchange", "request.wait()"),
+    )
+
+    finding = only(rank_stuck_in_collective.check, snapshot_of(main(), *waits, late, source=source))
+
+    assert "which waits for a send or receive that another rank has to match" in finding.summary
+    assert ("at data.py:23 __call__, which asks the time" in finding.cause) is is_named
+    assert ("Each rank asks its own clock" in finding.cause) is is_named
+    assert ("The ranks that wait are not the cause" in finding.cause) is not is_named
+    assert ("count steps in place of seconds" in finding.advice) is is_named

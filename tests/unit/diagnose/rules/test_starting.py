@@ -251,10 +251,10 @@ def test_workers_of_one_set_may_start_one_after_the_other_has_imported() -> None
     assert [len(group) for group in generations(each_5_s)] == [2, 2, 2]
 
 
-def test_workers_fall_into_sets_by_birth() -> None:
-    births = [process(n) for n in (1000, 1001, 2000, 2150, 9000)]
+def test_workers_fall_into_sets_by_start() -> None:
+    starts = [process(n) for n in (1000, 1001, 2000, 2150, 9000)]
 
-    assert [len(group) for group in generations(births)] == [2, 2, 1]
+    assert [len(group) for group in generations(starts)] == [2, 2, 1]
     assert generations([]) == []
 
 

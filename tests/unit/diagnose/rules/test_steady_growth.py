@@ -750,7 +750,7 @@ def test_a_queue_between_threads_is_a_possible_reason_where_there_are_threads() 
         (0, "tcp 10.0.0.1:4 > 10.0.0.2:80", "opens connections"),
     ],
 )
-def test_sockets_are_told_by_what_makes_them(epolls: int, address: str, words: str) -> None:
+def test_sockets_are_reported_by_what_makes_them(epolls: int, address: str, words: str) -> None:
     links = [socket(n, 900 + n, None, address) for n in range(3, 15)]
     links += [FdLink(15 + n, "epoll", "anon_inode:[eventpoll]", None, None) for n in range(epolls)]
     grown = main(fds=fds(len(links), links=links))
@@ -760,7 +760,7 @@ def test_sockets_are_told_by_what_makes_them(epolls: int, address: str, words: s
     assert words in finding.cause
 
 
-def test_files_that_are_mapped_as_fast_as_they_are_opened_are_told_as_mappings() -> None:
+def test_files_that_are_mapped_as_fast_as_they_are_opened_are_reported_as_mappings() -> None:
     links = [file(n, f"/data/shard_{n}.bin") for n in range(3, 63)]
     grown = main(fds=fds(60, links=links))
     opens = rising("fds", 60, 1)
@@ -1188,7 +1188,7 @@ def test_files_in_memory_that_a_process_had_open_are_reported_with_both_limits()
         (0, "shard-0200-*.npy", False),
     ],
 )
-def test_files_of_other_jobs_of_the_user_are_not_told(
+def test_files_of_other_jobs_of_the_user_are_not_reported(
     written_per_s: float, pattern: str, is_reported: bool
 ) -> None:
     files, counts = piling(STAGED, is_memory=True, is_shared=True, pattern=pattern)
@@ -1395,7 +1395,7 @@ def test_the_growth_is_the_cause_of_the_limit_that_it_leads_to() -> None:
     assert chosen == {oom: "steady-growth"}
 
 
-def test_a_server_that_keeps_accepted_connections_is_told_from_a_client() -> None:
+def test_a_server_that_keeps_accepted_connections_is_distinguished_from_a_client() -> None:
     """Of a connection that its client has closed, no process holds the other end."""
 
     def finding(listens: str) -> Finding:
@@ -1419,7 +1419,7 @@ def test_a_server_that_keeps_accepted_connections_is_told_from_a_client() -> Non
     assert client.cause == "It opens connections and does not close them."
 
 
-def test_log_files_of_many_folders_are_told_as_handlers_that_stay() -> None:
+def test_log_files_of_many_folders_are_reported_as_handlers_that_stay() -> None:
     def finding(name: str) -> Finding:
         links = [file(n, f"/runs/trial_{n}/{name}") for n in range(3, 63)]
         return only(

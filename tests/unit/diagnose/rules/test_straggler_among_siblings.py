@@ -237,6 +237,26 @@ def test_ranks_that_wait_for_a_core_between_two_collectives_wait_for_the_slow_on
     assert told(p202={**second, IN_ALL_REDUCE: 0.02}) == 0
 
 
+def test_a_rank_that_is_mostly_the_slowest_is_named_where_another_one_is_at_times() -> None:
+    """In some steps rank 1 has the longest sample."""
+
+    def told(second: float) -> int:
+        shares = {
+            "p200": {COMPUTES: 0.67, NO_CORE: 0.25, IN_ALL_REDUCE: 0.05},
+            "p201": {
+                IN_ALL_REDUCE: second,
+                COMPUTES: 0.3,
+                NO_CORE: 0.1,
+                answers_from(100): 0.6 - second,
+            },
+            "p202": {IN_ALL_REDUCE: 0.68, COMPUTES: 0.21, NO_CORE: 0.1},
+        }
+        return len(found(check, with_shares(ranks(), **shares)))
+
+    assert told(0.41) == 1
+    assert told(0.2) == 0
+
+
 def test_ranks_of_mp_spawn_are_known_by_their_group_and_their_last_stack() -> None:
     backward = ("torch/autograd/graph.py:_engine_run_backward", "train.py:step:33")
 
@@ -304,7 +324,7 @@ def uneven(
     return with_shares(snapshot_of(main(), *job), p100=main_waits, **seen)
 
 
-def test_a_pool_whose_workers_have_no_task_in_turn_is_told_with_how_many_work() -> None:
+def test_a_pool_whose_workers_have_no_task_in_turn_is_reported_with_how_many_work() -> None:
     finding = only(check, uneven(HALF, HALF, HALF), CALM)
 
     assert finding.summary == (

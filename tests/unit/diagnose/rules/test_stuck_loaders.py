@@ -270,7 +270,7 @@ def test_idle_slow_and_computing_workers_are_not_blocked(worker: Process) -> Non
     assert found(stuck_worker_io.check, snapshot_of(main(), worker)) == []
 
 
-def test_one_batch_that_does_not_end_is_told_by_the_loop_that_the_worker_is_in() -> None:
+def test_one_batch_that_does_not_end_is_reported_by_the_loop_that_the_worker_is_in() -> None:
     load = WorkerLoad(2, fetched=50, fetch_p50_s=0.1, fetch_p99_s=0.1, task_since_s=48.0, task=22)
     draws = thread(201, "data.py:draw:9", "data.py:__getitem__:30", state="R")
     source = SourceLine(

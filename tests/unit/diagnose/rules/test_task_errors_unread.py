@@ -173,7 +173,7 @@ def test_tasks_whose_results_are_dropped_may_have_raised_where_workers_are_idle(
     assert bool(found(task_errors_unread.check, told, WATCHED)) is is_told
 
 
-def test_a_known_exception_is_told_in_place_of_a_possible_one() -> None:
+def test_a_known_exception_is_reported_in_place_of_a_possible_one() -> None:
     known = replace(job(failed()), dropped=(APPLIED,))
 
     assert "have raised unseen" not in only(task_errors_unread.check, known, WATCHED).summary

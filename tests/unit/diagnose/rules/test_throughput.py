@@ -197,7 +197,7 @@ def test_workers_that_were_last_seen_at_different_lines_have_none_in_common() ->
 @pytest.mark.parametrize(
     ("called", "is_told"), [("data.py:collate:33", True), ("data.py:__getitem__:12", False)]
 )
-def test_workers_that_are_in_the_collate_fn_of_the_program_are_told(
+def test_workers_that_are_in_the_collate_fn_of_the_program_are_reported(
     called: str, is_told: bool
 ) -> None:
     fetch = "/x/lib/python3.11/site-packages/torch/utils/data/_utils/fetch.py:fetch:54"
@@ -233,7 +233,7 @@ def skips_batches(elsewhere: float = 0.0, at: int = 54) -> Snapshot:
     return replace(shown, marks=(skip,))
 
 
-def test_batches_that_are_fetched_and_passed_over_are_told_first() -> None:
+def test_batches_that_are_fetched_and_passed_over_are_reported_first() -> None:
     finding = only(loader_starvation.check, skips_batches(), BUSY)
 
     assert finding.summary == (
@@ -561,7 +561,7 @@ def test_workers_that_wait_for_a_disk_starve_main_as_well() -> None:
     finding = only(loader_starvation.check, snapshot_of(main(), *two(still_s=0.5)), past)
 
     assert finding.summary.endswith("all 2 workers are at work")
-    assert "2 workers at 1 % cpu on average" in finding.evidence
+    assert "2 workers at 1% cpu on average" in finding.evidence
 
 
 def test_a_wait_for_a_disk_without_an_end_is_left_to_the_rules_for_stalls() -> None:
@@ -572,7 +572,7 @@ def test_a_wait_for_a_disk_without_an_end_is_left_to_the_rules_for_stalls() -> N
 
 
 @pytest.mark.parametrize("loop", ["while True:", "for path in self.paths:", "if self.files:"])
-def test_a_file_that_is_opened_anew_in_each_round_is_told(loop: str) -> None:
+def test_a_file_that_is_opened_anew_in_each_round_is_reported(loop: str) -> None:
     opens = Statement(23, "with open(path) as f:")
     reads = SourceLine(
         "/home/me/data.py",
@@ -739,7 +739,7 @@ def test_a_worker_in_a_loop_without_an_end_is_no_slow_one(loop: str, is_endless:
     assert ("in_order=False" in finding.advice) is not is_endless
 
 
-def test_a_sample_that_is_drawn_until_it_passes_is_told_by_the_condition_that_ends_its_loop() -> (
+def test_a_sample_that_is_drawn_until_it_passes_is_named_by_the_condition_that_ends_its_loop() -> (
     None
 ):
     worker = process(201, threads=[thread(201, "data.py:__getitem__:30")])
@@ -848,7 +848,7 @@ def test_workers_that_seek_in_a_compressed_file_are_named_with_the_line() -> Non
     assert found(loader_starvation.check, seeking(0.2)) == []
 
 
-def test_seeks_are_told_only_where_main_waits_for_the_batches_or_for_a_core() -> None:
+def test_seeks_are_reported_only_where_main_waits_for_the_batches_or_for_a_core() -> None:
     short = only(loader_starvation.check, seeking(0.9, waits=0.02, no_core=0.6))
     little = only(loader_starvation.check, seeking(0.9, waits=0.2))
 

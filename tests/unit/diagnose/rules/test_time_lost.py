@@ -202,7 +202,7 @@ def test_tiny_tasks_that_are_handed_over_one_by_one_are_named(
 
 
 @pytest.mark.parametrize(("own", "is_told"), [(0.1, True), (0.6, False)])
-def test_tiny_tasks_are_told_also_where_no_thread_pickles_most_of_the_time(
+def test_tiny_tasks_are_reported_also_where_no_thread_pickles_most_of_the_time(
     own: float, is_told: bool
 ) -> None:
     does = {COMPUTES: own, WAITS_IN_QUEUE: 0.5, NO_CORE: 0.1}
@@ -239,7 +239,7 @@ def test_a_receiver_that_unpickles_is_named_with_its_line() -> None:
     [{"feeds": 20}, {"of_main": WORKS}],
     ids=["it pickles little", "main computes all the time in any case"],
 )
-def test_pickling_that_does_not_hold_up_the_job_is_not_told(more: dict[str, Any]) -> None:
+def test_pickling_that_does_not_hold_up_the_job_is_not_reported(more: dict[str, Any]) -> None:
     assert found(pickling_cost.check, watched(lambda second: feeding(second, **more))) == []
 
 
@@ -359,7 +359,7 @@ def test_a_process_that_waits_for_fsync_most_of_the_time_is_named_with_its_line(
         "spawned 200 (200) waits 60% of the time in fsync until its data is on the disk at "
         "train.py:12 write"
     )
-    assert f"60 % waiting for fsync of {STORE}" in finding.evidence[0]
+    assert f"60% waiting for fsync of {STORE}" in finding.evidence[0]
     assert finding.evidence[-1] == "without these waits the job would be at most 2.5 times as fast"
     assert "Call it once for many records" in finding.advice
 
@@ -371,7 +371,7 @@ def test_waits_for_reads_are_not_called_fsync() -> None:
     assert "fsync" not in finding.cause + finding.advice
 
 
-def test_an_occasional_fsync_is_not_told() -> None:
+def test_an_occasional_fsync_is_not_reported() -> None:
     assert found(disk_waits.check, watched(lambda n: syncing(n, synced=2))) == []
 
 
@@ -457,5 +457,5 @@ def test_kernel_time_for_fresh_memory_is_named_with_its_line() -> None:
     [faults(200_000, 20), faults(3_000, 70), faults(25_000, 70)],
     ids=["little kernel time", "few faults", "too much kernel time for these faults"],
 )
-def test_other_kernel_time_and_other_faults_are_not_told(past: History) -> None:
+def test_other_kernel_time_and_other_faults_are_not_reported(past: History) -> None:
     assert found(page_fault_cost.check, watched(filling), past) == []

@@ -279,7 +279,7 @@ def test_segments_that_an_earlier_job_left_are_named() -> None:
     assert "made by pid 777 (not of this job" in finding.evidence[0]
 
 
-def test_a_few_small_segments_of_another_job_are_not_told() -> None:
+def test_a_few_small_segments_of_another_job_are_not_reported() -> None:
     earlier = replace(uses(1, creator=777)[0], is_linked=True, allocated_bytes=4 * MIB)
 
     assert (

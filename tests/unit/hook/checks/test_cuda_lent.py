@@ -93,7 +93,7 @@ def test_a_second_thread_that_reads_the_gauge_sees_the_same_tensors(
                 self.os.pread = pread
                 seen.append(lent.show())
                 self.os.pread = pread_late
-                return pread(*arguments)
+                return bytes(pread(*arguments))
 
             self.os.pread = pread_late
 

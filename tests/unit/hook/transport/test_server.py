@@ -162,7 +162,7 @@ def test_a_late_thread_leaves_the_files_of_the_hook_that_was_attached_meanwhile(
     assert list(on_disk.iterdir()) == []
 
 
-def test_an_observer_that_connects_as_the_process_ends_is_told_what_there_is(
+def test_an_observer_that_connects_as_the_process_ends_is_reported_what_there_is(
     on_disk: Path,
 ) -> None:
     session = attached("run")

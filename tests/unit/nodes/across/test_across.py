@@ -195,7 +195,7 @@ def test_a_few_of_many_ranks_that_have_moved_take_no_finding_back(
     assert job_findings(many(world // 2 + 1, *more, nodes=nodes, ranks=ranks)) == []
 
 
-def test_of_many_ranks_that_are_all_in_one_collective_each_has_to_stand_still() -> None:
+def test_of_many_ranks_that_are_all_in_one_collective_each_has_to_be_blocked() -> None:
     rows = [row(number, world=64) for number in range(64)]
 
     assert only(node("a", *rows)).summary.startswith("all 64 ranks are in all_reduce")

@@ -172,7 +172,7 @@ def test_a_share_that_changes_little_is_not_sent_again() -> None:
     assert sum(one != other for one, other in pairwise(sent)) < 20
 
 
-def test_a_thread_that_waits_for_a_lock_is_told_from_one_that_sleeps() -> None:
+def test_a_thread_that_waits_for_a_lock_is_distinguished_from_one_that_sleeps() -> None:
     lock, tids = threading.Lock(), []
     lock.acquire()
 

@@ -246,7 +246,7 @@ def test_an_engine_may_explain_what_it_has_printed() -> None:
         ("srun: error: n1: task 0: Out Of Memory", None, False),
     ],
 )
-def test_what_the_node_has_said_is_told_and_not_what_the_engine_adds(
+def test_what_the_node_has_said_is_reported_and_not_what_the_engine_adds(
     told: str, sentence: str | None, is_to_be_brought: bool
 ) -> None:
     with job(n1=("sh", "-c", f"printf '%s\\n' {shlex.quote(told)} >&2; exit 127")) as head:

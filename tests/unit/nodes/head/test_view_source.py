@@ -153,7 +153,7 @@ def test_a_node_that_sends_without_being_asked_fills_no_memory(head: Head) -> No
     assert waiting == PARTS_LIMIT
 
 
-def test_a_refusal_is_the_problem_or_is_told(head: Head) -> None:
+def test_a_refusal_is_the_problem_or_is_reported(head: Head) -> None:
     told: list[str] = []
     head.source.refused = told.append
     head.receive(Refusal(3, "No hook answers."))

@@ -120,7 +120,7 @@ def test_a_host_that_sshd_refuses_at_random_is_tried_again(
         ("", ""),
     ],
 )
-def test_the_reason_why_a_jump_host_was_not_reached_is_told(
+def test_the_reason_why_a_jump_host_was_not_reached_is_reported(
     programs: Path, told: str, sentence: str
 ) -> None:
     stand_in(programs, "ssh", "exit 0")

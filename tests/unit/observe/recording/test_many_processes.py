@@ -21,7 +21,7 @@ from mpwatch.observe.recording.timeline import Course, Timeline
 from mpwatch.observe.state.fold import ENDED_KEPT
 from tests.builders.samples import MAIN, START_S, sample, small_job
 from tests.builders.short_lived import AT_ONCE, peak_bytes, short_lived
-from tests.builders.snapshots import process, snapshot_of
+from tests.builders.snapshots import NOW_S, exited, process, snapshot_of
 from tests.unit.observe.recording.conftest import Recorded
 
 COUNT = 3000
@@ -134,3 +134,19 @@ def test_curves_are_kept_of_the_processes_that_are_kept() -> None:
         course.take(snapshot_of(main, process(200 + number), at_s=float(number)))
 
     assert {key.pid for key, _ in course.processes} == {100, 209}
+
+
+def test_a_cause_stays_before_its_more_severe_effect() -> None:
+    course, main = Course(), process(100, "main")
+    gone = process(1003, ended=exited(1003))
+    cause = replace(about(1, Severity.WARNING), rule="why")
+    effect = replace(about(2, Severity.CRITICAL), effect_of="why")
+    minor = replace(about(4, Severity.INFO), rule="aside")
+    held = replace(about(3, Severity.WARNING), process=gone.process)
+    course.take(snapshot_of(main, gone, at_s=NOW_S, findings=(held,)))
+
+    end = snapshot_of(main, gone, at_s=NOW_S, findings=(cause, effect, minor))
+
+    assert [each.process for each in course.findings(end)] == [
+        each.process for each in (cause, effect, held, minor)
+    ]

@@ -116,7 +116,7 @@ def earlier(folder: Path, *present: ProcessId) -> list[tuple[ProcessId, str]]:
     return [(each.process, each.data["text"]) for each in found if isinstance(each, HookNote)]
 
 
-def test_what_children_wrote_before_the_observer_came_is_read(tmp_path: Path) -> None:
+def test_what_children_wrote_before_the_observer_started_is_read(tmp_path: Path) -> None:
     notes = [{"kind": "exception", "ms": 1, "text": "queue.Full"}]
     write_hook_files(tmp_path, DEAD, [(wire.SHARE, 1)], notes, origin=(*PARENT, b"actor-0"))
 

@@ -8,7 +8,7 @@ import pytest
 
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
-from mpwatch.observe.state.child_targets import TargetTable, target_of_birth, target_of_stack
+from mpwatch.observe.state.child_targets import TargetTable, target_by_description, target_of_stack
 from mpwatch.observe.state.process_table import ProcessRecord
 from tests.builders.samples import MAIN, sample
 
@@ -36,7 +36,7 @@ BOOT = [("run", LIB), ("_bootstrap", LIB)]
     ],
 )
 def test_the_label_follows_from_the_hooks_report(target: str, name: str, label: str) -> None:
-    found = target_of_birth({"target": target, "name": name})
+    found = target_by_description({"target": target, "name": name})
 
     assert found is not None
     assert found.label(1).removesuffix(" 1") == label.removesuffix(" 1")
@@ -44,10 +44,11 @@ def test_the_label_follows_from_the_hooks_report(target: str, name: str, label: 
 
 
 @pytest.mark.parametrize(
-    "birth", [None, {}, {"target": 3}, {"target": ""}, [], {"target": "x.worker._worker_loop"}]
+    "description",
+    [None, {}, {"target": 3}, {"target": ""}, [], {"target": "x.worker._worker_loop"}],
 )
-def test_a_report_without_a_target_gives_no_label(birth: object) -> None:
-    assert target_of_birth(birth) is None
+def test_a_report_without_a_target_gives_no_label(description: object) -> None:
+    assert target_by_description(description) is None
 
 
 @pytest.mark.parametrize(
@@ -114,8 +115,8 @@ def labels_with(
     records = {MAIN: ProcessRecord(sample(MAIN, 11.0))} if with_parent else {}
     for each in CHILDREN:
         records[each] = ProcessRecord(sample(each, 11.0, role="spawned"), MAIN, MAIN)
-    births = {each: {"target": target} for each, target in targets.items()}
-    table.update(records, births.get)
+    descriptions = {each: {"target": target} for each, target in targets.items()}
+    table.update(records, descriptions.get)
     tasks = [table.get(each) for each in CHILDREN]
     return ["" if task is None else task[0].label(task[1]) for task in tasks]
 

@@ -131,7 +131,7 @@ def test_received_tensors_are_counted_without_those_sent_by_value() -> None:
     assert (source.kind, source.total, source.last_s) == ("tensors", 2, 3.0)
 
 
-def test_collectives_finished_before_the_hook_came_count_as_one() -> None:
+def test_collectives_finished_before_the_hook_was_loaded_count_as_one() -> None:
     found = ProgressTable()
     for at_s, completed in ((10.0, 500), (11.0, 505), (12.0, 505), (13.0, 509)):
         found.add_gauges(collectives(at_s, completed))
@@ -158,7 +158,7 @@ def test_collectives_of_several_groups_are_added() -> None:
     assert only(found).total == 1 + 5 + 2 + 2
 
 
-def test_a_loader_that_was_stuck_before_the_hook_came_has_made_progress_once() -> None:
+def test_a_loader_that_was_stuck_before_the_hook_was_loaded_has_made_progress_once() -> None:
     found = ProgressTable()
     for at_s in (10.0, 20.0):
         found.add_gauges(HookGauges(MAIN, at_s, {"loaders": [{"key": 5, "rcvd": 17}]}))

@@ -80,7 +80,7 @@ def test_a_short_lived_loader_worker_has_its_role() -> None:
         (start(12.0, pid=None), joined(12.1, 3)),
         (start(19.5), joined(19.6, 3)),
     ],
-    ids=["ended well", "not joined", "not born", "another", "no pid", "may be read yet"],
+    ids=["ended well", "not joined", "not started", "another", "no pid", "may be read yet"],
 )
 def test_values_that_were_not_reported_are_unknown(inputs: tuple[Any, ...]) -> None:
     assert children(*inputs) == []

@@ -94,13 +94,13 @@ def test_it_waits_for_the_end_of_the_process() -> None:
         ((failed(WORKER_0),), (written(script="/app/train.py"),)),
     ],
 )
-def test_nothing_is_told_where_another_process_is_as_likely(
+def test_nothing_is_reported_where_another_process_is_as_likely(
     ended: tuple[Ended, ...], errors: tuple[WrittenError, ...]
 ) -> None:
     assert after(fold_of(*ended), *errors) == []
 
 
-def test_several_are_told_apart_by_the_numbers_in_their_names() -> None:
+def test_several_are_distinguished_by_the_numbers_in_their_names() -> None:
     fold = fold_of(failed(WORKER_1), failed(WORKER_0))
 
     entries = after(fold, written("a-11", line=11), written("a-2", line=2))
@@ -111,7 +111,7 @@ def test_several_are_told_apart_by_the_numbers_in_their_names() -> None:
     }
 
 
-def test_processes_that_all_fail_alike_need_not_be_told_apart() -> None:
+def test_processes_that_all_fail_alike_need_not_be_distinguished() -> None:
     fold = fold_of(failed(WORKER_0), failed(WORKER_1))
 
     assert len(after(fold, *(written(f"Process-{each}") for each in range(9)))) == 2
@@ -166,7 +166,7 @@ def test_a_thread_of_a_pool_is_in_the_process_that_has_started_others() -> None:
     assert entry.process == MAIN
 
 
-def test_what_a_hook_has_told_is_not_told_again() -> None:
+def test_what_a_hook_has_told_is_not_reported_again() -> None:
     fold = fold_of(failed(WORKER_0))
     birth = {"birth": {"name": "indexer-7"}}
     fold.apply(HookHello(WORKER_0, START_S, 1, "3.11.7", None, WORKER_0.pid, "fork", {}, birth))

@@ -9,9 +9,9 @@ import pytest
 
 from mpwatch.diagnose.analysis.distributed.nccl_words import pending_calls
 from mpwatch.diagnose.analysis.distributed.ranks import place_of, unmoved_s
-from mpwatch.diagnose.analysis.gpu_waits import gpu_wait_s, waits_for_gpu
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
+from mpwatch.diagnose.analysis.waits.gpu import gpu_wait_s, waits_for_gpu
 from mpwatch.diagnose.rules.distributed import collective_mismatch, rank_stuck_in_collective
 from mpwatch.diagnose.rules.hangs import no_progress
 from mpwatch.model.collectives import NcclAnswer, NcclCommunicator, NcclPart, NcclStatus
