@@ -125,19 +125,22 @@ class AttachSession:
         Returns:
             What was done, one sentence for the user; empty if nothing had been injected.
         """
-        with self._changed:
-            self._is_closed = True
-            self._wait_for_those_under_way()
-            injected, self.injected = self.injected, set()
-        if not injected:
-            return ""
-        if self._keeps:
-            count = sum(not has_ended(each) for each in injected)
-            return (
-                f"The hook stays in {processes_text(count)} (--keep); to detach it: "
-                f"mpwatch detach {self._root.process.pid}"
-            )
-        return self._said(self._detach_all(injected))
+        try:
+            with self._changed:
+                self._is_closed = True
+                self._wait_for_those_under_way()
+                injected, self.injected = self.injected, set()
+            if not injected:
+                return ""
+            if self._keeps:
+                count = sum(not has_ended(each) for each in injected)
+                return (
+                    f"The hook stays in {processes_text(count)} (--keep); to detach it: "
+                    f"mpwatch detach {self._root.process.pid}"
+                )
+            return self._said(self._detach_all(injected))
+        finally:
+            self.log.close()  # what ctrl-c has interrupted, or has taken too long
 
     def _wait_for_those_under_way(self) -> None:
         """Wait for the injections under way, with the lock held."""

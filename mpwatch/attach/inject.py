@@ -372,8 +372,8 @@ def detach(
     Args:
         process: The target.
         timeout_s: How long each of the two may take.
-        may_be_asleep: The process was forked from one with the hook, so it may have a hook that
-            shows nothing from outside before its first record.
+        may_be_asleep: The process was forked from one with the hook, so it may have a hook that has
+            no thread, file and socket before its first record.
         begun: Called before the target is changed.
     """
     is_called_off = is_under_way = False
@@ -408,7 +408,7 @@ def _detach(
     try:
         client = discovery.connect(target.sample())
     except NoHook:
-        if not before and not may_be_asleep:
+        if not before.is_awake and not may_be_asleep:
             return Detached(process, "absent", had_hook=False)
         outcome = _unload(target, timeout_s, begun)
         was_asleep = bool(outcome.hook) or outcome.state != "absent"

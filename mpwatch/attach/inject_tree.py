@@ -23,8 +23,6 @@ from typing import TypeVar
 
 from mpwatch.attach.inject import detach, inject
 from mpwatch.attach.native import tracer
-from mpwatch.attach.native.code_cave import TargetMemory, has_code
-from mpwatch.attach.native.native_call import native_code
 from mpwatch.attach.outcomes import Attached, Begun, Detached, Refused, not_logged
 from mpwatch.attach.target import read_target
 from mpwatch.collect.hook import discovery
@@ -68,12 +66,6 @@ nothing of the hook depends on them. The time namespace is compared with that of
 _WITH_FILTERS = 2
 _CAP_SYS_ADMIN = 1 << 21
 _FILTERED = "it is sandboxed: a system-call filter (seccomp) that {than} does not have"
-_OF_RUN = ("/mpwatch/hook/run.py", "/mpwatch/hook/startup")
-"""The program that `mpwatch run` starts, and the folder that it passes on in PYTHONPATH."""
-_UNSEEN = (
-    "no hook is seen in it; it was forked by a process that has exited: a hook inherited from that"
-    " one shows only with its next event, so detach it again then"
-)
 _MAYBE_FILTERED = (
     "it has system-call filters (seccomp), and this kernel does not say whether it has more of them"
     " than {than} (Linux 5.9 and later do)"
@@ -158,11 +150,6 @@ def detach_tree(
         outcomes |= _detach_all(wanted, partial(detach, timeout_s=timeout_s, begun=begun), report)
         asleep = [process for process in inheriting(outcomes) if process in without]
         for process in without.keys() - set(asleep):
-            if not without[process].reason and is_orphaned_fork(process):
-                if was_hooked(process):
-                    asleep.append(process)
-                    continue
-                without[process] = outcomes[process] = replace(without[process], reason=_UNSEEN)
             progress(without[process])
         confined = root.confined([sample for sample in samples if sample.process in asleep])
         detach_one = partial(detach_inherited, confined, timeout_s=timeout_s, begun=begun)
@@ -183,8 +170,8 @@ def detach_inherited(
 ) -> Detached:
     """Detach a hook that a process may have inherited by a fork.
 
-    As long as it shows nothing from outside, only code in the process can take it out; nothing is
-    injected for that into one that is confined more tightly than the root.
+    As long as it has no thread, only code in the process can take it out; nothing is injected for
+    that into one that is confined more tightly than the root.
     """
     may_be_asleep = process not in confined
     outcome = detach(process, timeout_s=timeout_s, may_be_asleep=may_be_asleep, begun=begun)
@@ -195,10 +182,11 @@ def detach_inherited(
 
 
 def inheriting(outcomes: Mapping[ProcessId, Detached], proc: str = "/proc") -> list[ProcessId]:
-    """The processes without a visible hook that have inherited one by a fork.
+    """The processes that have inherited a hook by a fork, and not used it yet.
 
-    A forked child makes thread, files and socket of its hook only with its first record. It has
-    one if its parent had the hook when it was forked, and if it has executed no program since.
+    A forked child makes thread, files and socket of its hook only with its first record; before, it
+    has the mark of one. Hooks of release 0.2.0 have no mark: a child has one if its parent had it
+    when it was forked, and if it has executed no program since.
 
     Args:
         outcomes: Of detaching all processes of a job from hooks that are visible.
@@ -214,6 +202,9 @@ def inheriting(outcomes: Mapping[ProcessId, Detached], proc: str = "/proc") -> l
     for process in sorted(outcomes, key=lambda process: process.start_ticks):
         stat = None if outcomes[process].had_hook else read_stat(proc, process.pid)
         if stat is None or stat.process != process or not stat.is_fork:
+            continue
+        if _has_hook(process.pid):
+            found.append(process)
             continue
         begun_s = since_s.get(stat.parent_pid)
         if stat.parent_pid not in known:
@@ -242,29 +233,8 @@ def is_orphaned_fork(process: ProcessId, proc: str = "/proc") -> bool:
     return not os.path.samestat(own, parents)
 
 
-def was_hooked(process: ProcessId, proc: str = "/proc") -> bool:
-    """Whether a forked process shows that its parent has had the hook, possibly once.
-
-    By the code of an injection of this release, which stays, or by the command line or the
-    environment of `mpwatch run`. `False` where nothing of it can be read.
-    """
-    pid = process.pid
-    with contextlib.suppress(OSError):
-        started = procfs.read_environment(proc, pid, frozenset((b"PYTHONPATH",)))
-        paths = (*procfs.read_cmdline(proc, pid)[1:2], *started.get("PYTHONPATH", "").split(":"))
-        if any(path.endswith(_OF_RUN) for path in paths):
-            return True
-    with contextlib.suppress(OSError, Refused):
-        memory = TargetMemory(pid)
-        try:
-            return has_code(pid, memory, native_code().content, proc)
-        finally:
-            memory.close()
-    return False
-
-
 def stray_forks(samples: Collection[ProcSample], proc: str = "/proc") -> list[ProcessId]:
-    """The processes that are not of a job, and that a process of it may have forked with the hook.
+    """The processes with a hook that are not of a job, and that a process of it may have forked.
 
     Such a process has the command line of one in the job, was forked since the job began by a
     process that has exited, and has left the job's process group and session: a second job of the
@@ -287,9 +257,7 @@ def stray_forks(samples: Collection[ProcSample], proc: str = "/proc") -> list[Pr
         with contextlib.suppress(OSError):
             if procfs.read_cmdline(proc, pid) not in commands:
                 continue
-            if is_orphaned_fork(stat.process, proc) and (
-                _has_hook(pid) or was_hooked(stat.process)
-            ):
+            if is_orphaned_fork(stat.process, proc) and _has_hook(pid):
                 found.append(stat.process)
     return found
 

@@ -212,21 +212,21 @@ def _injection_check(process: ProcessId) -> Iterator[Check]:
 
 def _hook_checks(process: ProcessId) -> Iterator[Check]:
     """Checks of the hook in a process, and the user's attach log about that process."""
-    from mpwatch.attach.injection_log import InjectionLog, is_completed
+    from mpwatch.attach.injection_log import InjectionLog
     from mpwatch.collect.host.doctor import hook_checks
 
     yield from _injection_check(process)
     yield from hook_checks(process)
     log = InjectionLog()
-    lines = log.lines_about(process, LOG_LINES)
-    if not lines:
+    log.recover()
+    entries = log.entries_about(process, LOG_LINES)
+    if not entries:
         yield Check("attach log", "ok", "no entry", f"{log.path} has no line about it.")
-    for number, line in enumerate(lines, start=1):
-        count = f"{number} of {len(lines)}"
-        if is_completed(line):
-            yield Check("attach log", "ok", count, line)
-        else:
-            yield Check("attach log", "ok", f"{count}, begun: its result is missing", line)
+    for number, entry in enumerate(entries, start=1):
+        count = f"{number} of {len(entries)}"
+        if not entry.is_over:
+            count += ", under way: another mpwatch is doing it"
+        yield Check("attach log", "ok", count, entry.line)
 
 
 def _running_s() -> float:

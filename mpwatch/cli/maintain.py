@@ -32,11 +32,14 @@ def detach(arguments: argparse.Namespace) -> int:
         for sentence in detached.left:
             print(f"  remains: {sentence}")
 
-    outcomes = detach_tree(tree.processes, report, begun=log.detaching)
+    try:
+        outcomes = detach_tree(tree.processes, report, begun=log.detaching)
+    finally:
+        log.close()  # what ctrl-c has interrupted
     for stray in stray_forks(tree.processes):
         print(
-            f"{stray.pid}: not of the tree of {arguments.pid}, and left alone: it may have the hook"
-            f" of a process that has exited; to detach it: mpwatch detach {stray.pid}"
+            f"{stray.pid}: not of the tree of {arguments.pid}, and left alone: it has the hook of"
+            f" a process that has exited; to detach it: mpwatch detach {stray.pid}"
         )
     staying = [each for each in outcomes if each.is_attached]
     if any(each.state == "absent" and each.had_hook and not each.reason for each in outcomes):

@@ -77,7 +77,12 @@ def enter(started_by: str, birth: dict[str, Any] | None = None) -> bool:
         _session.server.resume()
         _session.server.start_again()
         return True
-    refusal = _refusal()
+    try:
+        refusal = _refusal()
+    except BaseException as error:
+        if not _is_ours(error):
+            raise
+        refusal = f"an audit hook refused: {type(error).__name__}"
     if refusal:
         return False
     is_collecting = gc.isenabled()
@@ -148,15 +153,19 @@ def _watch_forks() -> None:
 
 def _enter(started_by: str, birth: dict[str, Any] | None) -> bool:
     """Begin a session; `False` if that failed."""
-    from .safe import foreign_exceptions
-
     try:
         _begin(started_by, birth)
-    except Exception as error:
-        if not foreign_exceptions.is_ours(error):
+    except BaseException as error:
+        if not _is_ours(error):
             raise
         return False
     return True
+
+
+def _is_ours(error: BaseException) -> bool:
+    from .safe import foreign_exceptions
+
+    return foreign_exceptions.is_ours(error)
 
 
 def _begin(started_by: str, birth: dict[str, Any] | None) -> None:

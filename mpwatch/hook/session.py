@@ -157,7 +157,7 @@ class Session:
         """Detach: restore originals, end the thread, close and unlink everything.
 
         Each step may run twice: if a signal handler raises in one, all are repeated before the
-        exception reaches the program.
+        exception reaches the program. What an audit hook refuses stays undone.
         """
         if self.state == "off":
             return
@@ -167,14 +167,19 @@ class Session:
                 self._detach(reason)
                 break
             except BaseException as error:  # noqa: BLE001 - it is raised below
-                foreign = error
+                foreign = error if self._is_foreign(error) else foreign
         if foreign is not None:
             raise foreign
 
     def _detach(self, reason: str) -> None:
         self.state = "off"
         self.patcher.uninstall()
-        self._end(reason)
+        try:
+            self._end(reason)
+        except BaseException as error:
+            if foreign_exceptions.is_ours(error):
+                self._release()
+            raise
         self._release()
 
     def _end(self, reason: str) -> None:
@@ -203,7 +208,18 @@ class Session:
         if files.is_on_disk and not is_here:
             server.start()  # if it does not run
         if server.stop() and (is_here or (files.has_tasks and not files.is_on_disk)):
-            self.finish()
+            try:
+                self.finish()
+            except BaseException as error:
+                if self._is_foreign(error):
+                    raise
+
+    def _is_foreign(self, error: BaseException) -> bool:
+        """Whether an exception belongs to the program; a problem of the hook is remembered."""
+        if not foreign_exceptions.is_ours(error):
+            return True
+        self.problems.append(f"{type(error).__name__}: {error}"[:200])
+        return False
 
     def finish(self) -> None:
         """Write or remove files; the thread does it before it ends."""
@@ -270,10 +286,9 @@ class Session:
             self.ring.on_new_thread = None
             self.open()
             self.server.start()
-        except Exception as error:
-            if not foreign_exceptions.is_ours(error):
+        except BaseException as error:
+            if self._is_foreign(error):
                 raise
-            self.problems.append(f"{type(error).__name__}: {error}")
 
     def call_with_next_record(self, call: Callable[[], None]) -> None:
         """Call a function with each record from the next one on, until it is removed.
@@ -291,7 +306,7 @@ class Session:
             self.notes.defer()  # to the thread, which ends next: see `_end`
         try:
             self.notes.add(kind, fields, kind == "exit" or self.is_crashed)
-        except Exception as error:
+        except BaseException as error:
             if not foreign_exceptions.is_ours(error):
                 raise
             self.problems.append(f"note {kind}: {type(error).__name__}")

@@ -307,6 +307,14 @@ FILE_SUFFIXES = (SOCKET_SUFFIX, CHECK_SUFFIX, RING_SUFFIX, NOTES_SUFFIX)
 THREAD_NAME = b"mpwatch-hook"
 """The name of the hook's thread for the kernel, as `top -H` shows it; at most 15 bytes."""
 
+MARK = b"the hook of mpwatch is loaded"
+MARK_PAGES = 13
+"""Anonymous shared memory of this size that begins with `MARK`, in every process with a hook.
+
+A forked child inherits it without a call, an `exec` and a detach end it. So it is all that shows a
+hook from outside before the child's first record; /proc/PID/maps calls it `/dev/zero (deleted)`.
+"""
+
 
 def stem(pid: int, start_ticks: int) -> str:
     """Name without suffix of the files of one process; `pid` as that process sees itself."""

@@ -56,7 +56,7 @@ def raw(number: int) -> None:
 
 
 def litter(number: int) -> None:
-    """Fork children that do something and exit by os._exit."""
+    """Fork children that record something and are killed."""
     from mpwatch.hook import current, wire
 
     session = current()
@@ -65,8 +65,9 @@ def litter(number: int) -> None:
         pid = os.fork()
         if pid == 0:
             session.record(wire.QUEUE_PUT, 0)
-            os._exit(0)
-        assert os.waitpid(pid, 0)[1] == 0
+            session.server.wait_for_opening(20)  # on a disk its thread makes the files
+            os.kill(os.getpid(), signal.SIGKILL)
+        assert os.waitpid(pid, 0)[1] == signal.SIGKILL
 
 
 def storm(number: int) -> None:

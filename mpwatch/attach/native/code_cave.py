@@ -13,7 +13,6 @@ Neither needs a new mapping, nor memory that is writable and executable at once.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterable
 
@@ -137,26 +136,6 @@ def install_code(
         except (Refused, OSError):
             continue
     raise Refused("no loaded file has unused bytes for the code of the call")
-
-
-def has_code(pid: int, memory: TargetMemory, code: bytes, proc: str = "/proc") -> bool:
-    """Whether an injection has written this code into the process, or into one it is a fork of.
-
-    Args:
-        pid: The process.
-        memory: Its memory.
-        code: As given to `install_code`, which never removes it.
-        proc: Path of procfs.
-
-    Raises:
-        OSError: The process has exited, or its mappings are hidden.
-    """
-    for module in _in_order(elf.modules(elf.read_mappings(pid, proc))):
-        with contextlib.suppress(Refused, OSError):
-            start, end = _behind_code(module, elf.layout(pid, module, frozenset(), proc))
-            if code in memory.read(start, end - start):
-                return True
-    return False
 
 
 def find_call(

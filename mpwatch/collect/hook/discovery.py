@@ -41,6 +41,7 @@ for the GIL or for a cpu; a hook that answers later counts as silent."""
 NO_HOOK = "no hook in this process"
 _LISTENS = 0x10000  # __SO_ACCEPTCON of /proc/net/unix, see proc(5)
 _MEMORY_RING = "/memfd:mpwatch"
+_SHARED_MEMORY = b" /dev/zero (deleted)\n"
 
 
 class NoHook(Exception):
@@ -291,8 +292,16 @@ class Presence:
     """Path of the mapped ring, as the process sees it."""
     socket: str = ""
     """Path of the listening socket, as the process sees it."""
+    has_mark: bool = False
+    """Whether it has the memory that marks a hook: all that a forked child has before its first
+    record (`wire.MARK`)."""
 
     def __bool__(self) -> bool:
+        return self.is_awake or self.has_mark
+
+    @property
+    def is_awake(self) -> bool:
+        """Whether there are more parts than the mark."""
         return bool(self.tids or self.ring or self.socket)
 
     @property
@@ -311,6 +320,8 @@ class Presence:
             parts.append(f"its mapping of {clean(self.ring)}")
         if self.socket:
             parts.append(f"its socket {clean(self.socket)}")
+        if self.has_mark:
+            parts.append("the memory that marks it")
         return " and ".join(parts)
 
 
@@ -321,7 +332,8 @@ def find(sample: ProcSample, proc: str = "/proc") -> Presence:
         OSError: The process has exited, or is hidden from this one.
     """
     pid = sample.process.pid
-    return Presence(_threads(pid, proc), _ring(sample, proc), listening_socket(sample, proc))
+    ring, has_mark = _mapped(sample, proc)
+    return Presence(_threads(pid, proc), ring, listening_socket(sample, proc), has_mark)
 
 
 def stem(sample: ProcSample) -> str:
@@ -392,15 +404,40 @@ def _threads(pid: int, proc: str) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _ring(sample: ProcSample, proc: str) -> str:
-    """Path of the ring it maps, from `/proc/PID/maps`; the kernel escapes only newlines there."""
-    ring = re.compile(f".*/{stem(sample)}{re.escape(wire.RING_SUFFIX)}")
+def _mapped(sample: ProcSample, proc: str) -> tuple[str, bool]:
+    """Path of the ring it maps, and whether it has the mark, from `/proc/PID/maps`.
+
+    The kernel escapes only newlines there.
+    """
+    ring_path = re.compile(f".*/{stem(sample)}{re.escape(wire.RING_SUFFIX)}")
+    ring, has_mark = "", False
     with open(f"{proc}/{sample.process.pid}/maps", "rb") as file:
         for line in file:
+            if line.endswith(_SHARED_MEMORY):
+                has_mark = has_mark or _is_mark(line, sample.process.pid, proc)
+                continue
             if b"mpwatch" not in line and wire.RING_SUFFIX.encode() not in line:
                 continue
             fields = os.fsdecode(line.rstrip(b"\n")).split(maxsplit=5)
             path = fields[5].removesuffix(DELETED) if len(fields) == 6 else ""
-            if ring.fullmatch(path) or path.startswith(_MEMORY_RING):
-                return path
-    return ""
+            if ring_path.fullmatch(path) or path.startswith(_MEMORY_RING):
+                ring = ring or path
+    return ring, has_mark
+
+
+def _is_mark(line: bytes, pid: int, proc: str) -> bool:
+    """Whether a line of `/proc/PID/maps` is that of the mark.
+
+    Where the memory cannot be read (Yama), any of that size counts.
+    """
+    begin, end = (int(part, 16) for part in line.split()[0].split(b"-"))
+    if end - begin != wire.MARK_PAGES * os.sysconf("SC_PAGESIZE"):
+        return False
+    try:
+        memory = os.open(f"{proc}/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return os.pread(memory, len(wire.MARK), begin) == wire.MARK
+        finally:
+            os.close(memory)
+    except OSError:
+        return True

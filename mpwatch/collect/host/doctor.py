@@ -424,13 +424,20 @@ def hook_checks(process: ProcessId, proc: str = "/proc") -> tuple[Check, ...]:
             hello = discovery.read_frame(client, wire.HELLO, discovery.HELLO_WITHIN_S)
     except NoHook as refusal:
         none = refusal
-    stat = procfs.read_stat(proc, process.pid)
-    may_be_asleep = stat is not None and stat.process == process and stat.is_fork
     return (
-        _said(process, hello, none, may_be_asleep=may_be_asleep),
+        _said(process, hello, none, is_asleep=_is_asleep(sample, proc)),
         _patched(hello),
         *_outside(sample, proc),
     )
+
+
+def _is_asleep(sample: ProcSample, proc: str) -> bool:
+    """Whether it has the mark of a hook and no other part; `False` where it is not readable."""
+    try:
+        found = discovery.find(sample, proc)
+    except OSError:
+        return False
+    return found.has_mark and not found.is_awake
 
 
 def _found_by(process: ProcessId, proc: str) -> ProcSample:
@@ -461,18 +468,18 @@ def _said(
     hello: dict[str, Any] | None,
     none: NoHook | None,
     *,
-    may_be_asleep: bool,
+    is_asleep: bool,
 ) -> Check:
     """What the hook reports about itself.
 
-    Of a hook that a process has inherited by a fork, nothing shows before its first event: no
-    thread, mapping, descriptor or file.
+    One that a process has inherited by a fork has no thread, descriptor and file before its first
+    event.
     """
+    if none is not None and is_asleep:
+        meaning = "Inherited by the fork that it began with; it has recorded no event yet."
+        return Check("hook", "ok", "asleep", meaning, f"mpwatch detach {process.pid}")
     if none is not None:
-        reason = clean(str(none))
-        asleep = " One inherited by the fork it began with shows only with its next event."
-        meaning = f"No hook answers: {reason}.{asleep if may_be_asleep else ''}"
-        return Check("hook", "ok", "absent", meaning)
+        return Check("hook", "ok", "absent", f"No hook answers: {clean(str(none))}.")
     if hello is None:
         meaning = "It has a socket and sent no hello: the GIL is held, or the process is stopped."
         return Check("hook", "warning", "silent", meaning)
@@ -522,11 +529,11 @@ def _outside(sample: ProcSample, proc: str) -> tuple[Check, ...]:
     except OSError as error:
         hidden = f"Its descriptors and mappings are not readable: {error.strerror}."
         return listed, Check("hook parts", "note", "unknown", hidden)
-    rings = [found.ring] if found.ring else []
+    mappings = [*filter(None, (found.ring,)), *["the memory that marks it"] * found.has_mark]
     sockets = [found.socket] if found.socket else []
     return (
         listed,
-        _listed("hook mappings", rings, "Mapped into the process: the ring of its hook."),
+        _listed("hook mappings", mappings, "Mapped into the process:"),
         _listed("hook socket", sockets, "Bound by the process: the hook's thread listens."),
         _threads(sample, proc, found.tids),
     )

@@ -152,7 +152,7 @@ class ForkSteps:
             return
         try:
             checks.load("fork_risks").note_risks(session, self.threads, self._risks)
-        except Exception as error:
+        except BaseException as error:
             # The fork has more important steps to come.
             if not foreign_exceptions.is_ours(error):
                 raise

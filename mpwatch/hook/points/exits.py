@@ -54,7 +54,7 @@ def wrap_exit_function(original: Callable[..., Any], session: Context) -> Callab
     def _exit_function(*args: Any, **kwargs: Any) -> Any:
         error = sys.exc_info()[1]
         if error is not None and not session.here.own.exception[0]:
-            caller = sys._getframe(1)
+            caller = foreign_exceptions.caller()
             # A process that was forked in an `except` block still has the exception of its parent.
             passed = foreign_exceptions.traceback_of(error)
             if passed is not None and passed.tb_frame is caller and _is_bootstrap(caller):
@@ -65,7 +65,9 @@ def wrap_exit_function(original: Callable[..., Any], session: Context) -> Callab
     return _exit_function
 
 
-def _is_bootstrap(caller: FrameType) -> bool:
+def _is_bootstrap(caller: FrameType | None) -> bool:
+    if caller is None:
+        return False
     is_own = caller.f_globals.get("__name__") == "multiprocessing.process"
     return is_own and caller.f_code.co_name == "_bootstrap"
 
@@ -122,7 +124,7 @@ def wrap_os_exit(original: Callable[..., Any], session: Context) -> Callable[...
         if session.state == "on":
             code = args[0] if args else kwargs.get("status")
             code = code if type(code) is int else None
-            if _is_usual_end(sys._getframe(1)):
+            if _is_usual_end(foreign_exceptions.caller()):
                 if code:
                     session.note("exit", code=code, how="", frames=[])
                     session.is_crashed = True
@@ -167,14 +169,14 @@ def wrap_send_signal(original: Callable[..., Any], session: Context) -> Callable
     return send_signal
 
 
-def _is_usual_end(caller: FrameType) -> bool:
+def _is_usual_end(caller: FrameType | None) -> bool:
     """Whether `multiprocessing` ends a child here whose `_bootstrap` has returned.
 
     The wrapper of `_bootstrap` has closed the session by then, unless the hook was attached while
     that function ran. `multiprocessing.popen_fork` and `forkserver` call `os._exit` for nothing
     else (Python 3.10 to 3.14).
     """
-    return caller.f_globals.get("__name__") in _USUAL_ENDS
+    return caller is not None and caller.f_globals.get("__name__") in _USUAL_ENDS
 
 
 def call_when_main_ends(module: ModuleType, session: Context) -> Undo:

@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]
 import sys
+from types import CodeType, FrameType
 
 from . import exact
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import CodeType, FrameType, TracebackType
+    from types import TracebackType
     from typing import Any
 
 
@@ -46,21 +47,54 @@ _set_traceback: Callable[[BaseException, TracebackType | None], None] = BaseExce
 ].__set__
 _file_name: Callable[[BaseException], Any] = OSError.__dict__["filename"].__get__
 _class_name: Callable[[type], str] = type.__dict__["__name__"].__get__
+_BUILT_IN = ("builtins", "struct")
+_OF_TRACING = (FrameType, CodeType)
+_VARIADIC = 0x04  # CO_VARARGS of inspect
 _WRITTEN_IN_C = type(BaseException.__str__)
 _OWN = __file__.rpartition("/safe/")[0] + "/"
 
 
 def is_ours(error: BaseException) -> bool:
-    """Whether the hook's own code raised this, so that it may be suppressed.
+    """Whether the hook's own code is behind this, so that it may be suppressed.
 
-    The hook's code raises built-in exceptions and those of `struct`; all others come from outside
-    (a signal handler, `PyThreadState_SetAsyncExc`).
+    It raises built-in exceptions and those of `struct`, and an audit hook of the program may refuse
+    what it does, by any exception. All others come from outside (a signal handler, a trace
+    function, `PyThreadState_SetAsyncExc`).
     """
-    if not exact.is_a(error, Exception):
+    if signal_behind(error) is not None:
         return False
-    if exact.module_of_class(type(error)) not in ("builtins", "struct"):
-        return False
-    return signal_behind(error) is None
+    if exact.is_a(error, Exception) and exact.module_of_class(type(error)) in _BUILT_IN:
+        return True
+    return _is_refused(error)
+
+
+def _is_refused(error: BaseException) -> bool:
+    """Whether a function that the hook's code has called raised this, and not the interpreter's.
+
+    The hook calls functions in C, which call audit hooks. A function for tracing, profiling or
+    monitoring, or a signal's handler, is called there, too; the interpreter gives it a frame or a
+    code object. An audit hook that is written in C has no frame, so that only built-in exceptions
+    of it are known.
+    """
+    step = traceback_of(error)
+    was_ours = is_refused = False
+    while step is not None:
+        is_ours_too = step.tb_frame.f_code.co_filename.startswith(_OWN)
+        is_refused = is_refused or (was_ours and not is_ours_too)
+        if is_refused and any(type(each) in _OF_TRACING for each in _arguments_of(step.tb_frame)):
+            return False
+        was_ours, step = is_ours_too, step.tb_next
+    return is_refused
+
+
+def _arguments_of(frame: FrameType) -> list[Any]:
+    """What a function was called with by position, as far as it still has that."""
+    code = frame.f_code
+    found = [frame.f_locals.get(name) for name in code.co_varnames[: code.co_argcount]]
+    if code.co_flags & _VARIADIC:
+        more = frame.f_locals.get(code.co_varnames[code.co_argcount + code.co_kwonlyargcount])
+        found += more if type(more) is tuple else ()
+    return found
 
 
 def signal_behind(error: BaseException) -> int | None:
@@ -148,6 +182,20 @@ def _described(error: BaseException) -> dict[str, Any]:
     return {"type": type_of(error), "text": text_of(error), "frames": frames_of(error)}
 
 
+def caller(depth: int = 0) -> FrameType | None:
+    """The frame from which the function was called that calls this; `None` if that is refused.
+
+    Args:
+        depth: So many frames further out.
+    """
+    try:
+        return sys._getframe(depth + 2)
+    except BaseException as error:
+        if not is_ours(error):  # an audit hook refuses it, or there are not so many
+            raise
+        return None
+
+
 def frames_here(skip: int, limit: int = 16) -> list[list[Any]]:
     """Function, file and line of the calling thread's frames, innermost first.
 
@@ -156,8 +204,8 @@ def frames_here(skip: int, limit: int = 16) -> list[list[Any]]:
         limit: Frames kept at most.
     """
     frames: list[list[Any]] = []
-    step: Any = sys._getframe()
-    while step is not None and skip >= 0:
+    step: Any = caller()
+    while step is not None and skip > 0:
         step, skip = step.f_back, skip - 1
     while step is not None and len(frames) < limit:
         code = step.f_code

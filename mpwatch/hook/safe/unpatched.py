@@ -40,6 +40,7 @@ class System:
         "mmap",
         "monotonic_ns",
         "os",
+        "page_bytes",
         "poll",
         "removals",
         "sleep",
@@ -71,6 +72,7 @@ class System:
         # The class in C: gevent and test suites replace `socket.socket`.
         self.socket: Any = _socket.socket
         self.mmap: Any = mmap.mmap
+        self.page_bytes: int = mmap.PAGESIZE
 
 
 def _genuine(module: ModuleType, *names: str) -> Any:

@@ -140,7 +140,7 @@ def place_here() -> str | None:
 
     Frames below a child's own entry are not examined: under fork they are its parent's.
     """
-    frame: Any = sys._getframe(1)
+    frame: Any = foreign_exceptions.caller()
     for _ in range(_FRAMES):
         if frame is None or frame.f_code.co_name in ("_worker_loop", "_bootstrap"):
             return None

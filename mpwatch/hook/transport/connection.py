@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any, Protocol
 
     from ..safe.unpatched import System
-    from .notes import Notes
+    from .notes import Notes, Problems
     from .process_files import Files
     from .ring import Ring
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         system: System
         ring: Ring
         notes: Notes
+        problems: Problems
         patcher: Any
         files: Files
 

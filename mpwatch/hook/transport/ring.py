@@ -75,6 +75,7 @@ class Ring:
         "_identity",
         "_is_ours",
         "_mapping",
+        "_mark",
         "_private",
         "_system",
         "count",
@@ -101,6 +102,9 @@ class Ring:
         # It uses no pages until it is written, and needs no allocation when memory is short.
         self._private: Any = system.mmap(-1, self.size, flags=_MAP_PRIVATE | _MAP_ANONYMOUS)
         self.memory: Any = self._private
+        # Of its own, for it is shared with forked children; one of its pages is used.
+        self._mark: Any = system.mmap(-1, wire.MARK_PAGES * system.page_bytes)
+        self._mark[: len(wire.MARK)] = wire.MARK
         self._mapping: Any = None
         """The mapping of the file or memfd; during a fork `memory` is a private one."""
         self.on_new_thread: Callable[[], None] | None = None
@@ -281,6 +285,7 @@ class Ring:
 
     def close(self) -> None:
         """Close file or memfd; later records are dropped."""
+        self._mark.close()
         memory = self.memory
         self._use_private()
         if memory is not self._private and memory not in _abandoned:

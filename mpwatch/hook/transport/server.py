@@ -162,8 +162,6 @@ class Server:
             if started:
                 raise  # of a signal handler: the thread runs
             self._tokens.append(True)
-            if not isinstance(error, (OSError, RuntimeError)):
-                raise
             if not foreign_exceptions.is_ours(error):
                 raise
             run.is_done = True
@@ -227,7 +225,7 @@ class Server:
             ring.on_new_thread = None
         return is_postponed
 
-    def _retry_with_records(self, error: Exception) -> None:
+    def _retry_with_records(self, error: BaseException) -> None:
         """Note that the system gave no thread or socket; try again with later records."""
         session = self._session
         if not self._refusals:
@@ -359,10 +357,10 @@ class Server:
             client.connect(self.path)
         except BlockingIOError:
             return  # the backlog is full, so the thread is awake
-        except (OSError, TypeError) as error:
+        except BaseException as error:
             if not foreign_exceptions.is_ours(error):
                 raise
-            # No descriptor is left, or the socket file was removed.
+            # No descriptor is left, the socket file was removed, or an audit hook refuses it.
             self._shut_down()
         finally:
             if client is not None:
@@ -417,6 +415,10 @@ class Server:
                 except MemoryError:
                     if run.should_stop:
                         break
+                except BaseException as error:  # noqa: BLE001 - else the interpreter would print it
+                    self._is_wanted = False
+                    session.problems.append(f"thread: {type(error).__name__}"[:200])
+                    break
                 session.system.sleep(MEMORY_PAUSE_S)
         finally:
             self._cpu_before_ns += session.system.thread_time_ns()

@@ -74,11 +74,14 @@ def detach_hooks(processes: Sequence[ProcSample]) -> str:
 
     log = InjectionLog()
     commands = {sample.process: sample.cmdline for sample in processes}
-    outcomes = detach_tree(
-        processes,
-        lambda found: log.detached(found, commands.get(found.process, ())),
-        begun=log.detaching,
-    )
+    try:
+        outcomes = detach_tree(
+            processes,
+            lambda found: log.detached(found, commands.get(found.process, ())),
+            begun=log.detaching,
+        )
+    finally:
+        log.close()
     stayed = [found for found in outcomes if found.is_attached]
     if stayed:
         reason = stayed[0].reason or stayed[0].state

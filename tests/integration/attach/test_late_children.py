@@ -19,6 +19,7 @@ from mpwatch.attach.inject import inject
 from mpwatch.attach.inject_tree import detach_tree, inject_tree, late_children
 from mpwatch.attach.injection_log import InjectionLog
 from mpwatch.attach.outcomes import Attached, Detached
+from mpwatch.collect.hook import discovery
 from mpwatch.collect.host.doctor import hook_checks
 from mpwatch.collect.process.procfs import stat_of
 from mpwatch.hook import run
@@ -151,26 +152,38 @@ def orphan(running: Running) -> Iterator[int]:
         os.kill(after, signal.SIGKILL)
 
 
-def test_a_hook_that_cannot_be_seen_in_an_orphan_is_detached_from_it(start: Start) -> None:
-    """Such a hook has neither thread nor file; the code of the injection is still there."""
-    running = start("attach_forks_idle", "orphaned")
-    inject_at_next_line(running)
+def is_seen_and_detached(after: int, running: Running) -> None:
+    """Require that the hook of an orphan, which has recorded nothing, is seen and detached."""
+    assert hook_threads(after) == 0
+    check, *_ = hook_checks(stat_of(after).process)
+    assert check.value == "asleep"
+    seen: list[Detached] = []
+
+    outcomes = detach_tree([sample(after)], seen.append, timeout_s=20)
+
+    assert list(outcomes) == seen
+    assert (seen[0].state, seen[0].had_hook, seen[0].reason) == ("absent", True, "")
+    assert not discovery.find(sample(after))
+    check, *_ = hook_checks(stat_of(after).process)
+    assert check.value == "absent"
+    os.kill(after, signal.SIGUSR1)
+    assert running.line() == "False"
+
+
+@pytest.mark.parametrize("how", ["injected", "instrumented"])
+def test_a_hook_that_an_orphan_has_not_used_is_detached_from_it(start: Start, how: str) -> None:
+    """Such a hook has neither thread nor file."""
+    running = start("attach_forks_idle", "orphaned", how)
+    if how == "injected":
+        inject_at_next_line(running)
     with orphan(running) as after:
-        seen: list[Detached] = []
-
-        outcomes = detach_tree([sample(after)], seen.append, timeout_s=20)
-
-        assert list(outcomes) == seen
-        assert (seen[0].state, seen[0].had_hook, seen[0].reason) == ("absent", True, "")
-        os.kill(after, signal.SIGUSR1)
-        assert running.line() == "False"
+        is_seen_and_detached(after, running)
 
 
 @pytest.mark.parametrize("is_root", [True, False])
-def test_a_hook_of_mpwatch_run_that_cannot_be_seen_in_an_orphan_is_detached_from_it(
+def test_a_hook_of_mpwatch_run_that_an_orphan_has_not_used_is_detached_from_it(
     start: Start, tmp_path: Path, is_root: bool
 ) -> None:
-    """What shows it is the command line, or the environment with which its parent was started."""
     program = tmp_path / "starts.py"
     command = [sys.executable, str(PROGRAMS / "attach_forks_idle.py"), "orphaned"]
     command = run.command(command[1:]) if is_root else command
@@ -180,28 +193,30 @@ def test_a_hook_of_mpwatch_run_that_cannot_be_seen_in_an_orphan_is_detached_from
     )
     running = start(str(program.with_suffix("")))
     with orphan(running) as after:
-        (gone,) = detach_tree([sample(after)], lambda _: None, timeout_s=20)
-
-        assert (gone.state, gone.had_hook) == ("absent", True)
-        os.kill(after, signal.SIGUSR1)
-        assert running.line() == "False"
+        is_seen_and_detached(after, running)
 
 
-def test_a_hook_that_nothing_shows_in_an_orphan_is_not_called_absent(start: Start) -> None:
+def test_a_hook_that_an_orphan_cannot_detach_is_said_to_stay(start: Start) -> None:
     running = start("attach_forks_idle", "orphaned", "instrumented")
     with orphan(running) as after:
-        (unseen,) = detach_tree([sample(after)], lambda _: None)
-
-        assert (unseen.state, unseen.had_hook) == ("absent", False)
-        assert "a hook inherited from that one shows only with its next event" in unseen.reason
-        check, *_ = hook_checks(stat_of(after).process)
-        assert check.value == "absent"
-        assert "One inherited by the fork it began with shows only with its next event" in (
-            check.meaning
+        os.kill(after, signal.SIGSTOP)
+        assert eventually(lambda: stat_of(after).state == "T")
+        done = detach_command(after)
+        assert done.returncode == 4, done
+        assert "The hook is still attached in 1 of 1 processes" in done.stderr
+        os.kill(after, signal.SIGCONT)
+        done = detach_command(after)
+        assert (done.returncode, done.stdout.splitlines()[0]) == (
+            0,
+            f"{after}: the hook is detached",
         )
-        os.kill(after, signal.SIGUSR1)
-        assert running.line() == "True"
-        assert detach_tree([sample(after)], lambda _: None)[0].had_hook
+
+
+def detach_command(pid: int) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "mpwatch", "detach", str(pid)],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
 
 
 def test_an_orphan_without_a_hook_has_none(start: Start, runtime: Path) -> None:
@@ -219,14 +234,11 @@ def test_an_orphan_outside_of_the_group_is_detached_or_named(start: Start, where
     inject_at_next_line(running)
     after = fork_child(running, "fork twice")
     try:
-        done = subprocess.run(
-            [sys.executable, "-m", "mpwatch", "detach", str(running.pid)],
-            capture_output=True, text=True, timeout=60, check=False,
-        )  # fmt: skip
+        done = detach_command(running.pid)
         assert done.returncode == 0, done.stderr
         is_in_tree = f"{after}: the hook is detached\n" in done.stdout
         is_named = (
-            f"{after}: not of the tree of {running.pid}, and left alone: it may have the hook of a"
+            f"{after}: not of the tree of {running.pid}, and left alone: it has the hook of a"
             f" process that has exited; to detach it: mpwatch detach {after}\n"
         ) in done.stdout
         assert (is_in_tree, is_named) == ((True, False) if where == "group" else (False, True))

@@ -1,6 +1,6 @@
-"""Injections and detaches leave a line in the log, whenever mpwatch is killed, and say what left.
+"""Injections and detaches leave one line in the log, whenever mpwatch is killed.
 
-A line is written before the target is changed, and a second one with the result afterwards.
+The line is kept beside the log before the target is changed. The next mpwatch writes it to the log.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pytest
 
 import mpwatch
 from mpwatch.attach.inject import inject
-from mpwatch.attach.injection_log import InjectionLog
+from mpwatch.attach.injection_log import NO_RESULT
 from mpwatch.collect.hook import decode
 from mpwatch.model.ids import ProcessId
 from tests.integration.attach.conftest import Running, Start
@@ -46,36 +46,51 @@ session.end()
 """
 
 
-def run_killed(running: Running, folder: Path, at: str) -> list[str]:
-    """The lines of the log of an mpwatch that is killed at its first result of a kind."""
+def run_killed(running: Running, state: Path, at: str) -> list[str]:
+    """The lines of the log after an mpwatch was killed at its first result of a kind.
+
+    They are written by the next mpwatch.
+    """
+    folder = state / "mpwatch"
     command = [sys.executable, "-c", KILLED, str(running.pid), str(folder), at]
     done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
-    return InjectionLog(str(folder)).lines_about(running.process, 9)
+    doctor = subprocess.run(
+        [sys.executable, "-m", "mpwatch", "doctor", str(running.pid)],
+        env={**os.environ, "XDG_STATE_HOME": str(state)},
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    assert NO_RESULT in " ".join(doctor.stdout.split()), doctor.stdout
+    assert os.listdir(folder) == ["attach.log"]
+    return (folder / "attach.log").read_text().splitlines()
 
 
 def test_an_injection_whose_observer_is_killed_has_a_line(start: Start, tmp_path: Path) -> None:
     running = start("attach_plain", "idle")
-    (line,) = run_killed(running, tmp_path / "log", "injected")
+    (line,) = run_killed(running, tmp_path, "injected")
 
     assert eventually(lambda: hook_threads(running.pid) == 1)
-    assert " injecting " in line
+    assert " inject " in line
     assert f" pid={running.pid} " in line
     assert ' method="pending call" ' in line
     assert f" hook={mpwatch.__version__}/{decode.own_version()} " in line
-    assert " result=begun " in line
+    assert f' stopped_ms=unknown result="{NO_RESULT}" ' in line
     assert "attach_plain" in line
 
 
 def test_a_detach_whose_observer_is_killed_has_a_line(start: Start, tmp_path: Path) -> None:
     running = start("attach_plain", "idle")
-    injected, detaching = run_killed(running, tmp_path / "log", "detached")
+    injected, detach = run_killed(running, tmp_path, "detached")
 
     assert eventually(lambda: hook_threads(running.pid) == 0)
     assert " inject " in injected
     assert " result=ready " in injected
-    assert " detaching " in detaching
-    assert " method=socket " in detaching
+    assert " detach " in detach
+    assert " method=socket " in detach
+    assert NO_RESULT in detach
 
 
 @pytest.mark.parametrize("keep", [["--keep"], []])
@@ -97,7 +112,7 @@ def test_an_injection_is_completed_although_several_signals_end_mpwatch(
         time.sleep(0.1)
     assert dump.wait(60) == 128 + signal.SIGINT
 
-    lines = InjectionLog(str(tmp_path / "mpwatch")).lines_about(running.process, 9)
+    lines = (tmp_path / "mpwatch" / "attach.log").read_text().splitlines()
     assert ' result="pending: its main thread is blocked' in lines[0]
     left = list(runtime.glob("attach-*"))
     if keep:
@@ -152,7 +167,7 @@ def test_a_detach_names_the_hook_that_was_removed(
         check=True,
     )
 
-    (line,) = InjectionLog(str(state / "mpwatch")).lines_about(running.process, 9)
+    (line,) = (state / "mpwatch" / "attach.log").read_text().splitlines()
     assert " detach " in line
     assert " result=detached " in line
     assert f" hook=0.0.7/{checksum} " in line

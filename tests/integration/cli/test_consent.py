@@ -63,12 +63,8 @@ def dashboard(
 
 
 def log_lines(variables: dict[str, str]) -> list[str]:
-    """The lines with results; one that was written before the process was changed precedes each."""
     path = Path(variables["XDG_STATE_HOME"], "mpwatch", "attach.log")
-    lines = path.read_text().splitlines() if path.exists() else []
-    begun = [line for line in lines if line.split()[1] in ("injecting", "detaching")]
-    assert 2 * len(begun) == len(lines)
-    return [line for line in lines if line not in begun]
+    return path.read_text().splitlines() if path.exists() else []
 
 
 def configured(variables: dict[str, str], answer: str) -> None:

@@ -1,6 +1,7 @@
-"""An audit hook of the program takes a lock of the program, as one that writes a log does.
+"""An audit hook of the program takes a lock of it, as one that writes a log does, or refuses.
 
-What the hook does at the end of the program may not wait for that lock.
+What the hook does at the end of the program may not wait for that lock, and nothing of what is
+refused to the hook reaches the program.
 """
 
 from __future__ import annotations
@@ -75,3 +76,24 @@ def test_without_the_hook_a_program_hangs_whose_audit_hook_waits_for_a_killed_th
         assert process.stdout.readline().startswith("event ")
         assert eventually(lambda: procfs.call(process.pid) == FUTEX)
         assert process.poll() is None
+
+
+@pytest.mark.parametrize("kind", ["own", "base", "RuntimeError", "PermissionError", "SystemExit"])
+@pytest.mark.parametrize(
+    "event",
+    ["open", "socket.", "os.m", "os.r", "os.l", "sys.", "marshal."]
+    + ["_thread."] * (sys.version_info >= (3, 12)),
+)
+@pytest.mark.usefixtures("directory")
+def test_what_is_refused_to_the_hook_does_not_reach_the_program(event: str, kind: str) -> None:
+    def run(way: str) -> tuple[int, str, str]:
+        program = str(PROGRAMS / "hook_audit_refuses.py")
+        done = subprocess.run(
+            [sys.executable, program, way, event, kind],
+            capture_output=True, text=True, timeout=WITHIN_S, check=False,
+        )  # fmt: skip
+        return done.returncode, done.stdout, done.stderr
+
+    bare, hooked = run("bare"), run("hook")
+    assert bare[0] == 0, bare
+    assert hooked == bare

@@ -80,6 +80,7 @@ def test_a_thread_that_computes_is_looked_at_until_that_was_seen(
     [
         (Runnable(0.0, kernel_share=1.0), "in the kernel all the time"),
         (Runnable(0.0, kernel_share=0.9), "in the kernel all the time"),
+        (Runnable(0.27, kernel_share=0.6), "in the kernel all the time"),  # one tick of each
         (Runnable(10.0), "has not been on a cpu"),
     ],
 )

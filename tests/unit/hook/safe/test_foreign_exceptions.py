@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import functools
 import gc
+import os
 import signal
 import sys
 import traceback
@@ -73,6 +75,65 @@ def test_an_exception_injected_from_outside_is_foreign() -> None:
 
     assert not foreign_exceptions.is_ours(Cancelled())
     assert not foreign_exceptions.is_ours(KeyboardInterrupt())
+
+
+class Refused(BaseException):
+    pass
+
+
+def refuses(event: str, arguments: tuple[object, ...]) -> None:
+    raise Refused(event)
+
+
+def refuses_any(*arguments: object) -> None:
+    raise Refused
+
+
+def traces(frame: FrameType, event: str, argument: object) -> None:
+    raise Refused(event)
+
+
+def run_by_the_hook(call: Callable[[], object]) -> BaseException:
+    """What a call raises in a function that is the hook's, as far as its file tells."""
+    path = f"{os.path.dirname(os.path.dirname(foreign_exceptions.__file__))}/test.py"
+    names: dict[str, Callable[[Callable[[], object]], object]] = {}
+    exec(compile("def run(call): return call()", path, "exec"), None, names)
+    with pytest.raises(BaseException) as info:  # noqa: PT011 - any at all
+        names["run"](call)
+    return info.value
+
+
+@pytest.mark.parametrize("refuse", [refuses, refuses_any])
+def test_what_an_audit_hook_refuses_to_the_hook_is_not_foreign(
+    refuse: Callable[..., object],
+) -> None:
+    here = sys._getframe()
+    for event in ("open", ("/", None, 0)), ("sys._getframe", (here,)):
+        assert foreign_exceptions.is_ours(run_by_the_hook(functools.partial(refuse, *event)))
+    # Outside of the hook's code it is the program's.
+    with pytest.raises(Refused) as info:
+        refuse("open", ())
+    assert not foreign_exceptions.is_ours(info.value)
+
+
+@pytest.mark.parametrize("trace", [traces, refuses_any])
+def test_what_a_trace_function_raises_is_foreign(trace: Callable[..., object]) -> None:
+    here = sys._getframe()
+    for arguments in (here, "line", None), (here.f_code, 7):
+        if len(arguments) == 3 or trace is refuses_any:
+            error = run_by_the_hook(functools.partial(trace, *arguments))
+            assert not foreign_exceptions.is_ours(error)
+
+
+def test_what_a_handler_raises_in_a_call_of_the_hook_is_foreign() -> None:
+    """Also one of a kind whose code is not known: it is called with a frame."""
+    before = signal.signal(signal.SIGUSR1, functools.partial(refuses_any, 1))
+    try:
+        error = run_by_the_hook(lambda: signal.raise_signal(signal.SIGUSR1))
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert type(error) is Refused
+    assert not foreign_exceptions.is_ours(error)
 
 
 def stops(number: int, frame: FrameType | None) -> None:
