@@ -11,10 +11,10 @@ RECORDING is one real node, and HUNG_AT the time at which its rank 37 has hung:
 
 What this node has sent, from `BEFORE_S` before the hang on, is sent again in real time by another
 process over a pipe for each of N nodes, up to a second later on each, with the numbers of its
-ranks. On all nodes but one, the rank that hung sends what the rank before it has sent, and the node
-has not found by itself that a rank is stuck. This process runs the head, the findings and the
-dashboard as `mpwatch job` does, but for the terminal: the screen is drawn and not written; with
---head-only there is none.
+ranks and the address of one job. On all nodes but one, the rank that hung sends what the rank
+before it has sent, and the node has not found by itself that a rank is stuck. This process runs the
+head, the findings and the dashboard as `mpwatch job` does, but for the terminal: the screen is
+drawn and not written; with --head-only there is none.
 """
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ AFTER_S = 60.0
 STARTED_PER_S = 8
 """A head starts at most 20 agents a second (`mpwatch.nodes.head.head.SPACING_S`)."""
 SIZE = (160, 48)
+JOB = "10.0.0.1:29500"
+"""What the ranks of all nodes meet at, in place of the loopback address of the recorded one."""
 _OWN = ("pid", "label", "rank")
 """Fields that tell one rank from another."""
 
@@ -120,6 +122,8 @@ def _renumbered(row: Row, node: int, nodes: int) -> Row:
         row["label"] = f"rank {row['rank']}"
     if row.get("world_size") is not None:
         row["world_size"] = RANKS * nodes
+    if row.get("job"):
+        row["job"] = JOB
     return row
 
 
@@ -221,8 +225,10 @@ class TimedApp(JobApp):
     found_s: float | None = None
     shown_s: float | None = None
     states = 0
+    delay_s = 0.0
 
     def _post(self, message: Message) -> None:
+        self.delay_s = run_delay_s()
         if isinstance(message, StateArrived) and self._is_named(message.state):
             self.found_s = self.found_s or time.time()
         super()._post(message)
@@ -247,10 +253,12 @@ class Found:
         self.rank = rank
         self.found_s: float | None = None
         self.states = 0
+        self.delay_s = 0.0
         self.last = JobState("")
 
     def deliver(self, state: JobState) -> None:
         self.states, self.last = self.states + 1, state
+        self.delay_s = run_delay_s()
         if self.found_s is None and is_named(state, self.rank):
             self.found_s = time.time()
 
@@ -262,6 +270,11 @@ def watch_head(source: LiveJobSource, found: Found, hang_s: float) -> None:
         time.sleep(0.05)
     time.sleep(3.0)
     source.stop()
+
+
+def run_delay_s() -> float:
+    """For how long this thread was ready to run and had no core."""
+    return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
 
 
 def is_named(state: JobState, rank: int) -> bool:
@@ -309,11 +322,14 @@ def measure(stream: Stream, nodes: int, *, has_screen: bool) -> None:
         app.rank = hung_rank(nodes)
         asyncio.run(watch(app, hang_s))
         found_s, shown_s, states, last = app.found_s, app.shown_s, app.states, app.state
+        delay_s = app.delay_s
     else:
         found = Found(hung_rank(nodes))
         watch_head(source, found, hang_s)
         found_s, shown_s, states, last = found.found_s, None, found.states, found.last
-    cpu = (time.process_time() - began_cpu_s) / (time.time() - began_s)
+        delay_s = found.delay_s
+    seconds = time.time() - began_s
+    cpu = (time.process_time() - began_cpu_s) / seconds
     os.kill(sender, 15)
     os.waitpid(sender, 0)
     latest, sent = os.pread(result, 100, 0).decode().split()
@@ -322,9 +338,9 @@ def measure(stream: Stream, nodes: int, *, has_screen: bool) -> None:
     assert states_of_nodes == {"live": nodes}, states_of_nodes
     print(
         f"{nodes:5} nodes  found after {_after(found_s, hang_s)}, on the screen after "
-        f"{_after(shown_s, hang_s)}  {states} states  cpu {cpu:.2f} of a core  {rss_mb} MB  {sent} "
-        f"bytes a node and second  last message sent {latest} s late  load "
-        f"{os.getloadavg()[0]:.0f}",
+        f"{_after(shown_s, hang_s)}  {states} states  cpu {cpu:.2f} of a core, the head had none "
+        f"for {delay_s:.1f} of {seconds:.0f} s  {rss_mb} MB  {sent} bytes a node and second  last "
+        f"message sent {latest} s late  load {os.getloadavg()[0]:.0f}",
         flush=True,
     )
 

@@ -22,6 +22,7 @@ from mpwatch.model.findings import JobFinding, Severity
 from mpwatch.model.units import numbers_text, seconds_text
 from mpwatch.nodes.across.ranks import (
     EVIDENCE_SHOWN,
+    HABIT,
     LOOPBACK,
     NAMED_S,
     STOPPED,
@@ -31,7 +32,7 @@ from mpwatch.nodes.across.ranks import (
     rank_name,
 )
 from mpwatch.nodes.head.node import NodeView
-from mpwatch.nodes.wire.summary import WAITS_ENOUGH, RankRow, SocketRow
+from mpwatch.nodes.wire.summary import RankRow, SocketRow
 
 CRITICAL_S = 60.0
 RANKS_LIMIT = 1_000_000
@@ -120,10 +121,15 @@ def _stuck(live: JobRanks, late: Sequence[PlacedRank], views: Sequence[NodeView]
     severity = (
         Severity.CRITICAL if since_s >= CRITICAL_S or first.row.is_ended else Severity.WARNING
     )
-    if since_s < STALLED_S or (is_working and since_s < WORKING_S):
+    is_usual = since_s < live.habit_s and not first.row.is_ended
+    if since_s < STALLED_S or is_usual or (is_working and since_s < WORKING_S):
         severity = Severity.INFO
     others = f" and {len(late) - 1} more" if len(late) > 1 else ""
-    evidence = [_inside_words(live), *map(_whereabouts, late[:NAMES_SHOWN])]
+    # A rank of long steps that only sleeps or reads in them: no counter shows a step of it, but the
+    # others have waited for each.
+    at_most_s = since_s if live.habit_s else float("inf")
+    evidence = [_inside_words(live)]
+    evidence += [_whereabouts(each, at_most_s) for each in late[:NAMES_SHOWN]]
     evidence += waits_across(first, views)
     evidence += _records([_first_inside(live), *late[:2]])
     silent = [view for view, _ in live.parts if view.state == "silent"]
@@ -133,10 +139,16 @@ def _stuck(live: JobRanks, late: Sequence[PlacedRank], views: Sequence[NodeView]
         evidence.append(f"{names} {verb} not answer: as last received")
     if unknown:
         evidence.append(f"no stack is known of {_list(unknown)}, without progress as well")
+    if is_usual:
+        usual_s = live.habit_s / HABIT
+        evidence.append(f"they have waited for up to {seconds_text(usual_s)} in earlier steps")
     return JobFinding(
         rule=STUCK,
         severity=severity,
-        summary=(f"{_counted(live)} in {place} for {first.called}{others}, which {does(first)}"),
+        summary=(
+            f"{_counted(live)} in {place} for {first.called}{others}, which "
+            f"{does(first, at_most_s)}"
+        ),
         evidence=tuple(evidence),
         cause=(
             f"{place} ends when all ranks have entered it. The ranks that wait are not the cause, "
@@ -301,10 +313,10 @@ def _first_inside(live: JobRanks) -> PlacedRank:
     return next(PlacedRank(view, row) for view, ranks in live.parts for row in ranks.inside)
 
 
-def _whereabouts(late: PlacedRank) -> str:
+def _whereabouts(late: PlacedRank, at_most_s: float) -> str:
     row = late.row
     doing = f"; {row.doing}" if row.doing not in ("", row.line) and not row.is_ended else ""
-    return f"{late.called} (pid {row.pid}): {does(late)}{doing}"
+    return f"{late.called} (pid {row.pid}): {does(late, at_most_s)}{doing}"
 
 
 def _records(ranks: Iterable[PlacedRank]) -> Iterator[str]:
@@ -410,7 +422,9 @@ def slowest(ranks: JobRanks) -> Iterator[JobFinding]:
     alive = ranks.count("inside") + ranks.count("late")
     if not slow or slow > fast or alive - slow - fast > strays(alive):
         return
-    if any(view.state != "live" for view, _ in ranks.parts) or ranks.fast_quiet_s >= ALL_INSIDE_S:
+    if any(view.state != "live" for view, _ in ranks.parts):
+        return
+    if ranks.fast_quiet_s >= max(ALL_INSIDE_S, ranks.habit_s):
         return
     numbers = [row.rank for _, each in ranks.parts for row in each.alive]
     is_one_job = bool(ranks.job) and len(set(numbers)) == len(numbers)
@@ -473,7 +487,7 @@ def _slow_words(slow: Sequence[PlacedRank], fast: Sequence[RankRow], names: str)
     others = _list(fast)
     yield (
         f"time in which they wait in collectives: {names} {_between(_rows(slow))}%, {others} "
-        f"{_between(fast)}%, by {WAITS_ENOUGH} waits or more of each"
+        f"{_between(fast)}%, by {min(row.waits for row in fast)} waits or more of each"
     )
     step = slow[0].row
     if step.step_ms:

@@ -18,7 +18,7 @@ from mpwatch.nodes.across.ranks import (
     RankCache,
     jobs_of,
 )
-from mpwatch.nodes.head.node import NodeView
+from mpwatch.nodes.head.node import SILENT_S, NodeView
 from mpwatch.nodes.wire.summary import IN_RAY_GET, IN_RAY_TASK, IN_RAY_WAITING, MIXED, NOT_SET
 
 RAY_STUCK = "ray-call-stuck"
@@ -37,6 +37,10 @@ _CAUSE_AND_FIX: Mapping[str, tuple[str, str]] = {
     "silent": (
         "The machine, its network or the agent is stopped or overloaded; its processes may still "
         "run.",
+        _OUT_OF_DATE,
+    ),
+    "again": (
+        "The agent, the way to it or the machine has ended, and the way to it is tried again.",
         _OUT_OF_DATE,
     ),
     "ended": (
@@ -109,17 +113,25 @@ def _not_answering(views: Sequence[NodeView]) -> Iterator[JobFinding]:
     for view in views:
         if view.problem or view.state not in _UNFINISHED:
             groups[view.state, view.reason].append(view)
+        elif view.state == "starting" and (view.last_seen_s or 0.0) > SILENT_S:
+            groups["again", ""].append(view)
     for (state, _), nodes in groups.items():
         names = names_text(view.name for view in nodes)
         times = [view.last_seen_s for view in nodes if view.last_seen_s is not None]
-        since = f" for {seconds_text(max(times))}" if times else ""
+        since = f"nothing was received for {seconds_text(max(times))}" if times else ""
+        have = "has" if len(nodes) == 1 else "have"
+        silent = f"{names} {have} sent nothing" + (
+            f" for {seconds_text(max(times))}" if times else ""
+        )
         words = {
-            "silent": f"{names} {'has' if len(nodes) == 1 else 'have'} sent nothing{since}",
-            "ended": f"the agent on {names} has ended",
-            "failed": f"{names} cannot be read",
+            "silent": silent,
+            "again": f"{silent}, and {'its agent is' if len(nodes) == 1 else 'their agents are'} "
+            "being started again",
+            "ended": f"the agent on {names} has ended{since and f': {since}'}",
+            "failed": f"{names} cannot be read{since and f': {since}'}",
             "waiting": f"no agent was started on {names}",
             "starting": f"the agent on {names} has not answered",
-            "live": f"{names} {'has' if len(nodes) == 1 else 'have'} not read the processes there",
+            "live": f"{names} {have} not read the processes there",
         }[state]
         cause, fix = _CAUSE_AND_FIX[state]
         yield JobFinding(
@@ -127,13 +139,20 @@ def _not_answering(views: Sequence[NodeView]) -> Iterator[JobFinding]:
             severity=Severity.WARNING,
             summary=words,
             evidence=tuple(
-                f"{view.name}: {view.problem or 'no reason known'}"
+                f"{view.name}: {view.problem or _last_received(view)}"
                 for view in nodes[:EVIDENCE_SHOWN]
             ),
             cause=cause,
             advice=fix,
             node=nodes[0].name,
         )
+
+
+def _last_received(view: NodeView) -> str:
+    """What is known of a node without a problem of its own."""
+    if view.last_seen_s is None:
+        return "no reason known"
+    return f"{view.state}; nothing was received for {seconds_text(view.last_seen_s)}"
 
 
 def _differences(ranks: JobRanks) -> Iterator[JobFinding]:

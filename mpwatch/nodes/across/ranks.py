@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 from mpwatch.diagnose.analysis.distributed.ranks import WORKING_PERCENT, strays
@@ -28,6 +29,9 @@ LOOPBACK = ("127.", "[::1]", "::1", "localhost:")
 """How addresses begin that are another machine's own on each machine."""
 EVIDENCE_SHOWN = 8
 """Lines of evidence of one finding."""
+HABIT = 2.0
+"""Ranks that have often waited for long, as in steps of half a minute of which one rank needs all,
+are at a standstill only after so many times that."""
 STOPPED = frozenset(("stopped", "traced"))
 _NEVER, _NOW = float("-inf"), float("inf")
 
@@ -65,16 +69,22 @@ def rank_name(row: RankRow) -> str:
     return f"rank {row.rank}" if row.rank is not None else f"{row.label} ({row.pid})"
 
 
-def does(late: PlacedRank) -> str:
-    """What a rank does while the others wait for it."""
+def does(late: PlacedRank, at_most_s: float = _NOW) -> str:
+    """What a rank does while the others wait for it.
+
+    Args:
+        late: The rank.
+        at_most_s: It has made progress so many seconds ago, whatever its node says.
+    """
     row = late.row
+    quiet_s = min(late.quiet_s, at_most_s)
     at = f" at {row.line}" if row.line else ""
     if row.is_ended:
         return f"has ended ({row.ended})"
     if row.state in STOPPED:
         return f"is {row.state}{at}"
-    if late.quiet_s >= NAMED_S:
-        return f"has made no progress for {seconds_text(late.quiet_s)}{at}"
+    if quiet_s >= NAMED_S:
+        return f"has made no progress for {seconds_text(quiet_s)}{at}"
     return f"is still working{at}" if late.is_working else f"was last seen{at or ' elsewhere'}"
 
 
@@ -102,11 +112,13 @@ class RankSet(NamedTuple):
     slow: tuple[RankRow, ...] = ()
     """Those that wait in collectives in `PACE_PERCENT` of their time at most."""
     fast: tuple[RankRow, ...] = ()
-    """Those that do so in `WAITING_PERCENT` or more, each time anew in many steps."""
+    """Those that do so in `WAITING_PERCENT` or more, each time anew in steps enough."""
     fast_moved_s: float = _NEVER
     """When the last of these made progress, as `inside_moved_s`."""
     undecided: tuple[RankRow, ...] = ()
     """Those that wait as much, in too few steps so far."""
+    usual_wait_s: int = 0
+    """How long most of those that live have waited before; 0 if for a few seconds at most."""
 
     @property
     def alive(self) -> tuple[RankRow, ...]:
@@ -157,7 +169,7 @@ def _rank_set(rows: tuple[RankRow, ...]) -> RankSet:
     known = tuple(row for row in late if _is_known(row))
     unknown = tuple(row for row in late if not _is_known(row))
     waiting = [row for row in alive if (row.waits_percent or 0) >= WAITING_PERCENT]
-    fast = tuple(row for row in waiting if row.waits >= WAITS_ENOUGH)
+    fast = tuple(filter(_has_enough_waits, waiting))
     return RankSet(
         rows=rows,
         inside=inside,
@@ -176,8 +188,15 @@ def _rank_set(rows: tuple[RankRow, ...]) -> RankSet:
         ),
         fast=fast,
         fast_moved_s=_last_moved_s(fast),
-        undecided=tuple(row for row in waiting if row.waits < WAITS_ENOUGH),
+        undecided=tuple(row for row in waiting if not _has_enough_waits(row)),
+        usual_wait_s=sorted(row.usual_wait_s or 0 for row in alive)[len(alive) // 2]
+        if alive
+        else 0,
     )
+
+
+def _has_enough_waits(row: RankRow) -> bool:
+    return row.has_enough_waits or row.waits >= WAITS_ENOUGH
 
 
 def _last_moved_s(rows: Iterable[RankRow], strays: int = 0) -> float:
@@ -242,6 +261,12 @@ class JobRanks:
         return found[strays(len(found))] if found else _NOW
 
     @property
+    def habit_s(self) -> float:
+        """How long a wait is nothing new on most of the nodes; 0 where their waits are short."""
+        usual = sorted(ranks.usual_wait_s for _, ranks in self.parts)
+        return HABIT * usual[len(usual) // 2] if usual else 0.0
+
+    @property
     def fast_quiet_s(self) -> float:
         """Seconds for which none of those that wait in each step has moved; infinite without."""
         return min(self._quiet(lambda ranks: ranks.fast_moved_s), default=_NOW)
@@ -293,8 +318,33 @@ class RankCache:
 
 def jobs_of(nodes: Iterable[tuple[NodeView, NodeRanks]]) -> list[JobRanks]:
     """The ranks of each job; jobs of two machines that meet at `localhost` are two."""
-    parts: defaultdict[tuple[str, str], list[tuple[NodeView, RankSet]]] = defaultdict(list)
+    parts: dict[str, dict[str, list[tuple[NodeView, RankSet]]]] = {}
     for view, ranks in nodes:
         for job, each in ranks.jobs.items():
-            parts[job, view.host if job.startswith(LOOPBACK) else ""].append((view, each))
-    return [JobRanks(job, tuple(each)) for (job, _), each in parts.items()]
+            host = view.host if job.startswith(LOOPBACK) else ""
+            parts.setdefault(job, {}).setdefault(host, []).append((view, each))
+    found = []
+    for job, by_host in parts.items():
+        if len(by_host) > 1 and _are_of_one_job(by_host.values()):
+            found.append(JobRanks(job, tuple(chain.from_iterable(by_host.values()))))
+        else:
+            found += [JobRanks(job, tuple(each)) for each in by_host.values()]
+    return found
+
+
+def _are_of_one_job(hosts: Iterable[Sequence[tuple[NodeView, RankSet]]]) -> bool:
+    """Whether machines with one loopback address are namespaces of one machine.
+
+    Each has ranks of other numbers then, where each of two jobs has all of its own.
+    """
+    sizes: set[int | None] = set()
+    seen: set[int | None] = set()
+    for parts in hosts:
+        rows = [row for _, ranks in parts for row in ranks.rows]
+        numbers = {row.rank for row in rows}
+        if None in numbers or not seen.isdisjoint(numbers):
+            return False
+        seen |= numbers
+        sizes |= {row.world_size for row in rows}
+    size = sizes.pop() if len(sizes) == 1 else None
+    return size is not None and all(number is not None and number < size for number in seen)

@@ -237,9 +237,9 @@ class Rows:
         for source in snapshot.progress:
             progress.setdefault(source.process, []).append(source)
         for process in processes:
-            quiet_at_s = self._quiet_since(process, index)
             known = self._waits.setdefault(_key(process.process), RankWaits())
             known.see(process, snapshot, progress.get(process.process, ()))
+            quiet_at_s = self._quiet_since(process, index, known.moved_s)
             edges = waits.get(process.process, ())
             row = _rank_row(process, index, edges, worst, quiet_at_s, known)
             doing = self._texts.steady(_key(process.process), row.doing, snapshot.at_s)
@@ -257,10 +257,18 @@ class Rows:
             eta_s=None if eta_s is None or eta_s > 1e9 else round(eta_s / 10) * 10,
         )
 
-    def _quiet_since(self, process: Process, index: Index) -> float | None:
-        """Since when the process has made no progress, in monotonic seconds; `None` if it does."""
+    def _quiet_since(self, process: Process, index: Index, moved_s: float | None) -> float | None:
+        """Since when the process has made no progress, in monotonic seconds; `None` if it does.
+
+        Args:
+            process: The process.
+            index: The job.
+            moved_s: When it has moved at the latest, if that was seen.
+        """
         key, now_s = _key(process.process), index.snapshot.at_s
         quiet = None if process.is_gone else unmoved_s(process, index)
+        if quiet and moved_s is not None:
+            quiet = min(quiet, max(0.0, now_s - moved_s))
         known = self._quiet.get(key)
         if not quiet:
             if known is not None and (process.is_gone or now_s - known.seen_s > HELD_S):
@@ -378,6 +386,8 @@ def _rank_row(
         quiet_at_s=quiet_at_s,
         waits_percent=known.percent,
         waits=known.waits,
+        has_enough_waits=known.has_enough,
+        usual_wait_s=known.usual_wait_s,
         works_at=_cut(known.line),
         step_ms=known.step_ms,
         step_of=known.step_of,

@@ -488,7 +488,8 @@ class Node:
         self._link.flush()
 
     def _fail(self, problem: str, state: NodeState = "failed") -> None:
-        self._state, self.problem = state, problem
+        is_closed = problem.endswith(("?.", "!."))  # what a launcher has said may be a question
+        self._state, self.problem = state, problem[:-1] if is_closed else problem
         self._again_s = self._clock() + min(RESTART_MOST_S, RESTART_S * 2**self._failures)
         self._failures += 1
 

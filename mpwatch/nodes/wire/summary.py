@@ -25,7 +25,7 @@ ROWS_LIMIT = 1024
 
 
 WAITS_ENOUGH = 30
-"""A share of the time of fewer waits says nothing: steps differ. They are counted no further."""
+"""A share of the time of fewer waits says little: steps differ. They are counted no further."""
 
 MIXED = "mixed: "
 """How a fact begins on which the ranks of a node disagree."""
@@ -116,6 +116,10 @@ class RankRow(msgspec.Struct, frozen=True):
     """Share of its time in which it waits in collectives, to 10; `None` until enough is known."""
     waits: int = 0
     """Of how many waits that is the share, at most `WAITS_ENOUGH`."""
+    has_enough_waits: bool = False
+    """Whether fewer are enough: they are alike."""
+    usual_wait_s: int | None = None
+    """How long it has waited in several of its last waits; `None` if shorter than some seconds."""
     works_at: str = ""
     """The line that most stacks have shown outside of collectives."""
     step_ms: int | None = None

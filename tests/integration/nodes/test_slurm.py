@@ -198,10 +198,12 @@ def test_a_stuck_rank_of_a_slurm_job_is_named_and_no_fault_leaves_an_agent(
         )
         try:
             until(lambda: len(_python_agents(job)) == 4)
+            until(lambda: len(_steps_of_agents(job)) == 4)
             _check_what_the_agents_take(job)
             time.sleep(1.0)
             fault(head, job)
             until(lambda: _python_agents(job) == [])
+            until(lambda: _steps_of_agents(job) == [])
             said = head.communicate(timeout=60)[0]
         finally:
             head.kill()
@@ -421,11 +423,18 @@ def _check_a_file_that_was_sent(job: str, folder: Path) -> None:
 
 def _check_what_the_agents_take(job: str) -> None:
     """The ranks hold the one resource of each node; the steps of the agents ask for none."""
-    steps = _output("scontrol", "show", "step", job).split("\n\n")
-    agents_of_job = [step for step in steps if "Name=sh" in step]
-    assert len(agents_of_job) == 4
+    steps, agents_of_job = _steps(job), _steps_of_agents(job)
     assert [step for step in steps if "gres:fake" in step and step not in agents_of_job]
     assert not [step for step in agents_of_job if "gres:fake" in step]
+
+
+def _steps(job: str) -> list[str]:
+    return _output("scontrol", "show", "step", job).split("\n\n")
+
+
+def _steps_of_agents(job: str) -> list[str]:
+    """The steps of agents that Slurm has; it has them for some seconds after their end."""
+    return [step for step in _steps(job) if "Name=sh" in step]
 
 
 def _ranks(node: dict[str, Any]) -> list[dict[str, Any]]:

@@ -256,6 +256,23 @@ def test_ranks_of_a_node_that_does_not_answer_are_named_first() -> None:
     assert "rank 3 on b, last seen 40 s ago: open(2)" in found[1].evidence
 
 
+@pytest.mark.parametrize(
+    ("state", "problem", "words"),
+    [
+        ("ended", "ssh ended.", "the agent on b has ended: nothing was received for 40 s"),
+        ("failed", "ssh failed.", "b cannot be read: nothing was received for 40 s"),
+        ("starting", "", "b has sent nothing for 40 s, and its agent is being started again"),
+    ],
+)
+def test_for_how_long_nothing_was_received_is_said_until_the_node_answers(
+    state: NodeState, problem: str, words: str
+) -> None:
+    lost = replace(node("b", row(1), state=state, problem=problem), last_seen_s=40.0)
+    found = job_findings([node("a", elsewhere(0, quiet_s=None)), lost])
+
+    assert [each.summary for each in found if each.rule == NOT_ANSWERING] == [words]
+
+
 def test_missing_ranks_on_nodes_that_were_not_given_are_information() -> None:
     found = only(node("a", row(0, world=3), row(1, world=3)))
 
@@ -400,6 +417,16 @@ def test_jobs_of_two_machines_that_meet_at_their_own_address_are_two(address: st
     assert found.node == "a"
 
 
+def test_a_job_of_namespaces_that_meet_at_one_loopback_address_is_one() -> None:
+    own: dict[str, Any] = {"job": "127.0.0.1:29500"}
+    views = [
+        replace(node("a", row(0, **own), row(1, **own)), host="host-a"),
+        replace(node("b", row(2, **own), elsewhere(3, **own)), host="host-b"),
+    ]
+
+    assert only(*views).summary.startswith("3 ranks wait in all_reduce for rank 3 on b")
+
+
 def test_slow_ranks_are_those_of_one_job() -> None:
     assert slowest(60, 60, 0, job="") == []
     # The same numbers twice: two jobs that cannot be told apart.
@@ -466,6 +493,31 @@ def test_slow_ranks_are_named_also_where_no_stack_is_known() -> None:
     (found,) = slowest(60, 60, 0, has_stack=False, place=None, line="")
 
     assert found.rank == 2
+
+
+def test_few_waits_that_are_alike_are_enough() -> None:
+    (found,) = slowest(60, 60, 0, waits=9, has_enough_waits=True)
+
+    assert found.evidence[0].endswith("by 9 waits or more of each")
+
+
+def test_a_wait_that_ranks_have_often_made_is_no_warning() -> None:
+    def found(quiet_s: float) -> JobFinding:
+        own: dict[str, Any] = {"quiet_s": quiet_s, "usual_wait_s": 25}
+        return only(node("a", row(0, **own), row(1, **own)), node("b", row(2, **own), elsewhere(3)))
+
+    usual, longer = found(40.0), found(55.0)
+
+    # The node of rank 3 has seen no progress for 90 s, but the others have waited for it anew.
+    assert "rank 3 on b, which has made no progress for 40 s" in usual.summary
+    assert usual.severity is Severity.INFO
+    assert "they have waited for up to 25 s in earlier steps" in usual.evidence
+    assert longer.severity is Severity.WARNING
+
+
+def test_a_slow_rank_is_named_while_the_others_wait_for_as_long_as_usual() -> None:
+    assert slowest(60, 60, 0, quiet_s=31.0, usual_wait_s=25)
+    assert slowest(60, 60, 0, quiet_s=51.0, usual_wait_s=25) == []
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,12 @@ from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.nodes.across.ranks import PACE_PERCENT, WAITING_PERCENT
 from mpwatch.nodes.agent.rank_waits import (
-    READINGS_KEPT,
     READINGS_LEAST,
+    READINGS_USUAL,
     RankWaits,
+    Turn,
     WaitSample,
+    note_reading,
     share_of,
     wait_sample,
 )
@@ -161,6 +163,13 @@ def test_the_time_of_a_step_is_that_of_a_batch() -> None:
     assert known.step_ms == pytest.approx(2000, rel=0.15)
 
 
+def test_the_time_of_a_long_step_is_known_too() -> None:
+    batches = source(0.025, 320, begin_s=NOW_S - 260, process=pid(RANK))
+    known = read(RankWaits(), steps(60, rank()), progress=[batches])
+
+    assert known.step_ms == pytest.approx(40_000, rel=0.25)
+
+
 def test_a_share_that_changes_little_is_not_sent_again() -> None:
     sent: list[int | None] = []
     known = RankWaits()
@@ -207,37 +216,37 @@ Own = Callable[[random.Random, int], float]
 def samples(ranks: int, own_s: Own, network_s: float, hours: float = 1.0) -> Iterator[set[int]]:
     """The slow ranks at each sample of a training in steps, empty where none is named."""
     chance = random.Random(ranks)
-    rings = [deque[int](maxlen=READINGS_KEPT) for _ in range(ranks)]
+    turns = [deque[Turn](maxlen=READINGS_USUAL) for _ in range(ranks)]
     at_s = sample_s = 0.0
     count = 0
     while at_s < hours * 3600:
         own = [own_s(chance, number) for number in range(ranks)]
-        end_s, waiting = at_s + max(own) + network_s, [2] * ranks
+        end_s, waiting = at_s + max(own) + network_s, [False] * ranks
         while sample_s < end_s:
-            for number, ring in enumerate(rings):
+            for number, each in enumerate(turns):
                 is_inside = sample_s - at_s >= own[number]
-                ring.append(waiting[number] if is_inside else 0)
-                waiting[number] = 1 if is_inside else waiting[number]
+                note_reading(each, sample_s, is_inside=is_inside, is_same=waiting[number])
+                waiting[number] = is_inside
             sample_s += chance.uniform(0.25, 0.75)
             count += 1
             if count >= READINGS_LEAST and count % 40 == 0:
-                yield _slow(rings)
+                yield _slow(turns)
         at_s = end_s
 
 
-def _slow(rings: list[deque[int]]) -> set[int]:
-    shares = [share_of(ring) for ring in rings]
-    slow = {n for n, (share, _) in enumerate(shares) if 100 * share <= PACE_PERCENT}
+def _slow(turns: list[deque[Turn]]) -> set[int]:
+    shares = [share_of(each) for each in turns]
+    slow = {n for n, each in enumerate(shares) if 100 * each.share <= PACE_PERCENT}
     fast = [
         n
-        for n, (share, waits) in enumerate(shares)
-        if n not in slow and 100 * share >= WAITING_PERCENT and waits >= WAITS_ENOUGH
+        for n, each in enumerate(shares)
+        if n not in slow and 100 * each.share >= WAITING_PERCENT and each.has_enough
     ]
     return slow if len(slow) <= len(fast) and len(slow) + len(fast) == len(shares) else set()
 
 
 @pytest.mark.parametrize("ranks", [2, 8])
-@pytest.mark.parametrize("step_s", [0.3, 2.0, 10.0])
+@pytest.mark.parametrize("step_s", [0.3, 2.0, 10.0, 40.0])
 def test_equal_ranks_whose_steps_differ_are_never_called_slow(ranks: int, step_s: float) -> None:
     for network in (0.05, 0.5):
         found = samples(
@@ -260,3 +269,47 @@ def test_a_slow_rank_is_named_from_some_minutes_on(step_s: float) -> None:
     first = found.index({1})
     assert first < len(found) / 3
     assert found.count({1}) > 0.9 * (len(found) - first)
+
+
+@pytest.mark.parametrize("step_s", [30.0, 90.0])
+def test_a_slow_rank_of_long_equal_steps_is_named_after_few_of_them(step_s: float) -> None:
+    def own_s(chance: random.Random, number: int) -> float:
+        return step_s * chance.lognormvariate(0, 0.05) * (1.0 if number == 1 else 0.4)
+
+    found = list(samples(8, own_s, 0.03 * step_s))
+
+    first = found.index({1})
+    assert first * 40 * 0.5 < 12 * step_s
+    assert found.count({1}) > 0.9 * (len(found) - first)
+
+
+def test_time_before_the_first_step_is_no_work_of_a_step() -> None:
+    prepares = [rank()] * 600
+    known = read(RankWaits(), [*prepares, *steps(9, *[rank()] * 10, *[rank(waits=LOCK)] * 20)])
+
+    assert (known.percent or 0) >= WAITING_PERCENT
+    assert known.has_enough
+
+
+def test_a_rank_moves_where_a_wait_begins_or_ends() -> None:
+    works, waits = [rank()] * 10, [rank(waits=LOCK)] * 10
+    inside = read(RankWaits(), [*works, *waits, *works, *waits])
+    outside = read(RankWaits(), [*works, *waits, *works])
+    # Once in a while a rank that waits is found awake.
+    woken = read(RankWaits(), [*works, *waits, rank(), *waits])
+
+    assert inside.moved_s == pytest.approx(NOW_S + 30, abs=0.2)
+    assert outside.moved_s == pytest.approx(NOW_S + 19, abs=0.2)
+    assert woken.moved_s == pytest.approx(NOW_S + 10, abs=0.2)
+    assert read(RankWaits(), waits).moved_s is None
+    assert read(RankWaits(), works).moved_s is None
+
+
+def test_a_wait_that_has_been_as_long_twice_is_usual() -> None:
+    step = [rank()] * 5 + [rank(waits=LOCK)] * 23
+    known = read(RankWaits(), steps(4, *step))
+    short = read(RankWaits(), steps(60, rank(), rank(waits=LOCK)))
+    once = read(RankWaits(), [*[rank(waits=LOCK)] * 60, *steps(40, rank(waits=LOCK), rank())])
+
+    assert known.usual_wait_s == 25
+    assert (short.usual_wait_s, once.usual_wait_s) == (None, None)

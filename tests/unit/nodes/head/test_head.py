@@ -86,6 +86,7 @@ def test_each_way_to_fail_is_one_sentence() -> None:
         refused=("sh", "-c", "echo banner; echo 'Permission denied (publickey).' >&2; exit 255"),
         silent=("sh", "-c", "echo 'bash: mpwatch: command not found'; exit 127"),
         other=("sh", "-c", "echo 'mpwatch: It cannot run.\n  try: that' >&2; exit 2"),
+        asks=("sh", "-c", "echo 'refused - is it the right host?' >&2; exit 1"),
         newer="say(encode(hello[13:], 1000, protocol=2)); until_eof()",
         nonsense="say(hello + encode(b'nonsense', 1000)); until_eof()",
         latin="say(hello + encode(b'\\x82\\xa4type\\xa6answer"
@@ -96,7 +97,7 @@ def test_each_way_to_fail_is_one_sentence() -> None:
 
     assert {name: view.state for name, view in views.items()} == {
         **dict.fromkeys(
-            ("absent", "refused", "silent", "other", "newer", "nonsense", "latin"), "failed"
+            ("absent", "refused", "silent", "other", "asks", "newer", "nonsense", "latin"), "failed"
         ),
         "fine": "live",
     }
@@ -106,6 +107,7 @@ def test_each_way_to_fail_is_one_sentence() -> None:
         "sh ended with status 127: bash: mpwatch: command not found."
     )
     assert views["other"].problem == "sh ended with status 2: mpwatch: It cannot run."
+    assert views["asks"].problem == "sh ended with status 1: refused - is it the right host?"
     assert "mpwatch 9.9 speaks protocol 2, and mpwatch" in views["newer"].problem
     assert "not understood" in views["nonsense"].problem
     assert "not understood" in views["latin"].problem
