@@ -104,7 +104,7 @@ def node(name: str, *ranks: int, stuck: int | None = None, **more: Any) -> NodeV
         maps_percent=2,
         stacks=(f"ranks: {len(ranks)} of {len(ranks)} in all_reduce",),
     )
-    findings = (FindingRow("shm-full-enospc", "warning", "/dev/shm is 97 % full", eta_s=40),)
+    findings = (FindingRow("shm-full-enospc", "warning", "/dev/shm is 97% full", eta_s=40),)
     summary = NodeSummary(NOW_S, facts, rows, findings if stuck is not None else ())
     return NodeView(name, "live", 0.4, host=name, version="0.1.0", summary=summary, **more)
 
