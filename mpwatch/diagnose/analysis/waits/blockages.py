@@ -273,7 +273,14 @@ def at_one_line_s(index: Index, identity: ProcessId) -> float:
 
 
 def _both(index: Index, one: Blockage, other: Blockage) -> Blockage:
-    """Two chains that end at the same process."""
+    """Two chains that end at the same process, or the older one where the other has just begun.
+
+    A process that gets an item now and then would otherwise be said to have waited as long as one
+    that has waited at a lock since.
+    """
+    old, new = (one, other) if one.waited_s >= other.waited_s else (other, one)
+    if new.waited_s < old.waited_s / 2:
+        return old
     longer = one if len(one.chain.links) >= len(other.chain.links) else other
     waiters = dict.fromkeys(each.process for each in (*one.waiters, *other.waiters))
     return Blockage(
@@ -281,7 +288,7 @@ def _both(index: Index, one: Blockage, other: Blockage) -> Blockage:
         longer.reason,
         longer.chain,
         _root_first(index, waiters),
-        max(one.waited_s, other.waited_s),
+        new.waited_s,
         longer.edge,
     )
 

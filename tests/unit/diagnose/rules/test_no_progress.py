@@ -1370,3 +1370,25 @@ def test_a_server_whose_thread_waits_for_something_else_does_not_read_the_connec
     finding = only(no_progress.check, connection(CHUNKED, both=False))
 
     assert "waits for something to do" in finding.summary
+
+
+@pytest.mark.parametrize(("main_s", "waiters"), [(3.0, 1), (30.0, 2)])
+def test_a_process_that_has_just_begun_to_wait_does_not_wait_as_long_as_another(
+    main_s: float, waiters: int
+) -> None:
+    """Main gets an item every few seconds from the one for which the other waits."""
+    reads = WaitedOn("pipe-read", "read", ("pipe:[501]",))
+    other = process(
+        301,
+        "spawned",
+        label="standby",
+        fds=fds(5, links=[pipe(3, 501, False)]),
+        segments=(),
+        threads=[thread(301, "data.py:lead:16", waits=reads, still_s=40.0)],
+    )
+    sleeps = child(still_s=40.0, links=(pipe(5, 501, True),))
+
+    finding = only(no_progress.check, snapshot_of(waiting(main_s), sleeps, other))
+
+    assert (finding.process == pid(301)) is (waiters == 1)
+    assert f"waited {40 if waiters == 1 else 30} s" in finding.summary
