@@ -75,7 +75,7 @@ from mpwatch.collect.source.syntax import (
     receiver_of,
     within,
 )
-from mpwatch.collect.source.taken_queues import Takers, find_emptying, takers_of
+from mpwatch.collect.source.taken_queues import Takers, find_emptying, taken_by, takers_of
 from mpwatch.model.sanitize import clean
 from mpwatch.model.source_code import RAISE_OF, Mark, Statement
 
@@ -294,18 +294,11 @@ def _calls_marked(nodes: Sequence[ast.AST]) -> Iterator[Found]:
             yield "one-by-one", name, node
         elif name in ("put", "put_nowait") and isinstance(node.func, ast.Attribute) and node.args:
             yield "put", expression_text(node.func.value), node
-        elif _takes_item(node, name):
-            yield "takes", receiver_of(node), node
+        elif queue := next(taken_by(node), ""):
+            yield "takes", queue, node
 
 
 _QUEUES: Final = frozenset(("Queue", "SimpleQueue", "LifoQueue", "PriorityQueue"))
-
-
-def _takes_item(call: ast.Call, name: str) -> bool:
-    """`queue.get()` and `get(timeout=1)`; get() of a dict has a key."""
-    if name not in ("get", "get_nowait") or not isinstance(call.func, ast.Attribute):
-        return False
-    return not call.args and all(each.arg in ("timeout", "block") for each in call.keywords)
 
 
 def _passed_over(nodes: Sequence[ast.AST]) -> Iterator[Found]:

@@ -36,7 +36,7 @@ def takers_of(tree: ast.Module) -> Takers:
     names = Counter(each.name for each in functions)
     single = [each for each in functions if names[each.name] == 1]
     found = {
-        each.name: {text for node in own_nodes(each) for text in _taken_by(node)} for each in single
+        each.name: {text for node in own_nodes(each) for text in taken_by(node)} for each in single
     }
     if not any(found.values()):
         return Takers({})
@@ -54,7 +54,7 @@ def find_emptying(function: ast.AST, takers: Takers) -> Iterator[Found]:
     nodes = list(own_nodes(function)) if queues else []
     for loop in (each for each in nodes if isinstance(each, LOOPS)):
         inside = [n for n in nodes if first_line(loop) <= first_line(n) <= last_line(loop)]
-        taken = {text for node in inside for text in _taken_by(node)}
+        taken = {text for node in inside for text in taken_by(node)}
         for node in inside:
             if isinstance(node, ast.Call):
                 taken |= takers.queues.get(last_name(node.func), frozenset())
@@ -69,7 +69,7 @@ def _called_in(function: ast.AST) -> Iterator[str]:
             yield last_name(node.func)
 
 
-def _taken_by(node: ast.AST) -> Iterator[str]:
+def taken_by(node: ast.AST) -> Iterator[str]:
     """The queue of `queue.get()`, `get(timeout=1)` and `iter(queue.get, None)`."""
     if not isinstance(node, ast.Call):
         return

@@ -473,17 +473,17 @@ def why_endless(loop: EndlessLoop, name: str) -> str:
     around = loop.given_in
     if loop.gives is not None and around is not None and around.text.startswith("for "):
         return (
-            f"{_capital(found)}. This line is not reached: most likely what that iterates over is "
+            f"{capital(found)}. This line is not reached: most likely what that iterates over is "
             f"empty in {name}, in every round"
         )
     if loop.gives is not None:
-        return f"{_capital(found)}. This line is not reached in {name}"
+        return f"{capital(found)}. This line is not reached in {name}"
     if loop.ends:
         return (
-            f"{_capital(found)}, which has not come true: most likely it cannot, with the values "
+            f"{capital(found)}, which has not come true: most likely it cannot, with the values "
             f"that {name} has there"
         )
-    return _capital(found)
+    return capital(found)
 
 
 def end_of_loop(loop: EndlessLoop, process: Process) -> str:
@@ -501,7 +501,8 @@ def end_of_loop(loop: EndlessLoop, process: Process) -> str:
     )
 
 
-def _capital(words: str) -> str:
+def capital(words: str) -> str:
+    """The words with a capital letter at their beginning."""
     return words[:1].upper() + words[1:]
 
 

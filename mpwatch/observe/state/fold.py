@@ -60,6 +60,7 @@ for each process drops it with them.
 
 
 SOURCE_PROBLEMS = 8
+"""Sentences about source files that were not understood, kept of one job."""
 VALUES_KEPT = 24
 """Readings of values kept of one process: two minutes of them."""
 

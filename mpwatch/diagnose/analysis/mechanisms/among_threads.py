@@ -25,7 +25,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     called,
     children_started_by,
 )
-from mpwatch.diagnose.analysis.source_code import mark_words, marks, source_of
+from mpwatch.diagnose.analysis.source_code import capital, mark_words, marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import calls, user_frame
 from mpwatch.diagnose.analysis.waits.edges import surroundings
 from mpwatch.diagnose.analysis.waits.futures import forked_without_executor
@@ -162,12 +162,12 @@ def _puts_into_what_it_empties(
         if between
         else None
     )
-    told = any("/logging/" in each.file for each in first.thread.stack)
+    logs = any("/logging/" in each.file for each in first.thread.stack)
     line = source_of(index, by) if by is not None else None
     prints = line is not None and re.search(r"\bprint\(|\.write\(", line.statement.text) is not None
     why = (
         f", where it logs something that a handler puts into {queue}"
-        if told
+        if logs
         else f", where it prints, and what is printed goes into {queue}"
         if prints
         else ""
@@ -175,7 +175,7 @@ def _puts_into_what_it_empties(
     through = f" by way of {frame_words(by)}{why}" if by is not None else ""
     return Mechanism(
         cause=(
-            f"Only {mark_words(first.loop)} takes items out of that queue, {queue}. {_cap(who)} "
+            f"Only {mark_words(first.loop)} takes items out of that queue, {queue}. {capital(who)} "
             f"runs it, and has come from {frame_words(start)} to a put() into the same queue"
             f"{through}. The queue is full, so {'it' if is_one else 'each of them'} waits for room "
             "that it would have to make itself, and every other thread that puts waits as well."
@@ -187,7 +187,7 @@ def _puts_into_what_it_empties(
             + (
                 "; or let it print and log to what does not lead into that queue "
                 "(sys.__stderr__, a logger without that handler and with propagate=False). "
-                if told or prints
+                if logs or prints
                 else ". "
             )
             + "A larger queue, or a faster receiver, only delays it."
@@ -198,10 +198,6 @@ def _puts_into_what_it_empties(
             f"itself, {queue}, at {frame_words(first.way[-1])}."
         ),
     )
-
-
-def _cap(words: str) -> str:
-    return f"{words[:1].upper()}{words[1:]}"
 
 
 def _reader_of_own_end(case: Case, process: Process, waiting: Sequence[Thread]) -> Thread | None:

@@ -252,7 +252,7 @@ class AwaitsInLoop(NamedTuple):
     for_s: float
     working: tuple[Process, ...]
     bound: Mark | None
-    """What bounds the only container with a bound, where the loop waits for a size."""
+    """What bounds the deques of the program, if it is one bound and the loop waits for a size."""
 
     @property
     def summary(self) -> str:
@@ -327,10 +327,15 @@ def awaits_in_loops(index: Index) -> Iterator[AwaitsInLoop]:
             continue
         for_s = _polls_s(index, process, may_use_files=True)
         if for_s >= AWAITS_S:
-            bounds = {m for m in marks(index, "bounded") if m.about.startswith("deque ")}
-            is_size = _SIZE.search(loop.text) is not None
-            bound = bounds.pop() if is_size and len({m.about for m in bounds}) == 1 else None
-            yield AwaitsInLoop(process, loop, for_s, working, bound)
+            yield AwaitsInLoop(process, loop, for_s, working, _bound_of(index, loop))
+
+
+def _bound_of(index: Index, loop: Statement) -> Mark | None:
+    """What bounds all deques of the program, where a loop waits for a size; the first of them."""
+    if _SIZE.search(loop.text) is None:
+        return None
+    bounds = [each for each in marks(index, "bounded") if each.about.startswith("deque ")]
+    return bounds[0] if len({each.about for each in bounds}) == 1 else None
 
 
 def _works(index: Index, process: Process) -> bool:

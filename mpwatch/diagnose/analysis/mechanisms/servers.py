@@ -138,11 +138,17 @@ class BothRead(NamedTuple):
     thread: Thread
     """That of the server."""
     connection: str
-    short_read: Statement | None
-    """The condition that ends the loop of a reader once it has got less than it asked for."""
-    reads: Statement | None
-    """The call of the thread of the server."""
-    file: str
+    line: SourceLine | None
+    """Where that thread reads."""
+
+    @property
+    def short_read(self) -> Statement | None:
+        """The condition that ends its loop once it has got less than it asked for."""
+        received = _RECEIVES.match(self.line.statement.text) if self.line is not None else None
+        if self.line is None or received is None:
+            return None
+        found = ((each, _SHORT.match(each.text)) for each in self.line.ends)
+        return next((e for e, short in found if short and short[1] == received[1]), None)
 
     @property
     def evidence(self) -> str:
@@ -156,11 +162,13 @@ class BothRead(NamedTuple):
     def cause(self) -> str:
         """Why neither side sends."""
         names = f"{called(self.client)} and {called(self.server)} each wait for the other to send"
-        if self.short_read is not None and self.reads is not None:
+        short = self.short_read
+        if short is not None and self.line is not None:
+            reads, file = self.line.statement, self.line.file.rpartition("/")[2]
             return (
                 f"{names}: most likely the server has the whole request and does not know it. "
-                f"`{self.reads.text}` ({self.file}:{self.reads.line}) is repeated until "
-                f"`{self.short_read.text}` of line {self.short_read.line}, but how much one recv() "
+                f"`{reads.text}` ({file}:{reads.line}) is repeated until "
+                f"`{short.text}` of line {short.line}, but how much one recv() "
                 "returns says nothing of where a message ends: TCP is a stream of bytes. After a "
                 "request whose last part is as long as the limit of recv(), or comes to a multiple "
                 "of it, it waits for more, and the client waits for the answer. A request that "
@@ -203,18 +211,16 @@ def both_read(index: Index, chain: WaitChain) -> BothRead | None:
     if client is None or server is None or client is server:
         return None
     waiter = next((each for each in client.threads if each.tid == chain.links[-2].tid), None)
-    ends = pipe_ends(index)
-    read = _read_by(waiter)
-    peer = ends.peers.get(read) if read is not None else None
-    for thread in own_threads(index, server) if read is not None and peer is not None else ():
-        if _read_by(thread) == peer and read is not None:
-            frame = user_frame(thread.stack)
-            line = source_of(index, frame) if frame is not None else None
-            reads = line.statement if line is not None else None
-            short = _short_read(line) if line is not None else None
-            file = line.file.rpartition("/")[2] if line is not None else ""
-            return BothRead(client, server, thread, ends.words(read), short, reads, file)
-    return None
+    ends, read = pipe_ends(index), _read_by(waiter)
+    if read is None or read not in ends.peers:
+        return None
+    reading = (t for t in own_threads(index, server) if _read_by(t) == ends.peers[read])
+    thread = next(reading, None)
+    if thread is None:
+        return None
+    frame = user_frame(thread.stack)
+    line = source_of(index, frame) if frame is not None else None
+    return BothRead(client, server, thread, ends.words(read), line)
 
 
 def _read_by(thread: Thread | None) -> int | None:
@@ -222,16 +228,6 @@ def _read_by(thread: Thread | None) -> int | None:
     wait = thread.waits_on if thread is not None else None
     found = channels_among(wait.targets) if wait is not None and wait.kind == "socket-read" else ()
     return found[0] if len(found) == 1 else None
-
-
-def _short_read(line: SourceLine) -> Statement | None:
-    """The condition on the length of what a call of recv() has returned that ends its loop."""
-    received = _RECEIVES.match(line.statement.text)
-    for each in line.ends if received is not None else ():
-        found = _SHORT.match(each.text)
-        if found is not None and received is not None and found[1] == received[1]:
-            return each
-    return None
 
 
 class Accepting(NamedTuple):

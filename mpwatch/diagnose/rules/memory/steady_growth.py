@@ -62,6 +62,7 @@ from mpwatch.diagnose.analysis.shares import (
 from mpwatch.diagnose.analysis.source_code import (
     Kept,
     cache_miss,
+    capital,
     kept_by_cycle,
     kept_graphs,
     loop_around,
@@ -417,7 +418,7 @@ def _of_memory(index: Index, found: Growing) -> _Explanation:
         cause = explained.cause
         if is_named:  # it was measured
             cause = cause.removeprefix("Most likely ")
-            cause = f"{cause[:1].upper()}{cause[1:]}"
+            cause = capital(cause)
         evidence = (*explained.evidence, *measured)
         return explained._replace(evidence=evidence, cause=cause, is_shown=True)
     return _of_grown(index, found, hits, explained)

@@ -1289,7 +1289,7 @@ def test_a_loop_that_waits_for_less_than_is_kept_is_filled_some_time() -> None:
     assert "window" not in finding.cause
 
 
-def test_without_values_the_bound_is_told_as_a_condition() -> None:
+def test_without_values_the_bound_is_a_condition() -> None:
     finding = only(no_progress.check, *filling(45.0))
 
     assert finding.severity is Severity.INFO
@@ -1392,3 +1392,17 @@ def test_a_process_that_has_just_begun_to_wait_does_not_wait_as_long_as_another(
 
     assert (finding.process == pid(301)) is (waiters == 1)
     assert f"waited {40 if waiters == 1 else 30} s" in finding.summary
+
+
+def test_of_several_deques_with_one_bound_the_first_is_named() -> None:
+    snapshot, past = filling(45.0)
+    (window,) = snapshot.marks
+    line_11 = "self.priorities = deque(maxlen=config.window)"
+    other = window._replace(statement=Statement(11, line_11))
+
+    for marks in ((window, other), (other, window)):
+        finding = only(no_progress.check, replace(snapshot, marks=marks), past)
+        assert "replay.py:10" in finding.cause
+    two_bounds = (window, other._replace(about="deque config.least"))
+    finding = only(no_progress.check, replace(snapshot, marks=two_bounds), past)
+    assert "deque" not in finding.cause
