@@ -368,6 +368,8 @@ class Mark(NamedTuple):
     statement: Statement
 
 
+INNER = frozenset(("<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>", "<lambda>"))
+"""Names of code objects that are written within the statement of a function."""
 LINES_LIMIT = 512
 """Lines, marks, and calls that drop a result, kept of one job: a line of a loop changes often, but
 a program has few that take time."""

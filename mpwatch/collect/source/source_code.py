@@ -59,6 +59,7 @@ from mpwatch.model.samples import Frame, StacksTaken
 from mpwatch.model.sanitize import clean
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.model.source_code import (
+    INNER,
     LINES_LIMIT,
     DroppedResult,
     Mark,
@@ -90,7 +91,6 @@ LOCKS: Final = 6
 """Statements that take a lock, kept of one function."""
 CHANGED_S: Final = 2.0
 """Clocks of file systems are coarse."""
-INNER: Final = frozenset(("<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>", "<lambda>"))
 _POLL_S: Final = 0.01
 
 

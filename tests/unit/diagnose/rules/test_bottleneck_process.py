@@ -498,3 +498,18 @@ def test_a_process_that_compares_elements_of_a_tensor_one_by_one_is_reported(
         )
         assert "launches a kernel and waits" in findings[0].cause
         assert findings[0].advice.startswith("Move the tensor to the CPU once before the loop")
+
+
+def test_a_comprehension_counts_as_the_function_that_it_is_written_in() -> None:
+    seen = SourceLine("/home/me/train.py", 26, "repeats", Statement(26, COMPARES))
+    compared = snapshot_of(main(), source=(seen,), marks=(ELEMENTS,))
+    spent = {
+        Activity("computing", "native code", place="train.py:26 repeats"): 0.3,
+        Activity("computing", "native code", place="train.py:26 <genexpr>"): 0.2,
+        Activity("computing", "native code", place="train.py:40 step"): 0.4,
+        Activity("waiting", "data on socket 77", "socket"): 0.1,
+    }
+
+    (finding,) = found(check, with_shares(compared, p100=spent))
+
+    assert finding.summary.startswith("main (100) spends its time at train.py:26 repeats: ")
