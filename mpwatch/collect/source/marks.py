@@ -499,35 +499,27 @@ def _kills(module: ParsedFile, function: ast.AST) -> Iterator[Found]:
         is_sent = is_it and name in ("kill", "killpg", "send_signal") and not is_itself
         is_own = name == "kill" and not call.args and isinstance(call.func, ast.Attribute)
         if is_sent or is_own:
-            calls = list(_calls_of(module, function))
-            above = [*(each for call in reversed(calls) for each in call.parents), *parents]
+            calls = reversed(list(_around_calls(module, function)))
+            above = [*(each for around in calls for each in around), *parents]
             under = next((each for each in reversed(above) if isinstance(each, ast.If)), None)
             header = quoted(module, under) if under is not None else None
-            lines = ", ".join(str(call.line) for call in calls)
+            lines = ", ".join(str(each.lineno) for each in above if isinstance(each, LOOPS))
             about = f"{header.text} in line {header.line}" if header is not None else ""
             yield "kills", f"{lines}; {about}", node
-
-
-class _OnlyCall(NamedTuple):
-    """The one call of a function in its file."""
-
-    line: int
-    parents: Sequence[ast.AST]
-    """The statements around it, outermost first."""
 
 
 _CALLS: Final = 4
 """Calls that are followed, one above the other."""
 
 
-def _calls_of(module: ParsedFile, function: ast.AST) -> Iterator[_OnlyCall]:
-    """The call of a function, that of the function which contains it, and so on."""
+def _around_calls(module: ParsedFile, function: ast.AST) -> Iterator[Sequence[ast.AST]]:
+    """The statements around the only call of a function, around that of its caller, and so on."""
     functions = [each for each in ast.walk(module.tree) if isinstance(each, FUNCTIONS)]
     for _ in range(_CALLS):
         if not isinstance(function, FUNCTIONS):
             return
         found = [
-            (other, _OnlyCall(node.lineno, parents))
+            (other, parents)
             for other in functions
             for node, parents in within([child for _, child in children(other)])
             if isinstance(node, ast.Expr) and isinstance(call := node.value, ast.Call)
@@ -535,8 +527,8 @@ def _calls_of(module: ParsedFile, function: ast.AST) -> Iterator[_OnlyCall]:
         ]
         if len(found) != 1:
             return
-        function, only = found[0]
-        yield only
+        function, around = found[0]
+        yield around
 
 
 def _assigned(tree: ast.Module) -> dict[str, ast.expr]:

@@ -627,21 +627,14 @@ def _finding(
     )
 
 
-def _is_below_in_loop(index: Index, frame: Frame, line: int) -> bool:
-    """Whether a frame is in a loop that has passed another line in each of its rounds."""
-    own = source_of(index, frame)
-    return own is not None and any(
-        header.line <= line <= frame.line and header.text.startswith(("while ", "for "))
-        for header in own.within
-    )
-
-
 def _leads_to(index: Index, frame: Frame, mark: Mark) -> bool:
     """Whether a frame is in a loop in which a statement runs, or a call that leads to it."""
-    if frame.function == mark.function:
-        return _is_below_in_loop(index, frame, mark.statement.line)
-    lines = mark.about.partition("; ")[0].split(", ")
-    return any(_is_below_in_loop(index, frame, int(each)) for each in lines if each)
+    loops = mark.about.partition("; ")[0].split(", ")
+    own = source_of(index, frame) if frame.file == mark.file else None
+    return own is not None and any(
+        str(header.line) in loops and header.text.startswith(("while ", "for "))
+        for header in own.within
+    )
 
 
 class _Killer(NamedTuple):
@@ -665,7 +658,6 @@ def _killer(index: Index, ended: Ended) -> _Killer | None:
         for thread in process.threads
         for frame in own_frames(thread.stack)
         for mark in kills
-        if frame.file == mark.file
         if _leads_to(index, frame, mark)
     ]
     if len({(process.process, mark) for process, _, mark in found}) != 1:

@@ -1622,7 +1622,7 @@ def test_a_function_that_kills_is_read_with_the_only_calls_that_lead_to_it(tmp_p
     )
 
     assert marks_of(tmp_path / "watch.py", text) == [
-        ("kills", 2, "6, 9; if entry.memory > self.limit: in line 5"),
+        ("kills", 2, "8, 4; if entry.memory > self.limit: in line 5"),
     ]
     twice = f"{text}def stop(self):\n    end(self.pid)\n"
     assert marks_of(tmp_path / "other.py", twice)[0] == ("kills", 2, "; ")

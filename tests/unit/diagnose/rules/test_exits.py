@@ -630,7 +630,7 @@ KILLS = Mark(
     "kills",
     "/home/me/train.py",
     "run",
-    "63; if used > limit: in line 50",
+    "60, 47; if used > limit: in line 50",
     Statement(51, "os.kill(child.pid, signal.SIGKILL)"),
 )
 
@@ -640,11 +640,14 @@ ROUNDS = SourceLine(
 )
 
 
-def test_a_process_that_is_in_a_loop_that_kills_is_named_as_the_sender() -> None:
-    watches = main(threads=[thread(MAIN), thread(MAIN + 1, "train.py:run:54", name="monitor")])
+@pytest.mark.parametrize("number", [54, 48], ids=["below that line", "above it"])
+def test_a_process_that_is_in_a_loop_that_kills_is_named_as_the_sender(number: int) -> None:
+    watching = thread(MAIN + 1, f"train.py:run:{number}", name="monitor")
+    watches = main(threads=[thread(MAIN), watching])
     dead = dead_worker(role="spawned", signal=9)
 
-    job = snapshot_of(watches, dead, marks=(KILLS,), source=(ROUNDS,))
+    at = replace(ROUNDS, line=number)
+    job = snapshot_of(watches, dead, marks=(KILLS,), source=(at,))
     finding = only(worker_exited_unexpectedly.check, job)
 
     line = "`os.kill(child.pid, signal.SIGKILL)` at train.py:51 run"
