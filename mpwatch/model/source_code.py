@@ -93,6 +93,10 @@ class AddedTo(NamedTuple):
     """Whether a statement of its function or class removes something, or makes it anew."""
     is_carried: bool = False
     """Whether it is an attribute that is given a new value, which is computed from its own."""
+    removed_in: str = ""
+    """The method that has the only statement of its class which removes an entry."""
+    removed_by: Statement | None = None
+    """That statement."""
 
 
 @dataclass(frozen=True, slots=True)
