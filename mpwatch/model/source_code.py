@@ -278,6 +278,8 @@ MarkKind: TypeAlias = Literal[
     "seed",
     # Defines, in a function, one that calls itself, which is a reference cycle.
     "self-reference",
+    # Goes through a set, where the order of its elements may matter. About: the set.
+    "set-order",
     # Takes long for what it does (`SlowKind`). About: its `SlowKind` and the expression, `deepcopy:
     # copy.deepcopy(x)`.
     "slow",

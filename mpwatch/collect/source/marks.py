@@ -54,6 +54,7 @@ from mpwatch.collect.source.kept import (
     tensors_of,
     variables_of,
 )
+from mpwatch.collect.source.set_order import find_set_order, sets_of
 from mpwatch.collect.source.slow_statements import Slow, elements, slow, tensors_in
 from mpwatch.collect.source.syntax import (
     BRANCHES,
@@ -124,6 +125,7 @@ class _Names(NamedTuple):
     may_hold_back: bool
     """Whether nothing in the file sends small writes at once, or collects them."""
     sequences: Mapping[str, str]
+    sets: frozenset[str]
     assigned: Mapping[str, ast.expr]
     models: Tensors
     uses_arrays: bool
@@ -163,6 +165,7 @@ def _names_of(tree: ast.Module, elsewhere: Mapping[str, ReturnedSlice]) -> _Name
             for name in [last_name(node) if isinstance(node, ast.expr) else ""]
         ),
         sequences=sequences_of(tree),
+        sets=sets_of(tree),
         assigned=_assigned(tree),
         models=tensors_of(tree),
         uses_arrays=uses_arrays,
@@ -207,6 +210,7 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     yield from find_buffered_reads(function, nodes, known.buffered)
     yield from find_emptying(function, known.takers)
     yield from find_default_sigpipe(nodes, known.assigned)
+    yield from find_set_order(nodes, known.sets)
     yield from find_registered(function, nodes, known.registries)
     if function is module.tree:
         yield from find_bounded(module.tree)

@@ -110,6 +110,71 @@ def test_ranks_in_different_calls_for_a_moment_are_no_mismatch(job: tuple[Proces
     assert found(collective_mismatch.check, snapshot_of(main(), *job)) == []
 
 
+def test_messages_that_do_not_match_are_no_collective_which_only_some_ranks_call() -> None:
+    sends, receives = called(0, "send", 41), called(1, "recv", 50)
+    guard = (Statement(49, "else of if rank < 2:"),)
+    lines = tuple(
+        SourceLine("/home/me/train.py", n, "step", Statement(n, "dist.recv(x)"), guard)
+        for n in (41, 50)
+    )
+
+    finding = only(collective_mismatch.check, snapshot_of(main(), sends, receives, source=lines))
+
+    assert finding.summary.startswith("ranks wait for each other in messages that do not match: ")
+    assert finding.cause.startswith("A send ends when its receiver takes that message")
+    assert "rank 0 (300) is in send" in finding.cause
+    assert "Only some ranks" not in finding.cause
+
+
+KEYS = "for key, value in outputs.items():"
+MADE_OF_A_SET = Mark(
+    "set-order", "/home/me/model.py", "forward", "self.active & self.known",
+    Statement(31, "result = {key: None for key in self.active & self.known}"),
+)  # fmt: skip
+FROM_A_SET = MADE_OF_A_SET._replace(file="/home/me/train.py", function="outputs")
+
+
+def in_a_loop(*headers: str, forked: bool = False, marks: tuple[Mark, ...]) -> list[Finding]:
+    """Two ranks in different collectives, each under a loop."""
+    calls = (called(0, "all_reduce", 37), called(1, "all_to_all", 40))
+    method = "fork" if forked else "spawn"
+    ranks = [replace(e, sample=replace(e.sample, start_method=method)) for e in calls]
+    lines = tuple(
+        SourceLine(
+            "/home/me/train.py", n, "step", Statement(n, "dist.f(x)"), (Statement(35, header),)
+        )
+        for n, header in zip((37, 40), headers, strict=True)
+    )
+    return found(collective_mismatch.check, snapshot_of(main(), *ranks, source=lines, marks=marks))
+
+
+def test_ranks_that_go_through_a_set_in_another_order_each_are_told_so() -> None:
+    (finding,) = in_a_loop(KEYS, KEYS, marks=(FROM_A_SET,))
+    (other,) = in_a_loop(KEYS, KEYS, marks=(MADE_OF_A_SET,))
+
+    assert "whose order most likely comes from a set: `result = {key: None" in finding.cause
+    assert "at train.py:31 outputs goes through the set self.active & self.known" in finding.cause
+    assert "sorted(self.active & self.known)" in finding.advice
+    assert "whose order may come from a set" in other.cause
+
+
+@pytest.mark.parametrize(
+    "findings",
+    [
+        pytest.param(in_a_loop(KEYS, KEYS, forked=True, marks=(FROM_A_SET,)), id="forked"),
+        pytest.param(in_a_loop(KEYS, "for x in xs:", marks=(FROM_A_SET,)), id="another loop"),
+        pytest.param(
+            in_a_loop(*["for i in range(9):"] * 2, marks=(FROM_A_SET,)), id="a loop that counts"
+        ),
+        pytest.param(in_a_loop(KEYS, KEYS, marks=()), id="no set"),
+    ],
+)
+def test_ranks_that_are_not_in_one_loop_over_things_are_not_apart_by_a_set(
+    findings: list[Finding],
+) -> None:
+    assert all("a set" not in each.cause for each in findings)
+
+
 def test_ranks_that_have_left_a_loop_of_collectives_early_are_named_with_it() -> None:
     outer = ("train.py:main:86", "train.py:<module>:95")
     reduces = ("data.py:reduce:34", "train.py:validate:51", *outer)
