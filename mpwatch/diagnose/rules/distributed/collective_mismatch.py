@@ -44,6 +44,7 @@ from mpwatch.diagnose.analysis.source_code import (
     begun_again,
     branch_of_one_side,
     collective_under_rank,
+    ends_by_clock,
     guard_on_rank,
     loop_ends,
     mark_words,
@@ -290,6 +291,8 @@ def _explained(
     why, left = _why_different(by_call, records), _left_early(index, by_call)
     if left is None:
         return why, COMPARE_CALLS
+    if left.is_known:
+        return left.cause, left.advice
     return f"{left.cause} {why}", f"{left.advice} {COMPARE_CALLS}"
 
 
@@ -811,6 +814,8 @@ def _loop_words(frame: Frame, header: Statement) -> str:
 class _LeftEarly(NamedTuple):
     cause: str
     advice: str
+    is_known: bool = False
+    """Whether the source shows by what condition."""
 
 
 def _left_early(index: Index, by_call: Sequence[tuple[str, list[Process]]]) -> _LeftEarly | None:
@@ -831,6 +836,20 @@ def _left_early(index: Index, by_call: Sequence[tuple[str, list[Process]]]) -> _
             f"apart: {alone.words}. So only the ranks for which that condition holds enter it, and "
             "each later collective of theirs meets another one of the others.",
             alone.advice,
+        )
+    if (timed := ends_by_clock(index, left.line)) is not None:
+        header, part = timed
+        return _LeftEarly(
+            f"{all_called(ahead)} {has} left the loop `{header.text}` of line {header.line} in "
+            f"{function}(), in which {all_called(inside)} still "
+            f"{'calls' if len(inside) == 1 else 'call'} {call}, and {has} come to {other} at "
+            f"{frame_words(left.past)}. Most likely by `{part}`, which each rank tests by a clock "
+            f"of its own: they begin to count at different moments, so the time of "
+            f"{all_called(ahead)} was up a round before.",
+            "Let one rank decide when the time is up, and tell the others in each round "
+            f"(broadcast a flag, or all_reduce `{part}` with MIN), before any of them leaves the "
+            "loop. Barriers before the loop only make it rarer.",
+            is_known=True,
         )
     if len(inside) < len(ahead):
         return _LeftEarly(

@@ -175,6 +175,22 @@ def test_ranks_that_are_not_in_one_loop_over_things_are_not_apart_by_a_set(
     assert all("a set" not in each.cause for each in findings)
 
 
+def test_a_loop_that_ranks_leave_by_their_own_clocks_is_named_with_that_condition() -> None:
+    outer = ("train.py:main:86", "train.py:<module>:95")
+    loops = [rank(n, f"{C10D}:all_reduce", "train.py:execute:48", *outer) for n in (1, 2)]
+    ahead = rank(0, f"{C10D}:gather", "train.py:write:59", "train.py:main:88", *outer[1:])
+    header = Statement(47, "while self.time < self.end and self.elapsed() < self.limit:")
+    line = SourceLine("/home/me/train.py", 48, "execute", Statement(48, "dt = step()"), (header,))
+
+    finding = only(collective_mismatch.check, snapshot_of(main(), ahead, *loops, source=(line,)))
+
+    assert (
+        "Most likely by `self.elapsed() < self.limit`, which each rank tests by a clock of its own"
+        in finding.cause
+    )
+    assert finding.advice.startswith("Let one rank decide when the time is up")
+
+
 def test_ranks_that_have_left_a_loop_of_collectives_early_are_named_with_it() -> None:
     outer = ("train.py:main:86", "train.py:<module>:95")
     reduces = ("data.py:reduce:34", "train.py:validate:51", *outer)
