@@ -403,6 +403,32 @@ def test_a_rank_that_sleeps_repeatedly_is_reported_later(
     assert only(rank_stuck_in_collective.check, job).severity is severity
 
 
+@pytest.mark.parametrize(
+    ("header", "waited_s", "severity"),
+    [
+        ("while True:", 20.0, Severity.INFO),
+        ("while True:", 100.0, Severity.CRITICAL),
+        ("for step in range(steps):", 20.0, Severity.WARNING),
+    ],
+    ids=["a server", "for long", "a training"],
+)
+def test_a_rank_that_waits_for_a_request_may_be_a_server_between_two(
+    header: str, waited_s: float, severity: Severity
+) -> None:
+    takes = rank(0, "threading.py:wait", "queue.py:get", "train.py:lead:78", still_s=waited_s)
+    line = SourceLine(
+        "/home/me/train.py", 78, "lead", Statement(78, "job = inbox.get()"),
+        (Statement(77, header),),
+        endless=EndlessLoop(Statement(77, header)) if header == "while True:" else None,
+    )  # fmt: skip
+    job = snapshot_of(main(), takes, called(1, "broadcast", still_s=waited_s), source=(line,))
+
+    finding = only(rank_stuck_in_collective.check, job)
+
+    assert finding.severity is severity
+    assert ("hands it on to the others" in finding.cause) is (header == "while True:")
+
+
 def test_a_rank_in_one_long_sleep_is_information() -> None:
     asleep = rank(0, "train.py:upload:90")
     sleeps = WaitedOn("timer", "clock_nanosleep", timeout_s=20.0)
