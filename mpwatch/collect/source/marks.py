@@ -503,21 +503,31 @@ def _kills(module: ParsedFile, function: ast.AST) -> Iterator[Found]:
         is_sent = is_it and name in ("kill", "killpg", "send_signal") and not is_itself
         is_own = name == "kill" and not call.args and isinstance(call.func, ast.Attribute)
         if is_sent or is_own:
-            calls = reversed(list(_around_calls(module, function)))
-            above = [*(each for around in calls for each in around), *parents]
+            calls = list(_around_calls(module, function))[::-1]
+            above = [*(each for call in calls for each in call.around), *parents]
             under = next((each for each in reversed(above) if isinstance(each, ast.If)), None)
             header = quoted(module, under) if under is not None else None
             lines = ", ".join(str(each.lineno) for each in above if isinstance(each, LOOPS))
+            names = ", ".join((*(call.function for call in calls), getattr(function, "name", "")))
             about = f"{header.text} in line {header.line}" if header is not None else ""
-            yield "kills", f"{lines}; {about}", node
+            yield "kills", f"{lines}; {names}; {about}", node
+
+
+class _OnlyCall(NamedTuple):
+    """The one call of a function in its file."""
+
+    function: str
+    """That makes the call."""
+    around: Sequence[ast.AST]
+    """The statements around it, outermost first."""
 
 
 _CALLS: Final = 4
 """Calls that are followed, one above the other."""
 
 
-def _around_calls(module: ParsedFile, function: ast.AST) -> Iterator[Sequence[ast.AST]]:
-    """The statements around the only call of a function, around that of its caller, and so on."""
+def _around_calls(module: ParsedFile, function: ast.AST) -> Iterator[_OnlyCall]:
+    """The only call of a function, that of its caller, and so on."""
     functions = [each for each in ast.walk(module.tree) if isinstance(each, FUNCTIONS)]
     for _ in range(_CALLS):
         if not isinstance(function, FUNCTIONS):
@@ -532,7 +542,7 @@ def _around_calls(module: ParsedFile, function: ast.AST) -> Iterator[Sequence[as
         if len(found) != 1:
             return
         function, around = found[0]
-        yield around
+        yield _OnlyCall(getattr(function, "name", ""), around)
 
 
 def _assigned(tree: ast.Module) -> dict[str, ast.expr]:

@@ -1633,9 +1633,9 @@ def test_lines_that_kill_another_process_are_read_with_their_condition(tmp_path:
     )
 
     assert marks_of(tmp_path / "watch.py", text) == [
-        ("kills", 3, "; if used > 9: in line 2"),
-        ("kills", 4, "; "),
-        ("kills", 5, "; "),
+        ("kills", 3, "; watch; if used > 9: in line 2"),
+        ("kills", 4, "; watch; "),
+        ("kills", 5, "; watch; "),
     ]
 
 
@@ -1654,10 +1654,10 @@ def test_a_function_that_kills_is_read_with_the_only_calls_that_lead_to_it(tmp_p
     )
 
     assert marks_of(tmp_path / "watch.py", text) == [
-        ("kills", 2, "8, 4; if entry.memory > self.limit: in line 5"),
+        ("kills", 2, "8, 4; run, check, end; if entry.memory > self.limit: in line 5"),
     ]
     twice = f"{text}def stop(self):\n    end(self.pid)\n"
-    assert marks_of(tmp_path / "other.py", twice)[0] == ("kills", 2, "; ")
+    assert marks_of(tmp_path / "other.py", twice)[0] == ("kills", 2, "; end; ")
 
 
 SESSION = """\
