@@ -33,9 +33,8 @@ from mpwatch.collect.source.control_flow import (
 )
 from mpwatch.collect.source.deciding import ClassOfProgram, added_to, deciders
 from mpwatch.collect.source.kept import ARRAYS, ReturnedSlice, returned_slices_of
-from mpwatch.collect.source.kept_exceptions import kept_exceptions
+from mpwatch.collect.source.kept_references import kept_exceptions, registrations
 from mpwatch.collect.source.marks import marks
-from mpwatch.collect.source.registrations import registrations
 from mpwatch.collect.source.repetition import Call, Repeatable, calls_of, repeated
 from mpwatch.collect.source.syntax import (
     FUNCTIONS,
