@@ -48,7 +48,7 @@ from mpwatch.collect.source.kept import (
     tensors_of,
     variables_of,
 )
-from mpwatch.collect.source.pipes import (
+from mpwatch.collect.source.pipe_statements import (
     BufferedFiles,
     buffered_files,
     find_buffered_reads,
