@@ -29,8 +29,6 @@ from mpwatch.collect.job.flight_recorder import (
     gauge_of,
     socket_of,
 )
-from mpwatch.collect.job.nccl_ras import ask as ask_ras
-from mpwatch.collect.job.nccl_ras import find_listener, port_of
 from mpwatch.describe.frames import is_library
 from mpwatch.model.collectives import NcclAnswer, NcclStatus
 from mpwatch.model.events import HookGauges
@@ -375,6 +373,8 @@ class NcclStatuses:
                 self._report(NcclStatus(self._last.process, snapshot.at_s))
                 self._last = None
             return False
+        from mpwatch.collect.job.nccl_ras import port_of
+
         port = port_of(still.sample.environment)
         if port is None:
             return False
@@ -405,5 +405,8 @@ class NcclStatuses:
 
 
 def _ask_nccl(processes: Sequence[ProcessId], port: int) -> NcclAnswer | None:
+    from mpwatch.collect.job.nccl_ras import ask as ask_ras
+    from mpwatch.collect.job.nccl_ras import find_listener
+
     listener = find_listener(processes, port)
     return None if listener is None else ask_ras(listener)
