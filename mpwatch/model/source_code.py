@@ -93,6 +93,10 @@ class AddedTo(NamedTuple):
     """Whether a statement of its function or class removes something, or makes it anew."""
     is_carried: bool = False
     """Whether it is an attribute that is given a new value, which is computed from its own."""
+    removed_in: str = ""
+    """The method that has the only statement of its class which removes an entry."""
+    removed_by: Statement | None = None
+    """That statement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,8 +235,9 @@ MarkKind: TypeAlias = Literal[
     # nothing in the file removes anything, in each round of a loop of the program. About: the
     # container and the loop, `self.failures; main.py:35-43 work`, as for "registers".
     "keeps-exception",
-    # Sends SIGKILL to another process. About: the lines of the only calls that lead there, and the
-    # condition, `76, 106; if used > limit: in line 50`.
+    # Sends SIGKILL to another process. About: the first lines of the loops around it and around
+    # the only calls that lead there, the functions of these, and the condition,
+    # `70, 99; poll, end; if used > limit: in line 50`.
     "kills",
     # Sets a limit of its process, such as RLIMIT_CPU. About: its name, `RLIMIT_CPU`.
     "limit",
@@ -274,6 +279,8 @@ MarkKind: TypeAlias = Literal[
     "seed",
     # Defines, in a function, one that calls itself, which is a reference cycle.
     "self-reference",
+    # Goes through a set, where the order of its elements may matter. About: the set.
+    "set-order",
     # Takes long for what it does (`SlowKind`). About: its `SlowKind` and the expression, `deepcopy:
     # copy.deepcopy(x)`.
     "slow",
@@ -368,6 +375,8 @@ class Mark(NamedTuple):
     statement: Statement
 
 
+INNER = frozenset(("<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>", "<lambda>"))
+"""Names of code objects that are written within the statement of a function."""
 LINES_LIMIT = 512
 """Lines, marks, and calls that drop a result, kept of one job: a line of a loop changes often, but
 a program has few that take time."""

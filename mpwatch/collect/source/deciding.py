@@ -190,14 +190,36 @@ def _of_class(found: ClassOfProgram, holder: str) -> Iterator[AddedTo]:
     methods = [each for each in found.node.body if isinstance(each, FUNCTIONS)]
     later = [n for each in methods if each.name != "__init__" for n in own_nodes(each)]
     emptied = {container_of(name) for name in _emptied(later)}
+    removing = [
+        (name, method.name, statement)
+        for method in methods
+        if method.name != "__init__"
+        for statement in own_nodes(method)
+        if isinstance(statement, ast.stmt)
+        for node in _expressions(statement)
+        if _is_of_one_entry(node)
+        for name in names_dropped_from(node)
+    ]
     told = set()
     for method in methods:
         for name, node in _added(list(own_nodes(method))):
             if name.startswith("self.") and name not in told:
                 told.add(name)
                 shown = f"{holder}{name.removeprefix('self')}"
-                is_emptied = container_of(name) in emptied
-                yield _made(found.file, found.module, method.name, shown, node, is_emptied)
+                made = _made(
+                    found.file,
+                    found.module,
+                    method.name,
+                    shown,
+                    node,
+                    container_of(name) in emptied,
+                )
+                removals = [each for each in removing if each[0] == name]
+                if len(removals) == 1:
+                    _, where, statement = removals[0]
+                    by = quoted(found.module, statement)
+                    made = made._replace(removed_in=clean(where, NAME_LENGTH), removed_by=by)
+                yield made
     if any(
         isinstance(node, ast.Attribute) and node.attr in ("detach", "detach_", "data")
         for node in ast.walk(found.node)
@@ -218,6 +240,22 @@ def _of_class(found: ClassOfProgram, holder: str) -> Iterator[AddedTo]:
                         shown = f"{holder}{name.removeprefix('self')}"
                         made = _made(found.file, found.module, method.name, shown, node, False)
                         yield made._replace(is_carried=True)
+
+
+def _is_of_one_entry(node: ast.AST) -> bool:
+    """Whether something removes the entry of a key, or a given element: not the oldest or any."""
+    if isinstance(node, ast.Delete):
+        return all(isinstance(each, ast.Subscript) for each in node.targets)
+    is_call = isinstance(node, ast.Call) and bool(node.args)
+    return is_call and not isinstance(node.args[0], ast.Constant)  # type: ignore[attr-defined]
+
+
+def _expressions(statement: ast.stmt) -> Iterator[ast.AST]:
+    """A statement and its expressions, without the statements in it."""
+    yield statement
+    for child in ast.iter_child_nodes(statement):
+        if isinstance(child, ast.expr):
+            yield from ast.walk(child)
 
 
 def _made(

@@ -51,6 +51,7 @@ from mpwatch.collect.source.syntax import (
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
 from mpwatch.model.source_code import (
+    INNER,
     DroppedResult,
     Mark,
     SourceLine,
@@ -80,7 +81,6 @@ LOCKS: Final = 6
 """Statements that take a lock, kept of one function."""
 CHANGED_S: Final = 2.0
 """Clocks of file systems are coarse."""
-INNER: Final = frozenset(("<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>", "<lambda>"))
 
 
 class SourceCode:

@@ -186,7 +186,8 @@ def _pause(
     """The wait with a time limit of one process while all others wait for processes of the job.
 
     The main process is preferred. `JOB_WORKS` where that is not so; a process that sleeps, or
-    waits for something outside of the job, may be at work.
+    waits for something outside of the job, may be at work: not one whose main thread sleeps while
+    its other threads wait for answers of the job.
     """
     limited: Activity | None = None
     for process in snapshot.processes:
@@ -198,7 +199,7 @@ def _pause(
         if any(each.now.kind in RUNNING_KINDS for each in account.uncounted):
             return JOB_WORKS
         now, thread = account.uncounted[0].now, process.threads[0]
-        if now.kind == "idle":
+        if now.kind == "idle" or (now.kind == "sleeping" and _awaits_answers(account, edges)):
             continue
         edge = edges.get((process.process, thread.tid))
         if now.kind != "waiting" or now.target not in _WAITS_WITHIN or edge is None:
@@ -209,6 +210,16 @@ def _pause(
         if limited is None and wait is not None and wait.timeout_s is not None:
             limited = now._replace(providers=(process.process,))
     return JOB_WORKS if limited is None else limited
+
+
+def _awaits_answers(
+    account: ProcessAccount, edges: Mapping[tuple[ProcessId, int], WaitEdge]
+) -> bool:
+    """Whether a thread beside the main one waits for the job, and another one for that thread."""
+    threads = [each for each in account.uncounted[1:] if each.now.kind == "waiting"]
+    inside = [each for each in threads if each.now.target in ("lock", "thread") and each.now.place]
+    outside = [edges.get((account.process, each.tid)) for each in threads if each not in inside]
+    return bool(inside) and any(edge is not None and edge.providers for edge in outside)
 
 
 _WAITS_WITHIN = frozenset(("queue", "pipe", "socket", "event", "barrier", "collective"))

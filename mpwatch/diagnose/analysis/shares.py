@@ -38,6 +38,7 @@ from mpwatch.model.history import first_at
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.progress import BUCKET_S
 from mpwatch.model.snapshot import Process
+from mpwatch.model.source_code import INNER
 
 READINGS = 6
 LOSS_READINGS = 12
@@ -457,6 +458,10 @@ def work_place(
     known = sum(lines.values())
     if not work or known < KNOWN * work:
         return None
+    around = {(file, line): name for file, name, line in lines if name not in INNER}
+    for file, name, line in [each for each in lines if each[1] in INNER]:
+        if (file, line) in around:  # a comprehension, and the function that it is written in
+            lines[file, around[file, line], line] += lines.pop((file, name, line))
     functions: defaultdict[tuple[str, str], float] = defaultdict(float)
     for (file, function, _), share in lines.items():
         functions[file, function] += share

@@ -70,13 +70,24 @@ def test_a_thread_that_polls_for_the_gpu_waits(stack: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["x.cpu()", "print(loss.tolist())", "a = b.detach().cpu().numpy()", 'y = x.to("cpu")']
+    "text",
+    [
+        *("x.cpu()", "print(loss.tolist())", "a = b.detach().cpu().numpy()", 'y = x.to("cpu")'),
+        *("stat = torch.tensor([loss], device=device)", 'torch.as_tensor(ids, device="cuda:0")'),
+    ],
 )
 def test_a_line_that_reads_a_result_of_the_gpu_waits_for_it(text: str) -> None:
     assert is_wait(user(polls(*ITEM)), text)
 
 
-@pytest.mark.parametrize("text", ["x = numpy.linalg.svd(y)", "item(x)", "self.items = []"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("x = numpy.linalg.svd(y)", "item(x)", "self.items = []"),
+        *("x = torch.tensor(rows)", 'x = torch.tensor(rows, device="cpu")'),
+        "x = torch.zeros(3, device=device)",
+    ],
+)
 def test_another_line_computes(text: str) -> None:
     assert not is_wait(user(polls(*ITEM)), text)
 

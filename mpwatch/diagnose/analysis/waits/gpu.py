@@ -24,6 +24,7 @@ _SYNCHRONIZE = "synchronize"
 _READS = re.compile(
     r"\.(?:item|tolist|cpu|synchronize)\(|\.to\(\s*[\"']cpu\b"
     r"|\.cuda\((?!.*non_blocking=True)"
+    r"|\b(?:tensor|as_tensor|asarray)\(.*\bdevice\s*=\s*(?![\"']cpu\b)"
     r"|\.to\([^()]*\b(?:\w*device\w*|cuda|\w*rank|gpu)\b(?!.*non_blocking=True)"
 )
 """Calls that copy a result of the GPU, or to the GPU from memory that is not pinned, and therefore

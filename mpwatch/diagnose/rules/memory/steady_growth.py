@@ -117,6 +117,8 @@ class _Explanation(NamedTuple):
     """What it is, where that is more exact than the resource."""
     is_shown: bool = True
     """Whether something shows what keeps it, beyond the numbers: a line, a queue, a kind."""
+    is_guess: bool = False
+    """Whether what keeps it is a guess, so that a container that was measured to grow is told."""
 
 
 def check(index: Index) -> Iterator[Finding]:
@@ -414,7 +416,7 @@ def _of_memory(index: Index, found: Growing) -> _Explanation:
         return explained
     measured = tuple(each.words for each in hits[:SHOWN])
     is_named = any(f":{each.added.statement.line} " in explained.cause for each in hits)
-    if explained.is_shown or is_named:
+    if (explained.is_shown and not explained.is_guess) or is_named:
         cause = explained.cause
         if is_named:  # it was measured
             cause = cause.removeprefix("Most likely ")
@@ -446,7 +448,11 @@ def _of_grown(
         )
     each_bytes = found.growth.per_s / first.per_s
     removes = (
-        f"what its class removes from {name} is less than that"
+        f"only `{added.removed_by.text}` at {file}:{added.removed_by.line} {added.removed_in} "
+        "removes one. An entry stays for which that is not reached: nobody asks for it, or who did "
+        "has given up before (an exception, a time limit, a client that has left)"
+        if added.removed_by is not None
+        else f"what its class removes from {name} is less than that"
         if added.is_emptied
         else "nothing there removes any"
     )
@@ -478,6 +484,9 @@ def _of_grown(
             else f"{_exception_advice(caught[0])} Or remove each entry from {name} once it was "
             "used. "
             if caught
+            else "Remove the entry also where its owner gives up (a `finally` clause, an abort "
+            f"that deletes it and drops what comes later), or bound {name} by number or age. "
+            if added.removed_by is not None
             else f"Remove each entry from {name} once it was used, or what is large in it (a "
             "result that was fetched, tensors of a batch, of which numbers suffice); or bound it "
             "(collections.deque(maxlen=...), a cache with a limit). "
@@ -1326,6 +1335,7 @@ def _kept_messages(index: Index, found: Growing) -> _Explanation | None:
             "(collections.deque(maxlen=...), queue.Queue(maxsize=...))."
         ),
         f"{called(process)} keeps what {reader} receives {at}",
+        is_guess=True,
     )
 
 

@@ -5,12 +5,13 @@ Also a process that needs ever more for each item, whether others wait for it or
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
-from operator import itemgetter
 from typing import NamedTuple
 
+from mpwatch.describe.processes import is_on_gpu
 from mpwatch.diagnose.analysis.idle_time import mean_cpu_percent
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.newest import own_lines
@@ -37,7 +38,7 @@ from mpwatch.diagnose.analysis.shares import (
     work_place,
     working_share,
 )
-from mpwatch.diagnose.analysis.source_code import costly, mark_words, marks
+from mpwatch.diagnose.analysis.source_code import costly, line_at, mark_words, marks
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread
 from mpwatch.diagnose.analysis.waits.blockages import without_progress_s
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
@@ -336,8 +337,8 @@ def _slows_down(index: Index, process: Process) -> Iterator[Finding]:
     """
     loads = index.history.of(process.process, "cpu_percent")
     read = index.history.of(process.process, "main_read_bytes")
-    if len(loads) < SAMPLES or len(read) < SAMPLES:
-        return
+    if len(loads) < SAMPLES or len(read) < SAMPLES or is_on_gpu(process):
+        return  # a wait for the GPU takes cpu time as well
     if _computing_share(index, process) < WORKS_SHARE:
         return
     started_s = imported_until_s(index, process) or loads[0].at_s
@@ -486,17 +487,22 @@ def _waits_in_vain(index: Index) -> Iterator[Finding]:
     if account.job is None or pauses.readings < SAMPLES or pauses.observed_s < PAUSES_S:
         return
     observed_s = sum(pauses.seen.values())
-    lost: defaultdict[tuple[tuple[ProcessId, ...], str], float] = defaultdict(float)
+    lost: defaultdict[tuple[ProcessId, ...], defaultdict[str, float]]
+    lost = defaultdict(lambda: defaultdict(float))
     for each, seconds in pauses.seen.items():
         if each != JOB_WORKS:
-            lost[each.providers, each.place] += seconds
+            lost[each.providers][each.place] += seconds
+    if not lost:
+        return
+    waiters, places = max(lost.items(), key=lambda item: sum(item[1].values()))
+    process = index.snapshot.get(waiters[0]) if waiters else None
+    place = max(filter(None, places), key=places.__getitem__, default="")
+    seconds = sum(places.values())
+    if process is None or not place or seconds < LOST_SHARE * observed_s:
+        return
     recent = together(bucket.tally for bucket in account.job.buckets[-LATELY:])
     works = account.job.now == JOB_WORKS or JOB_WORKS in recent.seen
-    if not lost or not works:
-        return
-    (waiters, place), seconds = max(lost.items(), key=itemgetter(1))
-    process = index.snapshot.get(waiters[0]) if waiters else None
-    if process is None or not place or seconds < LOST_SHARE * observed_s:
+    if not works and (without_progress_s(process, index) or 0.0) >= ANSWERS_S:
         return
     thread = main_thread(process)
     if thread is not None and runs_event_loop(thread):
@@ -517,6 +523,7 @@ def _finding_of_pauses(
     meanwhile = [
         f"{called(each)}: {words}" for each in others[:2] if (words := doing_words(index, each))
     ]
+    cause, advice = _why_until_the_limit(index, place)
     return Finding(
         rule=RULE,
         severity=Severity.INFO,
@@ -532,15 +539,39 @@ def _finding_of_pauses(
             *meanwhile,
             f"without these waits the job would be at most {1 / (1 - share):.1f} times as fast",
         ),
-        cause=(
+        cause=cause,
+        advice=advice,
+    )
+
+
+_FILLS = re.compile(r"while .*\blen\(([\w.]+)\) < (.+):")
+"""The header of a loop that collects a batch of some size."""
+
+
+def _why_until_the_limit(index: Index, place: str) -> tuple[str, str]:
+    """Cause and advice for waits that last until their time limit."""
+    line = line_at(index, place)
+    headers = [each for each in line.within if _FILLS.fullmatch(each.text)] if line else []
+    if not headers:
+        return (
             "It waits for an item or an answer that no process is making at that time: the others "
             "have done their part and wait for their next tasks. Nothing happens until the time "
-            "limit of the wait ends."
-        ),
-        advice=(
+            "limit of the wait ends.",
             "Count what was requested and what has arrived, and leave the loop that receives as "
-            "soon as everything has arrived. A shorter time limit only makes each loss smaller."
-        ),
+            "soon as everything has arrived. A shorter time limit only makes each loss smaller.",
+        )
+    found = _FILLS.fullmatch(headers[-1].text)
+    assert found is not None
+    batch, size = found.groups()
+    return (
+        f"The loop `{headers[-1].text}` of line {headers[-1].line} collects {size} items, and "
+        "fewer come: those who would send the next ones wait for the answers to what "
+        f"{batch} already holds. So each batch waits until the time limit ends, however few items "
+        "it gets and however fast they are computed.",
+        "Wait a few milliseconds for more items, not longer than a batch takes to compute; or do "
+        f"not wait when the queue is empty, or collect no more than can be under way at a time "
+        f"({size} is more than that here). A faster model or GPU, and more processes, each of "
+        "which then gets fewer items, do not help.",
     )
 
 

@@ -45,10 +45,11 @@ RUNNING = 2
 def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each process whose several busy threads use one core together.
 
-    With fewer than two usable cpus, sharing a core means nothing. Where other processes use all
-    cpus, it means something only if stacks show that Python code runs. The threads of a Manager are
-    not the program's: one serves each client, and `bottleneck-process` names the processes that
-    ask.
+    With fewer than two usable cpus, sharing a core means nothing. Where stacks of the process are
+    known, they have to show that these threads run Python code: those of torch's autograd, of NCCL
+    and of CUDA have none. Without stacks it means something only if other cpus are free. The
+    threads of a Manager are not the program's: one serves each client, and `bottleneck-process`
+    names the processes that ask.
     """
     cpus = index.snapshot.host.usable_cpus or 1
     if cpus < 2:
@@ -74,7 +75,10 @@ def check(index: Index) -> Iterator[Finding]:
         total = sum(thread.cpu_percent or 0.0 for thread in threads)
         if total > ONE_CORE[1] or total < 0.7 * mean:
             continue
-        if _run_python(threads) or not _is_machine_full(index.snapshot, process, mean, cpus):
+        is_seen = any(thread.stack for thread in process.threads)
+        if _run_python(threads) or not (
+            is_seen or _is_machine_full(index.snapshot, process, mean, cpus)
+        ):
             yield _finding(process, threads, mean, cpus)
 
 

@@ -6,10 +6,12 @@ import os
 import time
 from pathlib import Path
 
+import pytest
+
 from mpwatch.collect.source.source_code import SourceCode
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
-from mpwatch.model.source_code import SourceLine
+from mpwatch.model.source_code import SourceLine, Statement
 
 OWN = ProcessId(os.getpid(), 1)
 METRICS = """\
@@ -89,6 +91,40 @@ def test_what_a_function_can_reach_and_adds_to_is_found(tmp_path: Path) -> None:
     assert found["self.metric.preds"].file == str(tmp_path / "metrics.py")
     assert [name for name, each in found.items() if each.is_emptied] == ["self.metric.preds"]
     assert [name for name, each in found.items() if each.is_carried] == ["self.state"]
+
+
+@pytest.mark.parametrize(
+    ("removes", "is_told"),
+    [
+        ("return self.done.pop(key)", True),
+        ("del self.done[key]", True),
+        ("self.done.popitem()", False),
+        ("self.done.clear()", False),
+        ("del self.done[key]\n        self.done.pop(0)\n        self.done.pop(key)", False),
+    ],
+)
+def test_the_only_statement_that_removes_an_entry_is_told(
+    tmp_path: Path, removes: str, is_told: bool
+) -> None:
+    (tmp_path / "a.py").write_text(
+        "class Answers:\n"
+        "    def __init__(self):\n"
+        "        self.done = {}\n"
+        "    def receive(self, key, image):\n"
+        "        self.done[key] = image\n"
+        "    def wait(self, key):\n"
+        "        self.ready.wait_for(lambda: key in self.done)\n"
+        f"        {removes}\n"
+    )
+    code = SourceCode()
+
+    found = code.line(OWN, Frame("receive", str(tmp_path / "a.py"), 5), time.time())
+
+    assert found is not None
+    (done,) = found.added
+    assert done.is_emptied
+    expected = ("wait", Statement(8, removes)) if is_told else ("", None)
+    assert (done.removed_in, done.removed_by) == expected
 
 
 def test_a_state_that_its_class_detaches_is_not_carried(tmp_path: Path) -> None:

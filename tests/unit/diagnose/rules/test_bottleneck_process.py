@@ -13,7 +13,7 @@ from mpwatch.model.account import COPYING, Activity, ActivityKind
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History, Point, ProcessMetric
 from mpwatch.model.samples import ThreadSample, WaitedOn
-from mpwatch.model.snapshot import Hook, Process, Snapshot
+from mpwatch.model.snapshot import GpuUse, Hook, Process, Snapshot
 from mpwatch.model.source_code import Mark, SourceLine, Statement
 from tests.builders.accounts import JOINS, SLEEPS, answers_from, with_shares
 from tests.builders.snapshots import (
@@ -177,6 +177,61 @@ def test_a_wait_with_a_limit_is_not_lost_time_while_a_process_works_or_if_it_nev
     assert found(check, job) == []
 
 
+FULL = "while len(batch) < self.batch_size:"
+
+
+def serving(second: int, *, clients: bool = True, source: tuple[SourceLine, ...] = ()) -> Snapshot:
+    """A worker that collects a batch, and a main process that sleeps beside its threads."""
+    works = second % 8 == 0
+    limit = WaitedOn("poll", "poll", ("pipe:[77]",), (4,), timeout_s=1.7)
+    gets = (*GETS[:3], "train.py:next_batch:37")
+    takes = thread(200, *gets, waits=limit, stack_age_s=0.0)
+    answer = WaitedOn("pipe-read", "read", ("pipe:[88]",), (6,))
+    threads = [
+        thread(MAIN, "train.py:run:81", waits=WaitedOn("timer", "sleep"), stack_age_s=0.0),
+        thread(101, "connection.py:_recv", "train.py:collect:45", waits=answer, stack_age_s=0.0),
+        *(
+            thread(
+                n,
+                "threading.py:wait",
+                "train.py:predict:58",
+                waits=WaitedOn("futex", "futex", ("0x7f00",)),
+                stack_age_s=0.0,
+            )
+            for n in ((102, 103) if clients else ())
+        ),
+    ]
+    return snapshot_of(
+        main(threads=threads, fds=fds(9, links=[pipe(6, 88, False), pipe(5, 77, True)])),
+        process(
+            200,
+            "spawned",
+            threads=[thread(200, state="R") if works else takes],
+            fds=fds(9, links=[pipe(4, 77, False), pipe(7, 88, True)]),
+        ),
+        at_s=NOW_S - 40 + second,
+        source=source,
+    )
+
+
+def test_a_batch_that_waits_until_its_time_limit_is_reported_with_its_loop() -> None:
+    statement = Statement(37, "batch.append(self.jobs.get(timeout=left))")
+    loop = SourceLine("/home/me/train.py", 37, "next_batch", statement, (Statement(32, FULL),))
+
+    finding = only(check, accounted(*(serving(n, source=(loop,)) for n in range(41))))
+
+    assert finding.subject == "pauses"
+    assert "waits with a time limit at train.py:37 next_batch while no process" in finding.summary
+    assert finding.cause.startswith(
+        f"The loop `{FULL}` of line 32 collects self.batch_size items, and fewer come"
+    )
+    assert finding.advice.startswith("Wait a few milliseconds for more items")
+
+
+def test_a_main_process_that_sleeps_alone_may_be_at_work() -> None:
+    assert found(check, accounted(*(serving(n, clients=False) for n in range(41)))) == []
+
+
 def learning(second: int) -> Snapshot:
     """Main that computes, and two children that wait for it, each on a socket."""
     learns = thread(MAIN, "train.py:update:30", state="R", stack_age_s=0.1, cpu_percent=95.0)
@@ -233,10 +288,12 @@ def slowing(
     hook: str = "none",
     kind: ActivityKind = "computing",
     percent: float = 90.0,
+    gpus: tuple[GpuUse, ...] = (),
 ) -> list[Finding]:
     """What is found of a worker that uses a core, by what it reads and writes a second."""
     state: Any = hook
-    busy = process(200, "spawned", threads=[thread(200)], hook=Hook(state))
+    more = {"gpus": gpus}
+    busy = process(200, "spawned", threads=[thread(200)], hook=Hook(state), more=more)
     computes = Activity(kind, place="data.py:9 check")
     seen = with_shares(snapshot_of(main(), busy), p200={computes: works, JOINS: 1 - works})
     series: dict[tuple[int, ProcessMetric], Sequence[Point]] = {
@@ -283,6 +340,7 @@ def test_a_file_that_is_read_again_from_its_start_is_reported_by_what_is_read_fo
         pytest.param(slowing(FALLS, works=0.4), id="it mostly waits"),
         pytest.param(slowing(FALLS, kind="sleeping"), id="it mostly sleeps"),
         pytest.param(slowing(FALLS, percent=2.0), id="it uses hardly any cpu time"),
+        pytest.param(slowing(FALLS, gpus=(GpuUse(0, 1),)), id="it may poll for the GPU"),
         pytest.param(slowing(RISES, RISES), id="it writes more as well"),
         pytest.param(slowing(RISES, (1e4,), hook="ready"), id="its hook writes"),
         pytest.param(slowing((4e3, 5e3, 6e3, 7e3), (10.0,)), id="it reads little"),
@@ -498,3 +556,18 @@ def test_a_process_that_compares_elements_of_a_tensor_one_by_one_is_reported(
         )
         assert "launches a kernel and waits" in findings[0].cause
         assert findings[0].advice.startswith("Move the tensor to the CPU once before the loop")
+
+
+def test_a_comprehension_counts_as_the_function_that_it_is_written_in() -> None:
+    seen = SourceLine("/home/me/train.py", 26, "repeats", Statement(26, COMPARES))
+    compared = snapshot_of(main(), source=(seen,), marks=(ELEMENTS,))
+    spent = {
+        Activity("computing", "native code", place="train.py:26 repeats"): 0.3,
+        Activity("computing", "native code", place="train.py:26 <genexpr>"): 0.2,
+        Activity("computing", "native code", place="train.py:40 step"): 0.4,
+        Activity("waiting", "data on socket 77", "socket"): 0.1,
+    }
+
+    (finding,) = found(check, with_shares(compared, p100=spent))
+
+    assert finding.summary.startswith("main (100) spends its time at train.py:26 repeats: ")

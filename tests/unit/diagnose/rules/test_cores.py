@@ -297,6 +297,18 @@ def test_on_a_busy_machine_stacks_tell_python_from_native_threads() -> None:
     assert found(gil_bound_threads.check, native, cpu(main=40)) == []
 
 
+def test_threads_without_python_code_do_not_share_the_lock_of_the_interpreter() -> None:
+    """As those of autograd and of NCCL beside the one that trains."""
+    native = turns(4, 25.0)
+    trains = thread(100, "train.py:step:9", cpu_percent=25.0)
+
+    seen = snapshot_of(replace(native, threads=(trains, *native.threads[1:])), usable_cpus=8)
+    unseen = snapshot_of(native, usable_cpus=8)
+
+    assert found(gil_bound_threads.check, seen, cpu(main=100)) == []
+    assert len(found(gil_bound_threads.check, unseen, cpu(main=100))) == 1
+
+
 @pytest.mark.parametrize(
     ("job", "past"),
     [

@@ -1847,6 +1847,19 @@ def test_tensors_that_are_kept_with_their_graph_are_named_with_it() -> None:
     assert "Add .detach() or .item() of it at data.py:48" in finding.advice
 
 
+def test_an_entry_that_only_its_owner_takes_out_stays_where_the_owner_has_left() -> None:
+    taken = Statement(61, "return self.tasks.pop(key)")
+    added = TASKS._replace(is_emptied=True, removed_in="fetch", removed_by=taken)
+
+    finding = only(check, measured(tasks(100), tasks(150), tasks(200), added=added), GROWS)
+
+    assert (
+        "only `return self.tasks.pop(key)` at data.py:61 fetch removes one. An entry stays for "
+        "which that is not reached" in finding.cause
+    )
+    assert finding.advice.startswith("Remove the entry also where its owner gives up")
+
+
 CAUGHT = Mark(
     "keeps-exception",
     "/home/me/data.py",
