@@ -46,8 +46,7 @@ def node(arguments: argparse.Namespace) -> int:
     values = read_configuration().values  # of the user whose processes of this node are observed
     source, sink = _own_descriptors()
     from mpwatch.nodes.agent.agent import STOP_S, Agent
-    from mpwatch.nodes.agent.find import Selection, find_roots
-    from mpwatch.nodes.agent.jobs_of_node import JobsOfNode
+    from mpwatch.nodes.agent.jobs_of_node import JobsOfNode, Selection, find_roots
 
     selection = Selection(
         arguments.job_pids, arguments.raylet, dict(arguments.match), arguments.part

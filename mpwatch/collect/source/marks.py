@@ -13,13 +13,7 @@ from signal import Signals
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
-from mpwatch.collect.source.buffered_reads import (
-    BufferedFiles,
-    buffered_files,
-    find_buffered_reads,
-)
 from mpwatch.collect.source.control_flow import LOGS, STARTS_TASK
-from mpwatch.collect.source.default_signals import find_default_sigpipe
 from mpwatch.collect.source.kept import (
     ADDS,
     ARRAYS,
@@ -54,6 +48,13 @@ from mpwatch.collect.source.kept import (
     tensors_of,
     variables_of,
 )
+from mpwatch.collect.source.pipe_statements import (
+    BufferedFiles,
+    buffered_files,
+    find_buffered_reads,
+    find_default_sigpipe,
+)
+from mpwatch.collect.source.repetition import Takers, find_emptying, taken_by, takers_of
 from mpwatch.collect.source.set_order import find_set_order, sets_of
 from mpwatch.collect.source.slow_statements import Slow, elements, slow, tensors_in
 from mpwatch.collect.source.syntax import (
@@ -76,7 +77,6 @@ from mpwatch.collect.source.syntax import (
     receiver_of,
     within,
 )
-from mpwatch.collect.source.taken_queues import Takers, find_emptying, taken_by, takers_of
 from mpwatch.model.sanitize import clean
 from mpwatch.model.source_code import RAISE_OF, Mark, Statement
 

@@ -154,7 +154,7 @@ class AgentCommand:
     """How agents are started."""
 
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables of the processes to observe; see `mpwatch.nodes.agent.find.Selection`."""
+    """Variables of the processes to observe; see `mpwatch.nodes.agent.jobs_of_node.Selection`."""
     program: str = ""
     """The command of mpwatch on the nodes, for a shell: `python3 /shared/mpwatch.pyz`. If empty,
     this Python where it has mpwatch on the node, else `mpwatch` from PATH; from a single file, this

@@ -19,12 +19,12 @@ from mpwatch.collect.source.source_code import (
     FILES,
     MARKS_OF_KIND,
     SourceCode,
-    SourceReads,
 )
 from mpwatch.collect.source.syntax import EXPRESSION_NODES
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame, StackSample, StacksTaken
 from mpwatch.model.source_code import SourceLine, SourceRead, Statement
+from mpwatch.observe.sources.on_demand import SourceReads
 from tests.builders.snapshots import exited, process, snapshot_of
 
 OWN = ProcessId(os.getpid(), 5000 + os.getpid())
