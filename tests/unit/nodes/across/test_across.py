@@ -515,6 +515,17 @@ def test_a_wait_that_ranks_have_often_made_is_no_warning() -> None:
     assert longer.severity is Severity.WARNING
 
 
+def test_a_rank_that_the_others_have_met_in_earlier_steps_has_made_progress_since() -> None:
+    waiting = node("a", row(0, quiet_s=12.0, waits=6), row(1, quiet_s=12.0, waits=6))
+    slow, stands = (
+        only(waiting, node("b", row(2, quiet_s=12.0, waits=6), elsewhere(3, quiet_s=quiet_s)))
+        for quiet_s in (118.0, 20.0)
+    )
+
+    assert "rank 3 on b, which has made no progress for 12 s" in slow.summary
+    assert "rank 3 on b, which has made no progress for 20 s" in stands.summary
+
+
 def test_a_slow_rank_is_named_while_the_others_wait_for_as_long_as_usual() -> None:
     assert slowest(60, 60, 0, quiet_s=31.0, usual_wait_s=25)
     assert slowest(60, 60, 0, quiet_s=51.0, usual_wait_s=25) == []
