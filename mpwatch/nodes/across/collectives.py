@@ -318,7 +318,8 @@ def _first_inside(live: JobRanks) -> PlacedRank:
 
 def _whereabouts(late: PlacedRank, at_most_s: float) -> str:
     row = late.row
-    doing = f"; {row.doing}" if row.doing not in ("", row.line) and not row.is_ended else ""
+    known = row.doing.removeprefix(f"{row.line}, ")  # the line is said before
+    doing = f"; {known}" if known not in ("", row.line) and not row.is_ended else ""
     return f"{late.called} (pid {row.pid}): {does(late, at_most_s)}{doing}"
 
 

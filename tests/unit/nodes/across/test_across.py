@@ -85,6 +85,13 @@ def test_the_rank_that_is_elsewhere_is_named_with_its_node() -> None:
     )
 
 
+def test_the_line_of_a_rank_is_said_once() -> None:
+    late = elsewhere(1, line="save.py:9 save", doing="save.py:9 save, waits for a FIFO")
+    found = only(node("a", row(0, world=2)), node("b", late))
+
+    assert found.evidence[1].endswith(" at save.py:9 save; waits for a FIFO")
+
+
 def test_the_rank_is_named_while_the_node_of_those_that_wait_does_not_answer() -> None:
     silent = node("node-1", row(0), row(1), state="silent", last_seen_s=12.0)
     late = node("node-2", elsewhere(2, quiet_s=212.0))
