@@ -338,6 +338,23 @@ def test_nodes_that_fail_for_one_reason_are_one_finding() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("problem", "fix"),
+    [
+        ("ssh ended with status 255: Connection timed out.", "starts mpwatch there: ssh a mpwatch"),
+        ("ssh ended with status 127: sh: 1: mpwatch: not found.", "has to be installed there"),
+    ],
+)
+def test_the_fix_of_a_node_that_cannot_be_read_is_that_of_its_reason(
+    problem: str, fix: str
+) -> None:
+    failed = NodeView("a", "failed", problem=problem, check="ssh a mpwatch --version")
+    recorded = replace(failed, check="")
+
+    assert fix in only(failed).advice
+    assert ("has to be installed" in only(recorded).advice) is ("not found" in problem)
+
+
 def test_nodes_of_one_job_that_differ() -> None:
     same = {"python": "3.11", "open files limit": "1024"}
     moving: dict[str, Any] = {"quiet_s": None, "place": None}
