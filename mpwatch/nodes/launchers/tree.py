@@ -134,18 +134,18 @@ class _Batch:
 
     def _open(self, place: int) -> Pipes:
         self._learn(place)
+        self._replace_relay()
         is_direct = self._failures >= RELAYS_TRIED or place in self._unreachable
         if is_direct or (self._trust.is_refuted and place != self._leader):
             return self._direct[place].start()
         while True:
-            if self._relay is None or self._relay.is_over:
-                if self._relay is not None and self._relay.is_up:
-                    self._next_leader()  # its node has ended, or hangs
+            if self._relay is None:
                 self._relay = _Relay(self._direct, self._leader)
             pipes = self._relay.open(place)
             if pipes is not None:
                 self._relays[place] = (self._relay, pipes)
                 return pipes
+            self._replace_relay()
 
     def _is_refused(self, place: int, told: str) -> bool:
         """Whether a node that has said nothing is to be tried once more, in another way."""
@@ -163,19 +163,20 @@ class _Batch:
         relay, pipes = self._relays.pop(place, (None, None))
         if relay is None or pipes is None or pipes.was_in_use:
             return False
-        if relay.is_up:
+        if relay.is_up and not pipes.is_lost:
             self._unreachable.add(place)
             if place != relay.leader:
                 self._trust.failures += 1
                 self._trust.is_proven |= relay.has_reached_others
-        elif relay is self._relay:
-            self._failures += 1
-            self._relay = None
-            self._next_leader()
+        self._replace_relay()
         return True
 
-    def _next_leader(self) -> None:
-        self._leader = (self._leader + 1) % len(self._direct)
+    def _replace_relay(self) -> None:
+        """Let another node be the relay, if that of one has not started, has ended or hangs."""
+        if self._relay is not None and self._relay.is_over:
+            self._failures += not self._relay.is_up
+            self._relay = None
+            self._leader = (self._leader + 1) % len(self._direct)
 
 
 class RelayPipes:
@@ -187,7 +188,8 @@ class RelayPipes:
         self.stderr: IO[bytes] | None = os.fdopen(stderr, "rb", 0)
         self.code: int | None = None
         """The exit code of the launcher, once it is known."""
-        self.was_in_use = False
+        self.was_in_use = self.is_lost = False
+        """Whether an agent has sent something, and whether the relay has ended before the node."""
         self._watch = select.poll()
         self._watch.register(stdout, 0)
 
@@ -369,7 +371,7 @@ class _Relay:
             way.add(channel, {given: Kind.DATA}, {Kind.DATA: output, Kind.ERROR: errors})
         for channel, pipes in (*self._pipes.items(), *((c, p) for c, p, _, _ in new)):
             pipes.code = code
-            pipes.was_in_use = channel in way.heard
+            pipes.was_in_use, pipes.is_lost = channel in way.heard, True
             way.tell(channel, Kind.ERROR, told)
         way.close()
         for descriptor in (self._woken, self._wake):
