@@ -520,7 +520,7 @@ TABLE = (
         "more threads fork at once than there are steps for",
         HOOK + "lifecycle/fork.py",
         "shielded.body",
-        "grow(_SPARE)",
+        "grow(spare)",
         "grow(0)",
         (FORKS + "test_forks_at_odd_moments_print_nothing_and_lose_no_signal[crowd-60-said0]",),
     ),

@@ -32,6 +32,7 @@ KINDS: dict[str, type[BaseException]] = {
     "RuntimeError": RuntimeError,
     "PermissionError": PermissionError,
     "SystemExit": SystemExit,
+    "KeyboardInterrupt": KeyboardInterrupt,
 }
 kind = KINDS[name]
 is_on = False

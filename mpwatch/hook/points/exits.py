@@ -6,6 +6,7 @@ service of multiprocessing or in a child of its server does not reach the progra
 
 from __future__ import annotations
 
+import functools
 import sys
 
 from .. import wire
@@ -253,22 +254,25 @@ def note_uncaught_in(where: str, started_by: str | None = None) -> Install:
         where: Name of the module in notes.
         started_by: Only in processes that were started by this method.
     """
+    # A closure would keep a second copy of its code, see `strip_docs`.
+    return functools.partial(_note_uncaught_in, where, started_by)
 
-    def install(module: ModuleType, session: Context) -> Undo:
-        if module.sys is not sys:
-            raise LookupError(f"{module.__name__} has another sys")
-        if started_by is not None and session.identity.started_by != started_by:
-            return nothing_to_undo
-        ours = SysProxy(session, where)
-        module.sys = ours  # type: ignore[attr-defined]
 
-        def undo() -> None:
-            if module.sys is ours:
-                module.sys = sys  # type: ignore[attr-defined]
+def _note_uncaught_in(
+    where: str, started_by: str | None, module: ModuleType, session: Context
+) -> Undo:
+    if module.sys is not sys:
+        raise LookupError(f"{module.__name__} has another sys")
+    if started_by is not None and session.identity.started_by != started_by:
+        return nothing_to_undo
+    ours = SysProxy(session, where)
+    module.sys = ours  # type: ignore[attr-defined]
 
-        return undo
+    def undo() -> None:
+        if module.sys is ours:
+            module.sys = sys  # type: ignore[attr-defined]
 
-    return install
+    return undo
 
 
 def nothing_to_undo() -> None:

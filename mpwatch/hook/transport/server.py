@@ -9,7 +9,6 @@ still forks with one thread.
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]
-import collections
 import contextlib
 import errno
 import functools
@@ -109,8 +108,8 @@ class Server:
         self._refusals = 0
         self._again_ns = 0
         self._cpu_before_ns = 0
-        # The caller that pops the token starts the thread: `deque.pop` is atomic and never waits.
-        self._tokens = collections.deque((True,))
+        # The caller that pops the token starts the thread: `list.pop` is atomic and never waits.
+        self._tokens = [True]
 
     def listen(self, path: str) -> None:
         """Bind the socket, for this user only.

@@ -37,7 +37,7 @@ def module(name: str, parent: ModuleType | None = None) -> ModuleType:
     return made
 
 
-def test_only_modules_of_the_package_are_stripped() -> None:
+def test_only_the_package_and_its_modules_are_stripped() -> None:
     package = module("lean_package")
     inner = module("lean_package.points", package)
     deep = module("lean_package.points.deep", inner)
@@ -46,8 +46,9 @@ def test_only_modules_of_the_package_are_stripped() -> None:
 
     strip_package(package)
 
-    for each in (inner, deep):
-        assert each.__doc__ is None
+    assert package.__doc__ == "What it is."
+    assert inner.__doc__ is deep.__doc__ is None
+    for each in (package, inner, deep):
         assert each.Thing.__doc__ is None
         assert not each.outside.__annotations__
         assert not each.Thing.plain.__annotations__
@@ -55,9 +56,20 @@ def test_only_modules_of_the_package_are_stripped() -> None:
         assert not each.Thing.loose.__annotations__
         assert each.Thing().plain(3) == 3
         assert each.Thing.plain.__qualname__ == "plain"
-    assert package.outside.__annotations__
     assert other.outside.__annotations__
     assert other.Thing.__doc__ == "A thing."
+
+
+def test_functions_of_the_package_that_users_call_stay_as_they_are() -> None:
+    package = ModuleType("lean_package")
+    exec('def call() -> int:\n    """Call it."""\n    return 1\n', vars(package))
+    code = package.call.__code__
+
+    strip_package(package, ("call",))
+
+    assert package.call.__doc__ == "Call it."
+    assert package.call.__annotations__
+    assert package.call.__code__ is code
 
 
 def test_stripped_functions_have_no_docstrings_and_return_the_same() -> None:
