@@ -68,7 +68,7 @@ class LateAttachScan:
         for what, step in steps:
             try:
                 step()
-            except Exception as error:
+            except BaseException as error:
                 if not foreign_exceptions.is_ours(error):
                     raise
                 self.summary["problem"] = f"{what}: {type(error).__name__}: {error}"[:200]

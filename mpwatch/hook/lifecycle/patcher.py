@@ -96,7 +96,7 @@ class Patcher:
             name = next(reversed(self._undo))
             try:
                 self._undo[name]()
-            except Exception as error:
+            except BaseException as error:
                 if not foreign_exceptions.is_ours(error):
                     raise
                 self.missing[name] = f"could not be restored: {error}"
@@ -136,7 +136,7 @@ class Patcher:
                 continue
             try:
                 self._undo[row.name] = row.install(module, self._session.itself())
-            except Exception as error:
+            except BaseException as error:
                 if not foreign_exceptions.is_ours(error):
                     raise
                 self.missing[row.name] = f"{type(error).__name__}: {error}"[:200]
@@ -219,7 +219,7 @@ def leave_under(patcher: Patcher, name: str, wrapper: Any, original: Any) -> Non
     try:
         make_pass_through(wrapper, original)
         does = "what is left of the hook there only calls the original"
-    except Exception as error:
+    except BaseException as error:
         if not foreign_exceptions.is_ours(error):
             raise
         does = f"what is left of the hook there could not be reduced: {type(error).__name__}"

@@ -50,7 +50,7 @@ def _wrap_changing(
     def changed(*args: Any, **kwargs: Any) -> Any:
         try:
             args = change(args, kwargs)
-        except Exception as error:
+        except BaseException as error:
             # Arguments that do not fit: the original says so.
             if not foreign_exceptions.is_ours(error):
                 raise

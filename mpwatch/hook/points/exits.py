@@ -56,9 +56,8 @@ def wrap_exit_function(original: Callable[..., Any], session: Context) -> Callab
         error = sys.exc_info()[1]
         if error is not None and not session.here.own.exception[0]:
             caller = foreign_exceptions.caller()
-            # A process that was forked in an `except` block still has the exception of its parent.
-            passed = foreign_exceptions.traceback_of(error)
-            if passed is not None and passed.tb_frame is caller and _is_bootstrap(caller):
+            is_its_own, _ = foreign_exceptions.asked(_has_passed_bootstrap, error, caller)
+            if is_its_own:
                 _failed(session, session.system.monotonic_ns(), error)
         del error
         return original(*args, **kwargs)
@@ -66,8 +65,13 @@ def wrap_exit_function(original: Callable[..., Any], session: Context) -> Callab
     return _exit_function
 
 
-def _is_bootstrap(caller: FrameType | None) -> bool:
-    if caller is None:
+def _has_passed_bootstrap(error: BaseException, caller: FrameType | None) -> bool:
+    """Whether an exception has just passed the frame of `Process._bootstrap`, the caller.
+
+    A process that was forked in an `except` block still has the exception of its parent.
+    """
+    passed = foreign_exceptions.traceback_of(error)
+    if caller is None or passed is None or passed.tb_frame is not caller:
         return False
     is_own = caller.f_globals.get("__name__") == "multiprocessing.process"
     return is_own and caller.f_code.co_name == "_bootstrap"

@@ -450,8 +450,8 @@ class Server:
             session.finish()
         except MemoryError:
             raise
-        except Exception as error:  # noqa: BLE001 - else the interpreter would print it
-            session.note("hook-problem", what="server", text=repr(error)[:500])
+        except BaseException as error:  # noqa: BLE001 - else the interpreter would print it
+            session.note("hook-problem", what="server", text=foreign_exceptions.named(error))
 
     def _wait_and_serve(self, run: Run) -> None:
         """Wait once for observers, then do the jobs and serve the observers."""
@@ -492,11 +492,13 @@ class Server:
             if is_ready:
                 connection.receive(self._session.answer)
             connection.push()
-        except Exception as error:  # noqa: BLE001 - other observers are still to be served
+        except BaseException as error:  # noqa: BLE001 - other observers are still to be served
             connection.close()
             self.connections.remove(connection)
             if not isinstance(error, (OSError, ValueError, RecursionError)):
-                self._session.note("hook-problem", what="answer", text=repr(error)[:500])
+                self._session.note(
+                    "hook-problem", what="answer", text=foreign_exceptions.named(error)
+                )
 
     def _accept(self, run: Run) -> None:
         """Accept one observer."""

@@ -12,6 +12,7 @@ import pytest
 
 from mpwatch.hook.checks import late_attach_scan
 from mpwatch.hook.checks.late_attach_scan import LateAttachScan
+from mpwatch.hook.safe.exact import key_of
 from mpwatch.hook.session import Session
 
 CONTEXT = multiprocessing.get_context("fork")
@@ -98,7 +99,7 @@ def test_queues_are_found_wherever_they_are_held() -> None:
     session, summary = taken()
 
     assert summary["queues"] - before["queues"] == 3
-    assert {id(each) for each in (*hold(), full)} <= set(session.items.depths.known)
+    assert {key_of(each) for each in (*hold(), full)} <= set(session.items.depths.known)
     assert Liar.asked == 0
     assert isinstance(liar, SimpleQueue)
     full.close()
@@ -115,7 +116,7 @@ def test_a_program_with_too_many_objects_is_not_searched_and_the_hello_says_so(
 
     assert "was left out" in summary["problem"]
     assert session.problems == [f"on arrival: {summary['problem']}"]
-    assert id(full) in session.items.depths.known
+    assert key_of(full) in session.items.depths.known
     full.close()
 
 
