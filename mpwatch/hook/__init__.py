@@ -162,7 +162,12 @@ def _enter(started_by: str, birth: dict[str, Any] | None) -> bool:
 
 
 def _is_ours(error: BaseException) -> bool:
-    from .safe import foreign_exceptions
+    try:
+        from .safe import foreign_exceptions
+    except BaseException as failure:
+        if type(failure) is not type(error):
+            raise
+        return True  # an audit hook refuses this import as well
 
     return foreign_exceptions.is_ours(error)
 

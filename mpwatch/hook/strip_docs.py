@@ -76,7 +76,10 @@ def strip(module: ModuleType) -> None:
     module.__doc__ = None
     module.__cached__ = None  # type: ignore[attr-defined]
     vars(module).pop("__annotations__", None)
-    if module.__spec__ is not None:
+    if "__path__" not in vars(module):
+        # 300 bytes each. The import system reads those of packages, for modules within them.
+        module.__spec__ = module.__loader__ = None
+    elif module.__spec__ is not None:
         module.__spec__.cached = None  # the path of its bytecode; found again when it is asked for
     path = vars(module).get("__file__")
     if path is not None:

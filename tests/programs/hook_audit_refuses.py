@@ -4,7 +4,8 @@ Usage: `hook_audit_refuses.py bare|hook EVENT CLASS HOW [torch]`. EVENT is the b
 CLASS is `own`, `base` (derived from BaseException), or a built-in one. HOW is `function`, `passing`
 for a function that passes the arguments of the event on to another one, or the path of a library in
 C: see `tests/integration/hook/test_audit_hooks.py`. What each step has led to is printed: with the
-hook the same as without it.
+hook the same as without it. With `torch` the program also uses torch, whose own events are not
+refused, only those of functions that the hook itself calls.
 """
 
 from __future__ import annotations
@@ -38,15 +39,28 @@ KINDS: dict[str, type[BaseException]] = {
 }
 kind = KINDS[name]
 is_on = False
+asking = threading.local()
 refusals = mmap.mmap(-1, mmap.PAGESIZE)  # of children, too
 
 
 def refuse(event: str, _arguments: object) -> None:
-    if is_on and event.startswith(prefix):
+    if is_on and event.startswith(prefix) and (not more or is_of_the_hook()):
         refusals[0] = 1
         if kind is KeyboardInterrupt:
             raise kind  # as Ctrl-C: without a message
         raise kind(event)
+
+
+def is_of_the_hook() -> bool:
+    """Whether code of the hook has called what raises the event; that question is one, too."""
+    if getattr(asking, "is_on", False):
+        return False
+    asking.is_on = True
+    try:
+        caller = sys._getframe(2)
+        return "/mpwatch/hook/" in caller.f_code.co_filename
+    finally:
+        asking.is_on = False
 
 
 def refuse_after_a_look(event: str, arguments: tuple[object, ...]) -> None:

@@ -154,10 +154,10 @@ def test_what_is_refused_after_a_look_at_a_frame_does_not_reach_the_program(
     compare(event, kind, "passing")
 
 
-@pytest.mark.parametrize("event", EVENTS)
-@on_demand.ON_DEMAND
-def test_what_is_refused_in_a_program_with_torch_does_not_reach_it(event: str) -> None:
-    compare(event, "base", "function", "torch")
+@pytest.mark.parametrize("kind", on_demand.cases(KINDS, ("base",)))
+@pytest.mark.parametrize("event", ["", *on_demand.cases(EVENTS, ())])
+def test_what_is_refused_in_a_program_with_torch_does_not_reach_it(event: str, kind: str) -> None:
+    compare(event, kind, "function", "torch")
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import importlib
+import inspect
 import sys
 from importlib.machinery import ModuleSpec
 from importlib.util import cache_from_source
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -120,6 +123,7 @@ def test_stripped_functions_have_one_line_and_raise_and_return_the_same() -> Non
 def test_the_path_of_a_modules_bytecode_is_found_again_where_it_is_asked_for() -> None:
     package = module("lean_package")
     inner = module("lean_package.points", package)
+    inner.__path__ = ["/lean_package"]
     spec = ModuleSpec(inner.__name__, None, origin="/lean_package/points.py")
     spec.has_location = True
     inner.__spec__, path = spec, spec.cached
@@ -128,6 +132,29 @@ def test_the_path_of_a_modules_bytecode_is_found_again_where_it_is_asked_for() -
 
     assert not hasattr(inner, "__cached__") or inner.__cached__ is None
     assert spec.cached == path == cache_from_source("/lean_package/points.py")
+
+
+def test_a_stripped_module_is_imported_and_reloaded_as_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "lean_folder"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("from . import words\n")
+    (folder / "words.py").write_text("from . import lines as lines\n" + TEXT)
+    (folder / "lines.py").write_text("count = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    package = importlib.import_module("lean_folder")
+    words = package.words
+
+    strip_package(package)
+
+    assert words.__spec__ is words.__loader__ is None
+    assert importlib.import_module("lean_folder.words") is words
+    assert "loose" in inspect.getsource(words)
+    assert importlib.reload(words) is words
+    assert words.__spec__ is not None
+    for name in [name for name in sys.modules if name.startswith("lean_folder")]:
+        monkeypatch.delitem(sys.modules, name)
 
 
 def test_equal_constants_of_other_types_are_not_exchanged() -> None:
