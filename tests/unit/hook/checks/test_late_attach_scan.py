@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
+import multiprocessing.util
 import sys
 import types
 from collections.abc import Iterator
@@ -47,15 +48,23 @@ def taken() -> tuple[Session, dict[str, Any]]:
     return session, found.summary
 
 
+@pytest.mark.parametrize("registered", [[], [multiprocessing.util.ForkAwareLocal()]])
 def test_a_program_without_locks_and_queues_is_not_searched(
-    monkeypatch: pytest.MonkeyPatch,
+    registered: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(late_attach_scan, "registered_for_forks", list)
+    monkeypatch.setattr(late_attach_scan, "registered_for_forks", registered.copy)
     monkeypatch.setattr(gc, "get_referrers", None)
 
     _, summary = taken()
 
     assert (summary["queues"], summary["loaders"], summary["problem"]) == (0, 0, None)
+
+
+def test_a_program_with_a_lock_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(late_attach_scan, "registered_for_forks", [CONTEXT.Lock()].copy)
+    monkeypatch.setattr(gc, "get_referrers", None)
+
+    assert "TypeError" in taken()[1]["problem"]
 
 
 def test_a_worker_of_a_loader_is_not_searched_but_for_queues_in_a_table(
