@@ -160,6 +160,19 @@ def test_what_is_refused_in_a_program_with_torch_does_not_reach_it(event: str, k
     compare(event, kind, "function", "torch")
 
 
+@pytest.mark.parametrize("kind", on_demand.cases(KINDS, ("own", "KeyboardInterrupt")))
+@pytest.mark.parametrize("event", ["", "import", "exec", "marshal.", "open", "os.", "socket."])
+def test_what_is_refused_while_the_hook_is_attached_does_not_reach_the_program(
+    event: str, kind: str
+) -> None:
+    program = str(PROGRAMS / "hook_enters_refused.py")
+    done = subprocess.run(
+        [sys.executable, program, event, kind],
+        capture_output=True, text=True, timeout=WITHIN_S, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> str:
     """An audit hook written in C."""
