@@ -4,8 +4,6 @@ Importing this costs nothing: no thread, no file, no environment read, no import
 interpreter's own. The hook is loaded when `instrument` is called.
 """
 
-from __future__ import annotations
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -40,12 +38,10 @@ def uninstrument() -> bool:
     return True if hook is None else bool(hook.uninstrument())
 
 
-def _hook() -> Any:
-    """The package `mpwatch.hook`, or `None` if it cannot be loaded.
-
-    An audit hook of the program may refuse that, by any exception, and does it each time. What a
-    signal handler raises meanwhile comes once, and belongs to the program.
-    """
+def _hook() -> "Any":
+    """The package `mpwatch.hook`, or `None` if it cannot be loaded."""
+    # An audit hook of the program may refuse that, by any exception, and does it each time. What a
+    # signal handler raises meanwhile comes once, and belongs to the program.
     failure: BaseException | None = None
     for _ in (1, 2, 3, 4):
         try:

@@ -239,11 +239,7 @@ def shielded(
     inside its `try` goes on from there, and all that leads to it is written in C. A generator that
     runs cannot be resumed, so there is one for each thread that may be forking at a time.
 
-    Args:
-        step: Called with the session, if there is one.
-        forks: Has the session, and deals with exceptions.
-        threads: Generators that may be in use before more are made.
-        spare: Generators besides these, for threads that call before there are more.
+    There are `threads` of them and `spare` ones, for threads that call before more are made.
     """
     free: dict[int, Any] = {}
     all_of_them: dict[int, Any] = {}

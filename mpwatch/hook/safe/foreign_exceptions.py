@@ -104,22 +104,21 @@ def _is_refused(error: BaseException) -> bool:
     monitoring, or a signal's handler, is called there, too; the interpreter gives it a frame or a
     code object. An audit hook may pass a frame on, for reading that is an event.
     """
-    frames = []
     step = traceback_of(error)
-    while step is not None:
-        frames.append(step.tb_frame)
-        step = step.tb_next
-    are_ours = [frame.f_code.co_filename.startswith(_OWN) for frame in frames]
-    calls = itertools.pairwise(are_ours)
-    first = next((n for n, (outer, inner) in enumerate(calls, 1) if outer > inner), 0)
-    if not first:
-        return are_ours[-1:] == [True] and _is_of_c(error)
     is_interrupt = exact.is_a(error, KeyboardInterrupt)
-    if _are_of_audit(_arguments_of(frames[first])):
-        # Ctrl-C may strike in there.
-        return not is_interrupt or len(_arguments(error)) > 0 or _is_statement(error)
-    passed = [each for frame in frames[first:] for each in _arguments_of(frame)]
-    return not is_interrupt and not any(type(each) in _OF_TRACING for each in passed)
+    was_ours = is_refused = False
+    while step is not None:
+        is_ours_too = step.tb_frame.f_code.co_filename.startswith(_OWN)
+        if is_refused or (was_ours and not is_ours_too):
+            arguments = _arguments_of(step.tb_frame)
+            if not is_refused and _are_of_audit(arguments):
+                # Ctrl-C may strike in there.
+                return not is_interrupt or len(_arguments(error)) > 0 or _is_statement(error)
+            if is_interrupt or any(type(each) in _OF_TRACING for each in arguments):
+                return False
+            is_refused = True
+        was_ours, step = is_ours_too, step.tb_next
+    return is_refused or (was_ours and _is_of_c(error))
 
 
 def _are_of_audit(arguments: list[Any]) -> bool:
@@ -142,18 +141,16 @@ def _is_of_c(error: BaseException) -> bool:
 
 def _is_statement(error: BaseException) -> bool:
     """Whether a statement `raise` in the innermost frame has raised this."""
+    instructions = []
     try:
         raise KeyError
     except KeyError as raised:
-        return _instruction(error) == _instruction(raised)
-
-
-def _instruction(error: BaseException) -> int | None:
-    """The number of the instruction that has raised this, in the innermost frame."""
-    step = traceback_of(error)
-    while step is not None and step.tb_next is not None:
-        step = step.tb_next
-    return None if step is None else step.tb_frame.f_code.co_code[step.tb_lasti]
+        for each in (error, raised):
+            step: Any = traceback_of(each)
+            while step.tb_next is not None:
+                step = step.tb_next
+            instructions.append(step.tb_frame.f_code.co_code[step.tb_lasti])
+    return bool(instructions[0] == instructions[1])
 
 
 def _arguments_of(frame: FrameType) -> list[Any]:
