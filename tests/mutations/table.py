@@ -154,8 +154,8 @@ TABLE = (
         "what an audit hook refuses to the hook reaches the program",
         HOOK + "safe/foreign_exceptions.py",
         "is_ours",
-        "answer is None",
-        "False",
+        "asked(_is_refused, error)",
+        "(False, None)",
         (UNIT + "safe/test_foreign_exceptions.py", "tests/integration/hook/test_audit_hooks.py"),
     ),
     Mutation(
