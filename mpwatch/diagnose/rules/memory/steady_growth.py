@@ -484,8 +484,8 @@ def _of_grown(
             else f"{_exception_advice(caught[0])} Or remove each entry from {name} once it was "
             "used. "
             if caught
-            else "Remove the entry also where its owner gives up (a `finally` clause, an abort that "
-            f"deletes it and drops what comes later), or bound {name} by number or age. "
+            else "Remove the entry also where its owner gives up (a `finally` clause, an abort "
+            f"that deletes it and drops what comes later), or bound {name} by number or age. "
             if added.removed_by is not None
             else f"Remove each entry from {name} once it was used, or what is large in it (a "
             "result that was fetched, tensors of a batch, of which numbers suffice); or bound it "

@@ -266,6 +266,26 @@ def test_what_may_raise_between_taking_and_releasing_a_lock_is_read(tmp_path: Pa
     assert read_loops(tmp_path, "make(path)", "careful").skips == ()
 
 
+def test_what_only_logs_or_reads_a_clock_is_not_what_raises_before_a_release(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "permits.py"
+    path.write_text(
+        "def install(self, plugin):\n"
+        "    self.slots.acquire()\n"
+        "    began = time.monotonic()\n"
+        "    self.log.info('has a slot')\n"
+        "    digest = unpack(plugin, os.path.join(self.root, plugin))\n"
+        "    self.slots.release()\n"
+    )
+    read = at(f"{path}", 2, "install")
+
+    assert read is not None
+    (skip,) = read.skips
+    assert skip.by_error
+    assert skip.leaves.text.startswith("digest = unpack(")
+
+
 def test_the_branch_of_an_if_is_named(trainer: str) -> None:
     first, other = at(trainer, 24, "fit"), at(trainer, 26, "fit")
 
