@@ -173,6 +173,7 @@ def _loading_themselves(index: Index) -> Iterator[Finding]:
         severity=Severity.INFO,
         process=processes[0].process,
         others=tuple(each.process for each in processes[1:]),
+        costs=share,
         subject="in-main",
         summary=(
             f"{names} {'loads its' if is_one else 'load their'} data without workers for "
@@ -217,6 +218,7 @@ def _of_sampler(index: Index, found: Sequence[OwnLoading]) -> Finding:
         severity=Severity.INFO,
         process=first.process.process,
         others=tuple(each.process for each in processes[1:]),
+        costs=share,
         subject="sampler",
         summary=(
             f"{names} {'spends' if is_one else 'spend'} {share:.0%} of the time in the sampler, at "
@@ -582,6 +584,7 @@ def _finding(
         rule=RULE,
         severity=Severity.INFO,
         process=owner.process,
+        costs=share,
         summary=(
             _summary_of_order(owner, behind, ahead, share, at)
             if ahead
