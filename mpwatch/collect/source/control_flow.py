@@ -63,8 +63,18 @@ _EXCHANGES_BARE = frozenset(("get", "get_nowait", "join", "poll", "result", "wai
 def endless(module: ParsedFile, inside: Sequence[ast.AST]) -> EndlessLoop | None:
     """The innermost `while True` around the last statement, or `for` over something endless."""
     loop = next((each for each in reversed(inside[:-1]) if _is_endless(module, each)), None)
-    if not isinstance(loop, ast.While | ast.For):
-        return None
+    return _read_loop(module, loop) if isinstance(loop, ast.While | ast.For) else None
+
+
+def until(module: ParsedFile, inside: Sequence[ast.AST]) -> EndlessLoop | None:
+    """The innermost `while` with a condition around the last statement, or that this is."""
+    loops = (each for each in reversed(inside) if isinstance(each, ast.While))
+    loop = next((each for each in loops if not _is_true(each.test)), None)
+    return None if loop is None else _read_loop(module, loop)
+
+
+def _read_loop(module: ParsedFile, loop: ast.While | ast.For) -> EndlessLoop:
+    """What ends a loop from within, and what it gives."""
     ends: list[Statement] = []
     is_left = False
     gives = given_in = None
