@@ -192,7 +192,7 @@ GROWTH_NAMED_BY: Mapping[str, tuple[str, ...]] = {
         "unreused-buffers-copied",
         "file-system-strategy-leak",
     ),
-    "queue": (),
+    "queue": ("bottleneck-process",),
     "child processes": ("loader-iterator-leak", "zombie-processes"),
     "threads": ("loader-iterator-leak",),
     "descriptors": (
@@ -212,6 +212,9 @@ OF_OTHER_PROCESSES = frozenset(
     )
 )
 """Rules whose findings are about a set of workers and name the process that started them."""
+
+SLOWER = "rounds"
+"""The subject of findings about a process that slows down (`bottleneck-process`)."""
 
 ONLY_ALONE = frozenset(("standing-still", "no-progress", GROWTH))
 """Shown only without a finding that explains it, which would say the same more exactly."""
@@ -267,6 +270,11 @@ def _explains(cause: Finding, effect: Finding) -> bool:
         return cause.process == effect.process
     if cause.rule == GROWTH:
         return effect.rule != GROWTH and cause.subject in GROWTH_LEADS_TO.get(effect.rule, ())
+    if effect.rule == GROWTH and cause.rule == "bottleneck-process":
+        # What is put into a queue stays there where the one that takes it out slows down. Where
+        # more than its numbers is known of the growth, that says which process it is.
+        puts = (effect.process, *effect.others)
+        return cause.subject == SLOWER and effect.is_doubtful and cause.process not in puts
     if effect.rule == GROWTH:
         return cause.rule in OF_OTHER_PROCESSES or cause.process in (None, effect.process)
     return True

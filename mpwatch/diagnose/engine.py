@@ -18,7 +18,14 @@ from mpwatch.diagnose.analysis.account import EVERY_S, MANY, advanced
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.source_code import quotes_for, with_copies
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
-from mpwatch.diagnose.consequences import CONNECTS, DEATHS, GROWTH, ONLY_ALONE, with_causes
+from mpwatch.diagnose.consequences import (
+    CONNECTS,
+    DEATHS,
+    GROWTH,
+    GROWTH_NAMED_BY,
+    ONLY_ALONE,
+    with_causes,
+)
 from mpwatch.diagnose.known_errors import (
     KNOWN_ERRORS,
     KnownError,
@@ -43,6 +50,9 @@ SHOWN_RESOLVED_S = 60.0
 """How long a finding is shown as resolved before it is dropped."""
 FAR_S = 3600.0
 """A limit that is further away than this harms nothing soon: other findings are more urgent."""
+UNKNOWN_COST = 0.5
+"""What a finding is taken to cost, as a share of the time, where that is not known: what costs most
+of the time comes before it, and what costs little after it."""
 RULE_FAILED = "rule-failed"
 LEAST_MISSES = 2
 """A finding is resolved after so many runs without detection, at least: on a loaded machine one run
@@ -393,11 +403,13 @@ def _shows(finding: Finding) -> frozenset[str]:
     """The causes under which a finding is shown that is otherwise left out beside its cause."""
     if finding.rule == "standing-still" or (finding.rule, finding.subject) == CONNECTS:
         return DEATHS
+    if (finding.rule, finding.subject) == (GROWTH, "queue"):
+        return frozenset(GROWTH_NAMED_BY["queue"])
     return frozenset()
 
 
 def _urgency(finding: Finding) -> tuple[float, ...]:
-    """Sort key: most severe, then what harms rather than slows down, soonest, oldest.
+    """Sort key: most severe, then what harms rather than slows down, soonest, costliest, oldest.
 
     Of equally severe ones what may be innocent comes later: what costs time now is more than that.
     Last are findings that a process merely waits, or computes for long, and limits far away.
@@ -411,6 +423,7 @@ def _urgency(finding: Finding) -> tuple[float, ...]:
         2 if finding.rule in _SLOWS_DOWN else finding.rule in _OF_RESULTS,
         is_far,
         eta_s,
+        -round(UNKNOWN_COST if finding.costs is None else finding.costs, 1),
         first_s,
     )
 

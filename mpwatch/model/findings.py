@@ -44,6 +44,8 @@ class Finding:
     """Distinguishes findings of one rule about one process (a queue, a segment, a file)."""
     is_doubtful: bool = False
     """Whether it may be innocent: it comes after equally severe findings of what costs time now."""
+    costs: float | None = None
+    """The share of their time that it costs processes that wait, 0 to 1, where that is known."""
     effect_of: str | None = None
     """Rule id of the finding that causes this one."""
     first_seen_s: float | None = None

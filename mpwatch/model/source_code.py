@@ -14,7 +14,10 @@ class Statement(NamedTuple):
 
 
 class EndlessLoop(NamedTuple):
-    """A loop without a condition (`while True`), and what it takes for it to end or to give."""
+    """A loop without a condition (`while True`), and what it takes for it to end or to give.
+
+    As `SourceLine.until` one with a condition, which ends it as well.
+    """
 
     header: Statement
     ends: tuple[Statement, ...] = ()
@@ -143,6 +146,8 @@ class SourceLine:
     """The conditions and loops of its function, in order."""
     added: tuple[AddedTo, ...] = ()
     """What its function can reach that the program adds to."""
+    until: EndlessLoop | None = None
+    """The innermost `while` loop with a condition around it, or that begins there."""
 
 
 class DroppedResult(NamedTuple):

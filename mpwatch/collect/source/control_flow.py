@@ -63,8 +63,18 @@ _EXCHANGES_BARE = frozenset(("get", "get_nowait", "join", "poll", "result", "wai
 def endless(module: ParsedFile, inside: Sequence[ast.AST]) -> EndlessLoop | None:
     """The innermost `while True` around the last statement, or `for` over something endless."""
     loop = next((each for each in reversed(inside[:-1]) if _is_endless(module, each)), None)
-    if not isinstance(loop, ast.While | ast.For):
-        return None
+    return _read_loop(module, loop) if isinstance(loop, ast.While | ast.For) else None
+
+
+def until(module: ParsedFile, inside: Sequence[ast.AST]) -> EndlessLoop | None:
+    """The innermost `while` with a condition around the last statement, or that this is."""
+    loops = (each for each in reversed(inside) if isinstance(each, ast.While))
+    loop = next((each for each in loops if not _is_true(each.test)), None)
+    return None if loop is None else _read_loop(module, loop)
+
+
+def _read_loop(module: ParsedFile, loop: ast.While | ast.For) -> EndlessLoop:
+    """What ends a loop from within, and what it gives."""
     ends: list[Statement] = []
     is_left = False
     gives = given_in = None
@@ -558,12 +568,15 @@ def _error_between(
 
 
 def _calls_something(node: ast.AST) -> bool:
-    """Whether a statement calls what may raise; logging does not."""
-    found = [each for each in ast.walk(node) if isinstance(each, ast.Call)]
-    names = {receiver_of(each).rpartition(".")[2] for each in found}
-    return (
-        bool(found) and not isinstance(node, ast.Try) and not names <= {"log", "logger", "logging"}
-    )
+    """Whether a statement calls what may raise; logging and clocks do not."""
+    found = [
+        each
+        for each in ast.walk(node)
+        if isinstance(each, ast.Call)
+        and last_name(each.func) not in RAISES_NOT
+        and receiver_of(each).rpartition(".")[2] not in ("log", "logger", "logging")
+    ]
+    return bool(found) and not isinstance(node, ast.Try)
 
 
 def _skip(
@@ -657,3 +670,8 @@ def _executors(tree: ast.Module) -> Iterator[str]:
 LOGS: Final = frozenset(
     ("critical", "debug", "error", "exception", "info", "log", "print", "warn", "warning")
 )
+RAISES_NOT: Final = LOGS | {
+    *("get_event_loop", "get_running_loop"),
+    *("monotonic", "perf_counter", "process_time", "time"),
+}
+"""Functions whose exceptions nobody expects, by the last part of their name."""

@@ -13,7 +13,7 @@ from signal import Signals
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
-from mpwatch.collect.source.control_flow import LOGS, STARTS_TASK
+from mpwatch.collect.source.control_flow import LOGS, RAISES_NOT, STARTS_TASK
 from mpwatch.collect.source.kept import (
     ADDS,
     ARRAYS,
@@ -803,16 +803,13 @@ def _unreleased(permits: _Permits, nodes: Sequence[ast.AST]) -> Iterator[Found]:
         before = [each for each in taken if each.lineno < ends[0].lineno]
         if before:
             between = (c for c in calls if before[-1].lineno < c.lineno < ends[0].lineno)
-            for call in (c for c in between if last_name(c.func) not in _RAISES_NOT):
+            for call in (c for c in between if last_name(c.func) not in RAISES_NOT):
                 yield "unreleased", f"{name}, {before[-1].lineno}", call
                 break
         else:
             for skip in _continues_before(nodes, ends[0]):
                 yield "unreleased", f"{name}, 0", skip
                 break
-
-
-_RAISES_NOT: Final = LOGS | {"get_event_loop", "get_running_loop", "monotonic", "time"}
 
 
 def _continues_before(nodes: Sequence[ast.AST], later: ast.Call) -> Iterator[ast.If]:

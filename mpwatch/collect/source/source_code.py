@@ -29,6 +29,7 @@ from mpwatch.collect.source.control_flow import (
     locks,
     may_send,
     skips,
+    until,
     until_exits,
 )
 from mpwatch.collect.source.deciding import ClassOfProgram, added_to, deciders
@@ -175,6 +176,7 @@ class SourceCode:
             cleared(module, function, inside),
             tuple(deciders(module, function, inside)),
             tuple(added_to(frame.file, module, function, self._class_of)),
+            until(module, inside),
         )
 
     def _class_of(self, name: str) -> ClassOfProgram | None:

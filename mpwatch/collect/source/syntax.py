@@ -87,6 +87,8 @@ def before(function: ast.AST, inside: Sequence[ast.AST]) -> Iterator[ast.AST]:
 def condition(module: ParsedFile, node: ast.If) -> Statement:
     """`if step > 9: break`, with the statement that leaves."""
     header, last = quoted(module, node), quoted(module, node.body[-1])
+    if last.line == header.line:
+        return last  # that quotes the line, with its header
     return Statement(header.line, clean(f"{header.text} {last.text}", QUOTE_LIMIT))
 
 

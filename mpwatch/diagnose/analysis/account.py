@@ -55,6 +55,7 @@ from mpwatch.model.account import (
     ThreadAccount,
 )
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.progress import BUCKET_S
 from mpwatch.model.samples import Frame, ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot, Thread
 from mpwatch.model.waits import WaitEdge, WaitGraph, is_loader_poll, loader_wait
@@ -271,7 +272,7 @@ def _process(
             accounts.append(last)
             continue
         now = activity(
-            index, process, thread, sample, edge, _hardly_waits(last), _waits_for_disks(last)
+            index, process, thread, sample, edge, _hardly_waits(last, at_s), _waits_for_disks(last)
         )
         if now == last.now:
             accounts.append(_with_callers(last, thread, at_s))
@@ -333,9 +334,14 @@ def _basis(thread: Thread, edge: WaitEdge | None) -> tuple[object, ...]:
     )
 
 
-def _hardly_waits(account: ThreadAccount) -> bool:
-    """Whether nearly all recent readings found a thread running or ready to run."""
+def _hardly_waits(account: ThreadAccount, at_s: float) -> bool:
+    """Whether nearly all recent readings found a thread running or ready to run.
+
+    Those since `counted_s`, which are in no bucket yet, have all found what the last one did.
+    """
     seen = account.now.kind in RUNNING_KINDS
+    if at_s - account.counted_s >= 2 * BUCKET_S:
+        return seen
     for bucket in account.buckets[-2:]:
         found_s = sum(bucket.tally.seen.values())
         running_s = sum(s for each, s in bucket.tally.seen.items() if each.kind in RUNNING_KINDS)

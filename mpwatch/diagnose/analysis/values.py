@@ -434,6 +434,19 @@ def number_beside(index: Index, process: Process, name: str) -> float | None:
     return None
 
 
+def readings_of(
+    index: Index, process: ProcessId, frame: Frame, name: str
+) -> list[tuple[float, NameValue]]:
+    """All that was read of a name in a function of a process, with the times, oldest first."""
+    return [
+        (read.at_s, value)
+        for read in index.snapshot.values
+        for each in (read.frames if read.process == process else ())
+        if (each.file, each.function) == (frame.file, frame.function)
+        and (value := each.get(name)) is not None
+    ]
+
+
 # --- growth --------------------------------------------------------------------------------------
 
 SPAN_S = 8.0

@@ -145,6 +145,22 @@ def test_a_stack_that_may_be_out_of_date_gives_no_place(more: dict[str, Any]) ->
     assert doing("train.py:step:57", state="R", **more) == Activity("computing")
 
 
+def test_a_thread_that_never_waits_for_anything_but_a_core_has_its_place_after_a_wait() -> None:
+    """A hook does not tell whether the thread ran when it took the stack."""
+    begun = main(threads=[thread(MAIN, "train.py:load:9", waits=OWN_LOCK)])
+    busy = thread(MAIN, "train.py:step:57", state="R", stack_age_s=1.0, cpu_percent=25.0)
+    seen = [snapshot_of(with_ticks(begun, 0), at_s=NOW_S + n) for n in range(4)]
+    seen += [
+        snapshot_of(with_ticks(main(threads=[busy]), 25 * n), at_s=NOW_S + 4 + n) for n in range(14)
+    ]
+
+    def last_of(count: int) -> Activity:
+        return account(*seen[:count]).processes[pid(MAIN)].main.now
+
+    assert last_of(7) == Activity("computing")
+    assert last_of(18) == Activity("computing", place="train.py:57 step")
+
+
 def test_a_stack_that_was_taken_while_the_thread_ran_is_of_its_computing() -> None:
     found = doing("train.py:step:57", state="R", is_active=True, has_gil=False, cpu_percent=20.0)
 

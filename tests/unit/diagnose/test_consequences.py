@@ -64,3 +64,15 @@ def test_a_process_that_slows_down_explains_that_others_wait_for_it() -> None:
 
     assert with_causes([stage, slows]) == {stage: "bottleneck-process"}
     assert with_causes([stage, replace(slows, process=other)]) == {}
+
+
+def test_a_consumer_that_slows_down_explains_a_queue_of_which_only_numbers_are_known() -> None:
+    one, other = ProcessId(1, 1), ProcessId(2, 1)
+    queue = replace(finding("steady-growth"), process=one, subject="queue", is_doubtful=True)
+    slows = replace(finding("bottleneck-process"), process=other, subject="rounds")
+
+    assert with_causes([queue, slows]) == {queue: "bottleneck-process"}
+    assert with_causes([queue, replace(slows, process=one)]) == {}
+    assert with_causes([queue, replace(slows, subject="line")]) == {}
+    assert with_causes([replace(queue, is_doubtful=False), slows]) == {}
+    assert with_causes([replace(queue, subject="memory"), slows]) == {}

@@ -27,7 +27,7 @@ from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import LogEntry, Snapshot
 from mpwatch.model.source_code import SourceLine, Statement
 from mpwatch.model.waits import WaitGraph
-from tests.builders.snapshots import NO_HISTORY, NOW_S, main, pid, process, snapshot_of
+from tests.builders.snapshots import MAIN, NO_HISTORY, NOW_S, main, pid, process, snapshot_of
 
 
 def finding(rule: str, severity: Severity = Severity.WARNING, **more: object) -> Finding:
@@ -291,6 +291,41 @@ def test_a_growth_whose_limit_is_far_comes_before_the_pace_of_sleeps() -> None:
 
     assert [f.rule for f in look(watched, 0)] == ["steady-growth", "pipeline-bottleneck"]
     assert look(watched, 1)[0].rule == "pipeline-bottleneck"
+
+
+def test_a_queue_that_grows_is_shown_below_the_consumer_that_slows_down() -> None:
+    queue = finding(
+        "steady-growth", Severity.INFO, is_doubtful=True, subject="queue", process=pid(MAIN)
+    )
+    slows = finding("bottleneck-process", Severity.INFO, subject="rounds", process=pid(300))
+    shown = look(engine([queue, slows]), 0)
+
+    assert [each.rule for each in shown] == ["bottleneck-process", "steady-growth"]
+    assert shown[1].effect_of == "bottleneck-process"
+
+
+def test_of_equal_findings_what_costs_most_of_the_time_comes_first() -> None:
+    little = finding("pickling-cost", Severity.INFO, costs=0.2)
+    unknown = finding("disk-waits", Severity.INFO)
+    most = finding("lock-contention", Severity.INFO, costs=0.87)
+    watched = engine([little, unknown], [little, unknown, most])
+
+    assert [each.rule for each in look(watched, 0)] == ["disk-waits", "pickling-cost"]
+    assert [each.rule for each in look(watched, 1)] == [
+        "lock-contention",
+        "disk-waits",
+        "pickling-cost",
+    ]
+
+
+def test_a_growth_that_ends_far_below_any_limit_comes_after_what_costs_time() -> None:
+    ends = finding("copy-on-write-growth", Severity.INFO, is_doubtful=True)
+    waits = finding("loader-starvation", Severity.INFO, costs=0.87)
+    watched = engine([ends], [ends, waits], [replace(ends, is_doubtful=False), waits])
+
+    assert [each.rule for each in look(watched, 0)] == ["copy-on-write-growth"]
+    assert look(watched, 1)[0].rule == "loader-starvation"
+    assert look(watched, 2)[0].rule == "copy-on-write-growth"
 
 
 def test_a_limit_that_is_hours_away_comes_after_what_is_wrong_now() -> None:

@@ -19,6 +19,7 @@ from mpwatch.describe.frames import frame_words, is_library, own_frames, program
 from mpwatch.describe.processes import wait_verb
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.cases import NAMED, Case, Mechanism, at_line
+from mpwatch.diagnose.analysis.mechanisms.unreleased import skipped_release
 from mpwatch.diagnose.analysis.process_queries import (
     SERVICE_ROLES,
     all_called,
@@ -445,43 +446,34 @@ def _skipped_release(index: Index, process: Process, waiting: Sequence[Thread]) 
 
     Only where the function that takes it has a call between acquire() and release() that may raise.
     """
-    for first in waiting:
-        frame = user_frame(first.stack)
-        line = source_of(index, frame) if frame is not None and waits_for_lock(first) else None
-        if frame is None or line is None:
-            continue
-        for skip in line.skips:
-            if not skip.by_error or skip.taken.line != line.statement.line:
-                continue
-            held = range(skip.taken.line + 1, skip.back.line + 1)
-            if any(_is_in(each, frame, held) for each in process.threads):
-                continue
-            here = [each for each in waiting if user_frame(each.stack) == frame]
-            these = f"{len(here)} threads of {called(process)} wait"
-            if len(here) == 1:
-                these = f"thread {first.name} of {called(process)} waits"
-            lock = skip.back.text.rpartition(".")[0]
-            return Mechanism(
-                cause=(
-                    f"`{skip.taken.text}` (line {skip.taken.line}) takes the lock and "
-                    f"`{skip.back.text}` (line {skip.back.line}) releases it, which is in no "
-                    f"finally block. No thread is between the two, so likely an exception from "
-                    f"`{skip.leaves.text}` (line {skip.leaves.line}) or a line after it has left "
-                    "the function with the lock held, and a caller has caught it. Each thread that "
-                    "comes to the lock waits for ever."
-                ),
-                advice=(
-                    f"Write `with {lock}:` in place of the two calls, or put `{skip.back.text}` "
-                    "into a finally block. The log has the exception, where the caller writes it: "
-                    "that was the moment at which the lock was lost. More threads, or a longer "
-                    "timeout of those that wait for them, do not help."
-                ),
-                headline=(
-                    f"{these} at {frame_words(frame)} for a lock that no thread is past: likely an "
-                    f"exception has skipped `{skip.back.text}` of line {skip.back.line}."
-                ),
-            )
-    return None
+    found = skipped_release(index, list(filter(waits_for_lock, waiting)), process.threads)
+    if found is None:
+        return None
+    frame, (taken, leaves, _, back, _) = found
+    here = [each for each in waiting if user_frame(each.stack) == frame]
+    these = f"{len(here)} threads of {called(process)} wait"
+    if len(here) == 1:
+        these = f"thread {here[0].name} of {called(process)} waits"
+    lock = back.text.rpartition(".")[0]
+    return Mechanism(
+        cause=(
+            f"`{taken.text}` (line {taken.line}) takes the lock and `{back.text}` (line "
+            f"{back.line}) releases it, which is in no finally block. No thread is between the "
+            f"two, so likely an exception from `{leaves.text}` (line {leaves.line}) or a line "
+            "after it has left the function with the lock held, and a caller has caught it. Each "
+            "thread that comes to the lock waits for ever."
+        ),
+        advice=(
+            f"Write `with {lock}:` in place of the two calls, or put `{back.text}` into a finally "
+            "block. The log has the exception, where the caller writes it: that was the moment at "
+            "which the lock was lost. More threads, or a longer timeout of those that wait for "
+            "them, do not help."
+        ),
+        headline=(
+            f"{these} at {frame_words(frame)} for a lock that no thread is past: likely an "
+            f"exception has skipped `{back.text}` of line {back.line}."
+        ),
+    )
 
 
 _HANDLE = "logging/__init__.py:handle"
@@ -534,14 +526,6 @@ def _logging_call(thread: Thread) -> Frame | None:
     if at is None or all(is_library(frame) for frame in own[:at]):
         return None
     return next((frame for frame in own[at:] if not is_library(frame)), None)
-
-
-def _is_in(thread: Thread, where: Frame, lines: range) -> bool:
-    """Whether a thread is at some lines of a function, or further down from them."""
-    return any(
-        (each.file, each.function) == (where.file, where.function) and each.line in lines
-        for each in thread.stack
-    )
 
 
 def _lost_signal(index: Index, process: Process, thread: Thread) -> Mechanism | None:

@@ -30,7 +30,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     family_head,
     label_stem,
 )
-from mpwatch.diagnose.analysis.source_code import mark_words, marks, source_of
+from mpwatch.diagnose.analysis.source_code import mark_place, mark_words, marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, user_frame
 from mpwatch.diagnose.analysis.waits.providers import (
     EVENT,
@@ -44,7 +44,8 @@ from mpwatch.diagnose.analysis.waits.providers import (
     semaphore_uses,
 )
 from mpwatch.model.ids import SegmentId
-from mpwatch.model.snapshot import Process
+from mpwatch.model.samples import Frame
+from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.source_code import Mark, Skip
 
 NAMED = 3
@@ -83,9 +84,11 @@ def left(case: Case) -> Mechanism | None:
     gone = ended_users(case, segment, here)
     heads = {head.process: head for each in here if (head := family_head(case.index, each))}
     before = [(head, count) for head in heads.values() if (count := _ended_before(case, head))]
+    is_known = bool(gone or before)
+    if not is_known and (skipped := _by_exception(case, here, (), gone)) is not None:
+        return skipped
     names, wait = all_called(here), wait_verb(here)
     likely = "one of those that have ended" if len(gone) != 1 or before else called(gone[0])
-    is_known = bool(gone or before)
     return Mechanism(
         cause=(
             "Every living process that has this lock is seen outside of a block that takes it. "
@@ -399,7 +402,21 @@ def _never_released(
             headline=f"{names} {wait} for a lock that {called(away[0].process)} most likely holds "
             "while it waits for them.",
         )
+    skipped = _by_exception(case, here, others, gone)
     candidate = next(iter((*away, *others)), None)
+    return skipped or _taken_by_one(case, here, others, candidate, gone, is_block=is_block)
+
+
+def _taken_by_one(
+    case: Case,
+    here: Sequence[Process],
+    others: Sequence[Waiter],
+    candidate: Waiter | None,
+    gone: Sequence[Process],
+    *,
+    is_block: bool,
+) -> Mechanism:
+    """A lock or semaphore that one of some waiting processes, or one that has ended, took."""
     either = (
         f"Either {called(candidate.process)} holds it while it waits, or a" if candidate else "A"
     )
@@ -417,8 +434,116 @@ def _never_released(
         ),
         advice=_ADVICE_BLOCK if is_block else _ADVICE_ACQUIRE,
         evidence=ended_words(gone, NAMED),
-        headline=f"{names} {wait} for a lock or semaphore that no process releases.",
+        headline=f"{all_called(here)} {wait_verb(here)} for a lock or semaphore that no process releases.",
     )
+
+
+class SkippedRelease(NamedTuple):
+    """A call between taking a lock and releasing it whose exception leaves it taken."""
+
+    frame: Frame
+    """Where a thread waits for the lock."""
+    skip: Skip
+
+
+def skipped_release(
+    index: Index, waiting: Sequence[Thread], others: Sequence[Thread]
+) -> SkippedRelease | None:
+    """Where threads wait for a lock that their own function does not release after an exception.
+
+    Args:
+        index: The job.
+        waiting: Threads that wait for the lock.
+        others: All that may have it: it is not lost as long as one of them is past the line that
+            takes it.
+    """
+    for thread in waiting:
+        frame = user_frame(thread.stack)
+        line = source_of(index, frame) if frame is not None else None
+        for skip in line.skips if line is not None else ():
+            if frame is None or line is None:
+                continue
+            is_here = skip.by_error and skip.taken.line == line.statement.line
+            held = range(skip.taken.line + 1, skip.back.line + 1)
+            if is_here and not any(_is_in(each, frame, held) for each in others):
+                return SkippedRelease(frame, skip)
+    return None
+
+
+def _is_in(thread: Thread, where: Frame, lines: range) -> bool:
+    """Whether a thread is at some lines of a function, or further down from them."""
+    return any(
+        (each.file, each.function) == (where.file, where.function) and each.line in lines
+        for each in thread.stack
+    )
+
+
+def _by_exception(
+    case: Case, here: Sequence[Process], others: Sequence[Waiter], gone: Sequence[Process]
+) -> Mechanism | None:
+    """That an exception between acquire() and release() has left a lock or semaphore taken.
+
+    Not where a signal has ended a process that had it: that one may not have released it.
+    """
+    if any(each.ended is not None and each.ended.signal is not None for each in gone):
+        return None
+    waiting = [thread for each in here if (thread := main_thread(each)) is not None]
+    living = [thread for each in case.index.snapshot.living() for thread in each.threads]
+    found = skipped_release(case.index, waiting, living)
+    names, wait = all_called(here), wait_verb(here)
+    if found is None:
+        lost = next(filter(None, (lost_permits(case.index, each) for each in here)), None)
+        if lost is None:
+            return None
+        return Mechanism(
+            cause=f"{_where_the_others_wait(case, others)}{lost.cause}",
+            advice=lost.advice,
+            evidence=(lost.evidence,),
+            headline=f"{names} {wait} for a lock or semaphore that no process releases: most "
+            f"likely {lost.how}.",
+        )
+    taken, leaves, back = found.skip.taken, found.skip.leaves, found.skip.back
+    file = found.frame.file.rpartition("/")[2]
+    lock = back.text.rpartition(".")[0]
+    caught = _caught_at(case.index, waiting, found.frame)
+    return Mechanism(
+        cause=(
+            f"{_where_the_others_wait(case, others)}`{taken.text}` ({file}:{taken.line}) takes it "
+            f"and `{back.text}` (line {back.line}) releases it, which is in no finally block. No "
+            "process is between the two: most likely an exception from "
+            f"`{leaves.text}` (line {leaves.line}) or a line after it has skipped the release, and "
+            f"{caught or 'a caller'} has caught it. Each such exception leaves it taken once more, "
+            "and when it is taken as often as it may be, every process that comes to it waits for "
+            "ever."
+        ),
+        advice=(
+            f"Write `with {lock}:` in place of the two calls, or put `{back.text}` into a finally "
+            f"block. Look in the log for exceptions from line {leaves.line} on. A larger number of "
+            "permits or a restart only postpones it."
+        ),
+        headline=(
+            f"{names} {wait} at {frame_words(found.frame)} for a lock or semaphore that no process "
+            f"is past: most likely an exception at {file}:{leaves.line} has skipped `{back.text}` "
+            f"of line {back.line}."
+        ),
+    )
+
+
+def _caught_at(index: Index, waiting: Sequence[Thread], below: Frame) -> str:
+    """The clause that catches any exception of a function in its callers; empty for none seen.
+
+    ``` `except Exception as error:` (worker.py:54 run) ```.
+    """
+    for thread in waiting:
+        frames = own_frames(thread.stack)
+        callers = frames[frames.index(below) + 1 :] if below in frames else ()
+        for frame in callers:
+            for mark in marks(index, "swallows"):
+                first, last = map(int, mark.about.split("-"))
+                is_it = (mark.file, mark.function) == (frame.file, frame.function)
+                if is_it and first <= frame.line <= last:
+                    return f"`{mark.statement.text}` ({mark_place(mark)})"
+    return ""
 
 
 def _enters_a_block(process: Process) -> bool:
@@ -484,6 +609,8 @@ class LostPermits(NamedTuple):
     evidence: str
     cause: str
     advice: str
+    how: str
+    """What passes over it, as a clause."""
 
 
 _ACQUIRES = re.compile(r"(\w+)\.acquire\(")
@@ -535,4 +662,5 @@ def _lost(mark: Mark, name: str, acquired: str, waits: str) -> LostPermits:
         f"Release {name} on every way: `with {name}:` (async with), or a finally block around what "
         "comes after acquire(); and before each continue and return. A larger number of permits "
         "or a timeout only postpones it.",
+        how,
     )

@@ -72,6 +72,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     main_thread,
     user_frame,
 )
+from mpwatch.diagnose.analysis.unfinished_loops import UnfinishedLoop, unfinished_loop
 from mpwatch.diagnose.analysis.values import difference
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.edges import OWN_LOCK
@@ -346,7 +347,7 @@ def _finding(
         process=late[0].process,
         summary=(
             f"{_they_wait(inside)} in {collective} for {all_called(late)}"
-            f"{_place_words(late, index)}"
+            f"{_place_words(late, inside, index)}"
         ),
         evidence=tuple(evidence),
         cause=(
@@ -378,11 +379,14 @@ def _they_wait(ranks: Sequence[Process]) -> str:
     return f"{names} {wait_verb(ranks)}"
 
 
-def _place_words(late: Sequence[Process], index: Index) -> str:
+def _place_words(late: Sequence[Process], inside: Sequence[Process], index: Index) -> str:
     """Where the one rank is that does not come, as a clause; empty where it is not known."""
     rank = late[0]
     if len(late) > 1 or rank.ended is not None:
         return ""
+    if _is_working(rank, index) and (found := unfinished_loop(index, rank, inside[0])) is not None:
+        time = seconds_text(index.snapshot.at_s - found.since_s)
+        return f", which was inside of the loop {found.place} in each of its stacks for {time}"
     line, (what, _) = called_at(rank), _own_wait(rank, index)
     at = f" at {line}" if line else ""
     if what and is_stalled(rank, index):
@@ -422,7 +426,7 @@ def _whereabouts(rank: Process, inside: Sequence[Process], index: Index) -> _Whe
     left = left_function(rank, waiter) if not _is_working(rank, index) else None
     if left is not None and not _are_parted_by_rank(rank, waiter, index):
         return _has_left(rank, waiter, left, index)
-    return _quiet(rank, at, index) if is_quiet else _working(rank, at, index)
+    return _quiet(rank, at, index) if is_quiet else _working(rank, waiter, at, index)
 
 
 _CLOCK = re.compile(
@@ -533,7 +537,7 @@ def _quiet(rank: Process, at: str, index: Index) -> _Whereabouts:
     )
 
 
-def _working(rank: Process, at: str, index: Index) -> _Whereabouts:
+def _working(rank: Process, waiter: Process, at: str, index: Index) -> _Whereabouts:
     """A rank that computes, or wakes up now and then."""
     name = called(rank)
     if not _is_working(rank, index):
@@ -554,11 +558,50 @@ def _working(rank: Process, at: str, index: Index) -> _Whereabouts:
             f"Compare what the ranks get to iterate over there. {end_of_loop(kept.loop, rank)}",
             innocent_s=PAUSE_S,
         )
+    loop = unfinished_loop(index, rank, waiter)
+    if loop is not None:
+        return _in_loop(loop, at, index)
     return _Whereabouts(
         f"{name} is still working{at}.",
         f"If it is meant to do that alone, set a timeout of the process group that is longer than"
         f" it takes, or share the work between the ranks. {_SAME_STEPS}",
         innocent_s=WORKING_S,
+    )
+
+
+def _in_loop(loop: UnfinishedLoop, at: str, index: Index) -> _Whereabouts:
+    """A rank that computes in a loop with a condition and has not left it for long.
+
+    As an exchange may keep a loop going by design, and a call may be one of many, only one call of
+    a loop without these is likely not to end.
+    """
+    name, time = called(loop.process), seconds_text(index.snapshot.at_s - loop.since_s)
+    values = f" At present {loop.values}." if loop.values else ""
+    words = (
+        f"{name} computes{at}, and for {time} each of its stacks was inside of the loop "
+        f"{loop.place}: {loop.ends}.{values}"
+    )
+    bound = (
+        "Bound the loop: count its rounds, and after a limit raise, skip the item, or take what "
+        "there is by then; or rule out before it what can never meet its condition."
+    )
+    look = f"mpwatch dump --locals {loop.process.pid}"
+    if not loop.shows_one:
+        return _Whereabouts(
+            f"{words} These stacks do not show whether that is one call or many. If it is one, the "
+            "loop likely does not end with the values that it has there, or takes far longer than "
+            "for other items.",
+            f"See which: where {look}, called twice, shows the same counters around that call, it "
+            f"is one. {bound} If the counters move on, it is a long computation of one rank: share "
+            "it between the ranks, or set a timeout of the process group that is longer.",
+            innocent_s=WORKING_S,
+        )
+    return _Whereabouts(
+        f"{words} {loop.shows_one} Most likely the loop does not end with the values that it has "
+        "there, or takes far longer than for other items.",
+        f"Look at the values that decide it: {look}. {bound} A longer timeout only helps if the "
+        "loop ends.",
+        innocent_s=WORKING_S if loop.loop.exchanges else PAUSE_S,
     )
 
 

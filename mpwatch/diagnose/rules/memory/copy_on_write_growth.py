@@ -25,6 +25,8 @@ WORTH_BYTES = 24 * 2**20
 WORTH_SETTLED_BYTES = 64 * 2**20
 """The same where it slows down: the interpreter and torch alone are some 36 MiB of objects, which
 every forked worker touches sooner or later."""
+LITTLE = 0.02
+"""What can be copied at most, as a part of the memory that is left, if it harms nothing."""
 WATCHED_S = 8.0
 POINTS = 3
 
@@ -105,6 +107,11 @@ def _finding(snapshot: Snapshot, owner: Process, grown: Sequence[_Grown]) -> Fin
     left = sum(each.shared_left for each in grown)
     if headroom is not None and left < headroom.free_bytes:
         severity, eta_s = Severity.INFO, None
+    is_little = (
+        severity is Severity.INFO
+        and headroom is not None
+        and total + left <= LITTLE * headroom.free_bytes
+    )
     worst = max(grown, key=lambda each: each.gained)
     evidence = [
         f"private memory of {called(worst.worker)} +{bytes_text(worst.gained)} in "
@@ -147,6 +154,7 @@ def _finding(snapshot: Snapshot, owner: Process, grown: Sequence[_Grown]) -> Fin
             "copies everything at once."
         ),
         eta_s=eta_s,
+        is_doubtful=is_little,
     )
 
 

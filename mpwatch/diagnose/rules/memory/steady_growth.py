@@ -405,6 +405,7 @@ def _of_queue(index: Index, found: Growing) -> _Explanation:
         "Items are put into a queue faster than they are taken out, and the queue has no maxsize.",
         _BOUND_THE_QUEUE,
         None if slow is None else slow.title,
+        is_shown=slow is not None,
     )
 
 

@@ -173,6 +173,7 @@ def _loading_themselves(index: Index) -> Iterator[Finding]:
         severity=Severity.INFO,
         process=processes[0].process,
         others=tuple(each.process for each in processes[1:]),
+        costs=share,
         subject="in-main",
         summary=(
             f"{names} {'loads its' if is_one else 'load their'} data without workers for "
@@ -217,6 +218,7 @@ def _of_sampler(index: Index, found: Sequence[OwnLoading]) -> Finding:
         severity=Severity.INFO,
         process=first.process.process,
         others=tuple(each.process for each in processes[1:]),
+        costs=share,
         subject="sampler",
         summary=(
             f"{names} {'spends' if is_one else 'spend'} {share:.0%} of the time in the sampler, at "
@@ -563,8 +565,7 @@ def _finding(
     at = f": they work mostly at {place.words}" if place and place.is_main else ""
     if limit is not None and limit.provider:
         at = f": they wait mostly for {limit.provider}"
-    is_at_place = place is not None and place.is_main
-    unpacks = is_at_place and _decompress(index, behind)
+    unpacks = place is not None and place.is_main and _decompress(index, behind)
     again = _reopened(workers, index)
     if again is not None:
         evidence.append(_again_words(again))
@@ -582,6 +583,7 @@ def _finding(
         rule=RULE,
         severity=Severity.INFO,
         process=owner.process,
+        costs=share,
         summary=(
             _summary_of_order(owner, behind, ahead, share, at)
             if ahead
@@ -598,7 +600,7 @@ def _finding(
         ),
         advice=(_READ_ONCE if is_one_file else "")
         + (f"{all_of_it.advice} " if all_of_it is not None else "")
-        + _advice(limit, place.words if is_at_place and place else "", unpacks=unpacks)
+        + _advice(limit, place.words if place and place.is_main else "", unpacks=unpacks)
         + (_COLLATES.format(place=frame_words(collate)) if collate is not None else ""),
     )
 

@@ -442,6 +442,7 @@ def _finding_of_ranks(
         severity=Severity.INFO,
         process=slow.process,
         others=tuple(each.process for each in others),
+        costs=waited,
         subject="ranks",
         summary=(
             f"{all_called(others, 3)} {waits} {waited:.0%} of the time "
@@ -547,6 +548,7 @@ def _finding_of_rounds(
         is_doubtful=sign is None,
         process=slow.process,
         others=tuple(each.process for each in others),
+        costs=waited,
         subject="rounds",
         summary=(
             f"{called(owner)} waits {waited:.0%} of the time for {called(slow)}{at}, and "

@@ -266,6 +266,50 @@ def test_what_may_raise_between_taking_and_releasing_a_lock_is_read(tmp_path: Pa
     assert read_loops(tmp_path, "make(path)", "careful").skips == ()
 
 
+def test_what_only_logs_or_reads_a_clock_is_not_what_raises_before_a_release(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "permits.py"
+    path.write_text(
+        "def install(self, plugin):\n"
+        "    self.slots.acquire()\n"
+        "    began = time.monotonic()\n"
+        "    self.log.info('has a slot')\n"
+        "    digest = unpack(plugin, os.path.join(self.root, plugin))\n"
+        "    self.slots.release()\n"
+    )
+    read = at(f"{path}", 2, "install")
+
+    assert read is not None
+    (skip,) = read.skips
+    assert skip.by_error
+    assert skip.leaves.text.startswith("digest = unpack(")
+
+
+def test_the_loop_with_a_condition_around_a_line_is_read_with_what_ends_it(tmp_path: Path) -> None:
+    path = tmp_path / "search.py"
+    path.write_text(
+        "def advance(pending, beam):\n"
+        "    while pending and len(beam) < 4:\n"
+        "        best = max(pending)\n"
+        "        if is_good(best): break\n"
+        "        for each in best:\n"
+        "            if each: break\n"
+        "            pending.append(each)\n"
+        "    return beam\n"
+    )
+    for number in (2, 3, 7):
+        read = at(f"{path}", number, "advance")
+        assert read is not None
+        assert read.until is not None
+        assert read.endless is None
+        assert read.until.header == (2, "while pending and len(beam) < 4:")
+        assert read.until.ends == ((4, "if is_good(best): break"),)
+    after = at(f"{path}", 8, "advance")
+    assert after is not None
+    assert after.until is None
+
+
 def test_the_branch_of_an_if_is_named(trainer: str) -> None:
     first, other = at(trainer, 24, "fit"), at(trainer, 26, "fit")
 

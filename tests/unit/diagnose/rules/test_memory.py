@@ -105,6 +105,22 @@ def test_no_more_is_copied_than_is_shared_now() -> None:
     assert "at most 400M more can be copied: that is shared now" in finding.evidence
 
 
+@pytest.mark.parametrize(("free", "is_doubtful"), [(60 * GIB, True), (10 * GIB, False)])
+def test_copying_that_ends_far_below_the_memory_that_is_left_is_doubtful(
+    free: int, is_doubtful: bool
+) -> None:
+    job = snapshot_of(
+        main(),
+        *forked(200, 201),
+        cgroup=cgroup(memory_bytes=GIB, memory_limit_bytes=GIB + free),
+    )
+
+    finding = only(copy_on_write_growth.check, job, copying())
+
+    assert finding.severity is Severity.INFO
+    assert finding.is_doubtful is is_doubtful
+
+
 def test_copying_that_is_nearly_complete_has_no_forecast() -> None:
     made: dict[Any, Sequence[Point]] = {}
     copied = (22.6, 74.6, 97.2, 107.0)

@@ -141,6 +141,71 @@ def test_a_lock_that_no_process_releases_is_reported_by_how_it_is_taken(
     assert "main (100) waits for an item of a queue" in finding.cause
 
 
+def installers(
+    *others: Process, gone: Sequence[Process] = (), by_error: bool = True, at: int = 38
+) -> Snapshot:
+    """Children that wait for permits in a function which skips the release when a call raises."""
+    takes = Statement(38, "self.slots.acquire()")
+    skip = Skip(
+        takes,
+        Statement(40, "digest = unpack(archive)"),
+        None,
+        Statement(42, "self.slots.release()"),
+        by_error=by_error,
+    )
+    source = SourceLine(DATA, 38, "install", takes, skips=(skip,))
+    catches = Mark("swallows", DATA, "run", "53-53", Statement(54, "except Exception as error:"))
+    reads = WaitedOn("pipe-read", "read", ("pipe:[500]",))
+    stack = (f"data.py:install:{at}", "data.py:run:53")
+    waiting = [one(n, at_semaphore(), *stack, links=(pipe(6, 500, True),)) for n in (300, 301)]
+    jobs = [
+        one(MAIN, reads, *GET, links=(pipe(5, 500, False), pipe(6, 500, True))),
+        *waiting,
+        *others,
+        *gone,
+    ]
+    users = (MAIN, 300, 301, *(each.pid for each in others))
+    return snapshot_of(*jobs, segments=(semaphore(*users),), source=(source,), marks=(catches,))
+
+
+DATA = "/home/me/data.py"
+
+
+def test_permits_of_processes_whose_release_an_exception_skips_are_reported_with_all_lines() -> (
+    None
+):
+    finding = only(standing_still.check, installers())
+
+    assert finding.summary == (
+        "actor 0 (300) and actor 1 (301) wait at data.py:38 install for a lock or semaphore that "
+        "no process is past: most likely an exception at data.py:40 has skipped "
+        "`self.slots.release()` of line 42"
+    )
+    assert "main (100) waits for an item of a queue" in finding.cause
+    assert "`self.slots.acquire()` (data.py:38)" in finding.cause
+    assert "`self.slots.release()` (line 42)" in finding.cause
+    assert "`digest = unpack(archive)` (line 40)" in finding.cause
+    assert "`except Exception as error:` (data.py:54 run) has caught it" in finding.cause
+    assert "`with self.slots:`" in finding.advice
+
+
+def test_a_permit_that_a_process_has_is_not_reported_as_left() -> None:
+    """It is past the line that takes it, and waits for something else."""
+    inside = one(302, at_semaphore(), "data.py:unpack:9", "data.py:install:40", "data.py:run:53")
+
+    assert "has skipped" not in only(standing_still.check, installers(inside)).summary
+    assert "has skipped" not in only(standing_still.check, installers(by_error=False)).summary
+    assert "has skipped" not in only(standing_still.check, installers(at=44)).summary
+
+
+def test_permits_of_a_process_that_a_signal_has_ended_are_not_put_down_to_an_exception() -> None:
+    gone = one(302, None, ended=exited(302, signal=9), segments=mapped())
+    finding = only(standing_still.check, installers(gone=[gone]))
+
+    assert "has skipped" not in finding.summary
+    assert "so does the end of a process that has it" in finding.cause
+
+
 def test_a_lock_that_only_one_process_can_hold_is_reported_with_it() -> None:
     """Main iterates over a loader inside of the block whose lock the workers need."""
     reads = WaitedOn("pipe-read", "read", ("pipe:[500]",))

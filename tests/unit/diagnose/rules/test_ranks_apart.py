@@ -13,12 +13,13 @@ from mpwatch.diagnose.rules.hangs import standing_still
 from mpwatch.model.account import Activity, Callers
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.progress import Counts, ProgressSource
-from mpwatch.model.samples import Frame, WaitedOn
-from mpwatch.model.snapshot import Process
-from mpwatch.model.source_code import EndlessLoop, Guarded, Mark, SourceLine, Statement
+from mpwatch.model.samples import Frame, FrameValues, NameValue, ValuesRead, WaitedOn
+from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.source_code import Decider, EndlessLoop, Guarded, Mark, SourceLine, Statement
 from tests.builders.accounts import IN_A_CONDITION, IN_ALL_REDUCE, with_shares
 from tests.builders.snapshots import (
     MAIN,
+    NOW_S,
     cpu,
     exited,
     fds,
@@ -753,6 +754,181 @@ def test_a_rank_that_stays_in_a_generator_without_an_end_is_reported_with_its_yi
     assert "in `for group in range(rank, pf.groups, ranks):` of line 34. If that is" in inside.cause
     assert inside.advice.startswith("Compare what the ranks get to iterate over")
     assert "while True" not in outside.cause
+
+
+SEARCH = "/home/me/data.py"
+TRAIN = "/home/me/train.py"
+PENDING = Statement(42, "while pending and len(beam) < self.size:")
+OF_FRAMES, OF_ITEMS = Statement(35, "for t in range(n):"), Statement(61, "for i in range(items):")
+AT_PENDING = SourceLine(
+    SEARCH,
+    44,
+    "advance",
+    Statement(44, "best = max(pending)"),
+    within=(PENDING,),
+    deciders=(Decider(PENDING, 57, ("pending", "self.size")),),
+    until=EndlessLoop(PENDING, ends=(Statement(46, "if is_good(best): break"),)),
+)
+AT_FRAMES = SourceLine(
+    SEARCH,
+    36,
+    "decode",
+    Statement(36, "beam = self.advance(beam)"),
+    within=(OF_FRAMES,),
+    deciders=(Decider(OF_FRAMES, 36, ("n",), ("t",)),),
+)
+AT_ITEMS = SourceLine(
+    TRAIN,
+    62,
+    "validate",
+    Statement(62, "found = self.search(i)"),
+    within=(OF_ITEMS,),
+    deciders=(Decider(OF_ITEMS, 63, ("items",), ("i",)),),
+)
+AFTER = SourceLine(TRAIN, 64, "validate", Statement(64, "dist.all_reduce(errors)"))
+
+
+def frame_of(source: SourceLine) -> Frame:
+    return Frame(source.function, source.file, source.line)
+
+
+def values(at_s: float, t: int, i: int = 3, pending: int | None = None) -> ValuesRead:
+    """What was read of a rank that searches: its counters, and the length of a container."""
+    frames = [
+        FrameValues(301, SEARCH, "decode", 36, (NameValue("t", "int", t),)),
+        FrameValues(301, TRAIN, "validate", 62, (NameValue("i", "int", i),)),
+    ]
+    if pending is not None:
+        known = (NameValue("pending", "list", length=pending), NameValue("self.size", "int", 4))
+        frames.append(FrameValues(301, SEARCH, "advance", 44, known))
+    return ValuesRead(pid(301), at_s, "hook", tuple(frames))
+
+
+def searching(
+    *read: ValuesRead,
+    source: tuple[SourceLine, ...] = (AT_PENDING, AT_FRAMES, AT_ITEMS, AFTER),
+    for_s: float = 40.0,
+    still_s: float = 60.0,
+    beside: str = "train.py:validate:64",
+) -> Snapshot:
+    """One rank in a loop with a condition for long, and one that waits behind it for the other."""
+    stack = ("data.py:score:14", "data.py:advance:44", "data.py:decode:36")
+    works = rank(1, *stack, "train.py:validate:62", still_s=0.0)
+    waits = rank(0, f"{C10D}:all_reduce", beside, still_s=still_s)
+    job = snapshot_of(main(), waits, works, source=source, values=read)
+    job = with_shares(job, p301={Activity("computing"): 1.0})
+    account = job.account.processes[pid(301)]
+    frames = (frame_of(AT_ITEMS), frame_of(AT_FRAMES), Frame("advance", SEARCH, 0))
+    before = Callers(job.at_s - 70, job.at_s - 41, (Frame("train", TRAIN, 0),), 20, 0)
+    callers = (before, Callers(job.at_s - for_s, job.at_s - 1, frames, 12, 0))
+    own = account.uncounted[0]._replace(callers=callers)
+    processes = {**job.account.processes, pid(301): replace(account, uncounted=(own,))}
+    return replace(job, account=replace(job.account, processes=processes))
+
+
+def busy_search(snapshot: Snapshot) -> Finding:
+    return only(rank_stuck_in_collective.check, snapshot, cpu(w301=100.0))
+
+
+def test_a_rank_that_does_not_leave_a_loop_with_a_condition_is_reported_with_it() -> None:
+    at_s = NOW_S
+    finding = busy_search(searching(*(values(at_s - n, 33) for n in (30.0, 20.0, 10.0))))
+
+    assert "which was inside of the loop `while pending and len(beam) < self.size:`" in (
+        finding.summary
+    )
+    assert "(data.py:42 advance) in each of its stacks for 40 s" in finding.summary
+    assert "it ends when that condition is not true any more, or by `if is_good(best): break`" in (
+        finding.cause
+    )
+    assert "i is 3 (train.py:62 validate) and t is 33 (data.py:36 decode)" in finding.cause
+    assert "Most likely the loop does not end" in finding.cause
+    assert "same number of steps" not in finding.advice
+    assert "A longer timeout only helps if the loop ends" in finding.advice
+    assert finding.severity is Severity.INFO
+
+
+def test_a_loop_that_one_call_does_not_leave_for_minutes_is_critical() -> None:
+    read = [values(NOW_S - n, 33) for n in (30.0, 20.0, 10.0)]
+
+    assert busy_search(searching(*read, still_s=130.0)).severity is Severity.CRITICAL
+    assert busy_search(searching(still_s=130.0)).severity is Severity.INFO
+
+
+def test_the_values_that_decide_a_loop_are_told_and_one_that_only_grows_shows_one_call() -> None:
+    lengths = enumerate((100, 400, 700, 1200))
+    read = [values(NOW_S - 30 + 8 * n, 33, pending=length) for n, length in lengths]
+    items = replace(AT_ITEMS, deciders=(), within=(Statement(61, "for x in loader:"),))
+    source = (AT_PENDING, replace(AT_FRAMES, deciders=()), items, AFTER)
+
+    finding = busy_search(searching(*read, source=source))
+
+    assert "pending is a list of 1200 (a list of 100 24 s before), self.size is 4" in finding.cause
+    assert "pending has become longer at each of 4 readings, from 100 to 1,200" in finding.cause
+
+
+def test_a_rank_that_goes_from_call_to_call_is_still_working() -> None:
+    plain = "rank 1 (301) is still working at data.py:14 score"
+
+    moves = busy_search(searching(*(values(NOW_S - n, 33 - int(n)) for n in (30.0, 20.0, 10.0))))
+    items = busy_search(searching(values(NOW_S - 30, 33, 3), values(NOW_S - 20, 33, 4)))
+    short = busy_search(searching(for_s=10.0))
+
+    for finding in (moves, items, short):
+        assert plain in finding.cause
+        assert "same number of steps" in finding.advice
+
+
+def test_a_loop_that_comes_closer_to_its_end_is_still_working() -> None:
+    counted = Decider(PENDING, 57, ("self.size",), ("self.size",))
+    source = (replace(AT_PENDING, deciders=(counted,)), AT_FRAMES, AT_ITEMS, AFTER)
+    lengths = enumerate((1200, 700, 400))
+    falls = [values(NOW_S - 30 + 8 * n, 33, pending=length) for n, length in lengths]
+    first, last = values(NOW_S - 30, 33, pending=9), values(NOW_S - 20, 33, pending=9)
+    size = last.frames[2]._replace(values=(NameValue("self.size", "int", 9),))
+    last = replace(last, frames=(*last.frames[:2], size))
+
+    assert "is still working" in busy_search(searching(*falls)).cause
+    assert "is still working" in busy_search(searching(first, last, source=source)).cause
+
+
+def test_where_stacks_do_not_show_whether_it_is_one_call_both_are_told() -> None:
+    finding = busy_search(searching())
+
+    assert "each of its stacks was inside of the loop" in finding.cause
+    assert "do not show whether that is one call or many" in finding.cause
+    assert "Most likely" not in finding.cause
+    assert "shows the same counters around that call" in finding.advice
+    assert "set a timeout of the process group that is longer" in finding.advice
+
+
+def test_a_call_that_nothing_repeats_is_one_call() -> None:
+    source = (AT_PENDING, replace(AT_FRAMES, within=()), replace(AT_ITEMS, within=()), AFTER)
+
+    one = busy_search(searching(source=source)).cause
+    several = replace(source[2], statement=Statement(62, "found = [self.search(i) for i in ids]"))
+    many = busy_search(searching(source=(*source[:2], several, AFTER))).cause
+
+    assert "Nothing around that call repeats it" in one
+    assert "do not show whether" in many
+
+
+def test_a_loop_around_both_ranks_does_not_repeat_a_call_for_one_of_them() -> None:
+    epochs = Statement(50, "for epoch in epochs:")
+    source = (
+        AT_PENDING,
+        replace(AT_FRAMES, within=()),
+        replace(AT_ITEMS, within=(epochs,)),
+        replace(AFTER, within=(epochs,)),
+    )
+
+    assert "Nothing around that call repeats it" in busy_search(searching(source=source)).cause
+
+
+def test_a_loop_that_the_others_are_in_as_well_is_not_what_one_rank_does_not_leave() -> None:
+    finding = busy_search(searching(beside="data.py:advance:50"))
+
+    assert "inside of the loop" not in finding.summary + finding.cause
 
 
 def test_the_endless_loop_of_a_worker_that_keeps_its_rank_waiting_is_reported() -> None:

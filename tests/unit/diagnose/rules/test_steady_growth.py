@@ -834,6 +834,7 @@ def test_a_queue_whose_items_take_no_memory_here_has_no_limit() -> None:
     finding = only(check, seen, history(rising("queue_backlog", 9000, 100)))
 
     assert finding.evidence[-1] == "no limit is known"
+    assert finding.is_doubtful
 
 
 def feeder(inode: int) -> Process:
