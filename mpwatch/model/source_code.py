@@ -163,6 +163,10 @@ MarkKind: TypeAlias = Literal[
     # A method adds one of its arguments to a container of its object. About: its position and the
     # container, `0, self.outputs`.
     "argument-kept",
+    # Waits for the result of a task right after the statement that starts it, so that none of the
+    # tasks of its function runs beside another. About: the line and the method that start it,
+    # `44, submit`.
+    "awaits-task",
     # Makes each sleep longer than the one before, and nothing in the file sets it back. About: the
     # variable of the sleep.
     "backoff",

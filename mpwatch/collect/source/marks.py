@@ -13,6 +13,7 @@ from signal import Signals
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
+from mpwatch.collect.source.awaited_tasks import find_awaited_tasks
 from mpwatch.collect.source.buffered_reads import (
     BufferedFiles,
     buffered_files,
@@ -181,6 +182,7 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     nodes = list(own_nodes(function))
     name = function.name if isinstance(function, FUNCTIONS) else ""
     yield from _calls_marked(nodes)
+    yield from find_awaited_tasks(function, nodes)
     if known.uses_arrays:
         yield from _found_of_arrays(module, function, known, nodes)
     yield from find_memo_fills(nodes, known.bounded)
