@@ -159,6 +159,8 @@ def _is(frame: Frame, file: str, function: str) -> bool:
     return not file or frame.file == file or frame.file.endswith(f"/{file}")
 
 
+JOINS_RANKS = "torch/multiprocessing/spawn.py:join"
+"""What waits for the exits of the ranks of mp.spawn and mp.start_processes (torch 2.1 to 2.13)."""
 TASK_LOOPS = (
     "pool.py:worker",
     "concurrent/futures/process.py:_process_worker",
@@ -197,7 +199,7 @@ _SHAPES: tuple[tuple[Shape, tuple[tuple[str, ...], ...]], ...] = (
         "pool-result",
         (("pool.py:wait",), ("threading.py:wait", "pool.py:next"), ("pool.py:join",)),
     ),
-    ("joins-process", (("process.py:join",), ("popen_fork.py:wait",))),
+    ("joins-process", (("process.py:join",), ("popen_fork.py:wait",), (JOINS_RANKS,))),
     ("joins-thread", (("threading.py:join",),)),
     ("imports-main", (("spawn.py:_fixup_main_from_path",), ("spawn.py:_fixup_main_from_name",))),
     ("queue-get", (("queues.py:get",),)),

@@ -276,6 +276,15 @@ def test_a_task_of_a_pool_that_waits_for_a_lock_or_a_queue_is_not_idle(loop: str
     assert now(main(), takes, of=200).kind == "waiting"
 
 
+def test_the_parent_of_ranks_waits_for_their_exits() -> None:
+    own = ("multiprocessing/connection.py:wait", "torch/multiprocessing/spawn.py:join")
+    ends = WaitedOn("poll", "poll", ("pipe:[77]", "pipe:[78]"), (4, 5), timeout_s=0.6)
+
+    found = doing(*own, "train.py:main:57", waits=ends)
+
+    assert found == Activity("waiting", "the exit of a child", "child", place="train.py:57 main")
+
+
 def test_main_waits_for_futures_as_they_complete() -> None:
     inner = ("threading.py:wait:331", "threading.py:wait:629")
     for function in ("as_completed", "wait", "result"):
