@@ -257,6 +257,9 @@ MarkKind: TypeAlias = Literal[
     # Goes on to the next item at the beginning of a loop, by a condition that is not on the item.
     # About: the lines from the header of the loop to its end, `54-57`.
     "passed-over",
+    # Calls a function of which another one of the file keeps the results (functools.cache or
+    # lru_cache). About: both, `kernel, cached_kernel`.
+    "past-cache",
     # The `with` block of a Pool. About: its lines, `31-38`.
     "pool-block",
     # Puts an item into a queue. About: the queue.

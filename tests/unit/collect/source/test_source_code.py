@@ -1249,6 +1249,33 @@ def test_calls_that_submit_tasks_are_read(tmp_path: Path) -> None:
     assert marks_of(tmp_path / "sweep.py", text) == [("submits", 2, ""), ("submits", 3, "")]
 
 
+CACHED = """\
+def kernel(orig, new):
+    return build(orig, new)
+
+@functools.lru_cache(maxsize=16)
+def cached_kernel(orig, new):
+    return kernel(orig, new)
+
+@functools.cache
+def scaled(orig):
+    return kernel(orig, 2 * orig)
+
+def fast(wav, orig, new):
+    return apply(wav, cached_kernel(orig, new))
+
+def general(wav, orig, new):
+    return apply(wav, *kernel(orig, new))
+"""
+
+
+def test_calls_past_the_cached_variant_of_a_function_are_read(tmp_path: Path) -> None:
+    marks = marks_of(tmp_path / "audio.py", CACHED)
+
+    found = [each for each in marks if each[0] == "past-cache"]
+    assert found == [("past-cache", 16, "kernel, cached_kernel")]
+
+
 AWAITED = """\
 def one_by_one(self, items):
     for item in items:
