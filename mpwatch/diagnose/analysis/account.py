@@ -413,7 +413,8 @@ def activity(
             return by_stack
     if wait is None:
         return _UNREADABLE if thread.wchan is None else _in_kernel(thread.wchan)
-    if not stack and process.role == "pool-worker" and _key(wait) in task_waits:
+    is_task = process.role == "pool-worker" and _key(wait) in task_waits
+    if is_task and shape in ("", "pool-idle"):  # the stack, if any, may be of a task in between
         return _idle(SOMETHING_TO_DO)
     return _by_call(process, thread, wait, edge, stack)
 

@@ -265,6 +265,10 @@ def test_a_worker_of_a_pool_that_waits_for_the_lock_of_its_tasks_is_idle(loop: s
     assert now(main(), known, short, other, of=200) == Activity("idle", "something to do")
     assert now(main(), known, short, other, of=201) == Activity("idle", "something to do")
     assert now(main(), known, short, other, of=202).kind == "waiting"
+    # A stack between two such waits is of a task, and no system call of that is for a task.
+    task = thread(203, "train.py:solve:31", waits=TASK_LOCK, **NEW)
+    between = process(203, "pool-worker", threads=[task])
+    assert now(main(), known, between, of=203) == Activity("idle", "something to do")
     assert now(main(), short, of=201).kind == "waiting"
 
 

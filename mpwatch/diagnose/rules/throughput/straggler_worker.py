@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from mpwatch.describe.frames import frame_words
+from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.describe.processes import is_on_gpu, wait_verb
 from mpwatch.diagnose.analysis.distributed.ranks import has_group, in_collective, is_in_backward
 from mpwatch.diagnose.analysis.forecast import median
@@ -54,6 +54,7 @@ from mpwatch.diagnose.analysis.source_code import (
 )
 from mpwatch.diagnose.analysis.stack_patterns import SETUP, main_thread, shape_in, user_frame
 from mpwatch.diagnose.analysis.waits.blockages import USUAL_FACTOR, usual_pause_s
+from mpwatch.diagnose.analysis.waits.futures import awaited_result
 from mpwatch.model.account import FUTURE_RESULT, NO_CORE, POOL_RESULTS, Share, together
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import columns
@@ -90,9 +91,6 @@ FEEDS_PERCENT = 20.0
 """A main process that uses more cpu may be what its workers wait for: it makes the tasks."""
 UNEVEN = 0.35
 """The share of the time in which the workers of a Pool have no task, in the mean."""
-SHORT_WAITS = 0.2
-"""The most that is missing of the time in which a worker of a pool has no task: waits that are too
-short for a stack do not count as such."""
 UNEVEN_SHOWN = 4
 HAS_NO_TASK = 0.9
 """The share of the time in which a worker of a Pool has waited for a task, if it is out of work."""
@@ -230,9 +228,10 @@ def _one_at_a_time(index: Index, owner: Process, workers: Sequence[Process]) -> 
     waited = _results(index, owner)
     waits = sum(each.share for each in waited)
     idle = [idle_share(index, each) for each in workers]
-    most = 1 + SHORT_WAITS * len(workers)
-    if len(workers) < 2 or waits < OWNER_WAITS or len(workers) - sum(idle) > most:
+    if len(workers) < 2 or waits < OWNER_WAITS or sum(idle) < UNEVEN * len(workers):
         return None
+    if any(awaited_result(own_frames(each.stack)) for each in owner.threads[1:]):
+        return None  # its threads have a task under way each
     place = max(waited, key=lambda each: each.share).activity.place
     found = _awaited_at_once(index, place)
     if found is None:

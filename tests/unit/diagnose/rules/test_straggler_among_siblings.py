@@ -397,6 +397,15 @@ def test_results_that_are_not_awaited_one_by_one_are_none(job: Snapshot) -> None
     assert found(check, job, CALM) == []
 
 
+def test_threads_that_await_a_task_each_have_several_under_way() -> None:
+    job = awaiting(FUTURE_RESULT, QUARTER, QUARTER, QUARTER)
+    own = ("threading.py:wait", "concurrent/futures/_base.py:result", "train.py:main:33")
+    threads = [thread(100, *own), thread(101, *own)]
+    several = replace(job, processes=(main(threads=threads), *job.processes[1:]))
+
+    assert found(check, several, CALM) == []
+
+
 def test_an_executor_with_few_tasks_under_way_is_named_without_chunks() -> None:
     waits = {Activity("waiting", FUTURE_RESULT, "thread", place="train.py:33 main"): 0.97}
     finding = only(check, uneven(HALF, HALF, HALF, main_waits=waits), CALM)
