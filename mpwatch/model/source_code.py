@@ -240,7 +240,8 @@ MarkKind: TypeAlias = Literal[
     # container and the loop, `self.failures; main.py:35-43 work`, as for "registers".
     "keeps-exception",
     # Sends SIGKILL to another process. About: the first lines of the loops around it and around
-    # the only calls that lead there, and the condition, `70, 99; if used > limit: in line 50`.
+    # the only calls that lead there, the functions of these, and the condition,
+    # `70, 99; poll, end; if used > limit: in line 50`.
     "kills",
     # Sets a limit of its process, such as RLIMIT_CPU. About: its name, `RLIMIT_CPU`.
     "limit",

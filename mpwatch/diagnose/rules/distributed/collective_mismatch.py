@@ -30,6 +30,7 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
     BACKWARD,
     NEW_GROUP,
     OF_NCCL,
+    LeftFunction,
     all_on_gpu,
     apart,
     apart_s,
@@ -44,6 +45,7 @@ from mpwatch.diagnose.analysis.source_code import (
     begun_again,
     branch_of_one_side,
     collective_under_rank,
+    ends_by_clock,
     guard_on_rank,
     loop_ends,
     mark_words,
@@ -290,6 +292,8 @@ def _explained(
     why, left = _why_different(by_call, records), _left_early(index, by_call)
     if left is None:
         return why, COMPARE_CALLS
+    if left.is_known:
+        return left.cause, left.advice
     return f"{left.cause} {why}", f"{left.advice} {COMPARE_CALLS}"
 
 
@@ -811,6 +815,8 @@ def _loop_words(frame: Frame, header: Statement) -> str:
 class _LeftEarly(NamedTuple):
     cause: str
     advice: str
+    is_known: bool = False
+    """Whether the source shows by what condition."""
 
 
 def _left_early(index: Index, by_call: Sequence[tuple[str, list[Process]]]) -> _LeftEarly | None:
@@ -832,6 +838,8 @@ def _left_early(index: Index, by_call: Sequence[tuple[str, list[Process]]]) -> _
             "each later collective of theirs meets another one of the others.",
             alone.advice,
         )
+    if (timed := _left_by_clock(index, left, call, inside, (other, ahead))) is not None:
+        return timed
     if len(inside) < len(ahead):
         return _LeftEarly(
             f"{all_called(inside)} {'calls' if len(inside) == 1 else 'call'} {call} in {at}. "
@@ -863,6 +871,41 @@ def _left_early(index: Index, by_call: Sequence[tuple[str, list[Process]]]) -> _
         f"Let all ranks make the same calls in {at}: a loop there has to run over the same items "
         "on all of them (a fixed list of keys, classes or batches, with zeros for what a rank does "
         "not have), or reduce one tensor that holds all.",
+    )
+
+
+def _left_by_clock(
+    index: Index,
+    left: LeftFunction,
+    call: str,
+    inside: Sequence[Process],
+    after: tuple[str, Sequence[Process]],
+) -> _LeftEarly | None:
+    """That ranks have left a loop by its condition on the time.
+
+    Args:
+        index: The snapshot.
+        left: The function with the loop.
+        call: The collective in which the others still are.
+        inside: Those.
+        after: The collective that comes after the loop, and the ranks in it.
+    """
+    timed = ends_by_clock(index, left.line)
+    if timed is None:
+        return None
+    (header, part), (other, ahead) = timed, after
+    has = "has" if len(ahead) == 1 else "have"
+    return _LeftEarly(
+        f"{all_called(ahead)} {has} left the loop `{header.text}` of line {header.line} in "
+        f"{left.line.function}(), in which {all_called(inside)} still "
+        f"{'calls' if len(inside) == 1 else 'call'} {call}, and {has} come to {other} at "
+        f"{frame_words(left.past)}. Most likely by `{part}`, which each rank tests by a clock "
+        f"of its own: they begin to count at different moments, so the time of "
+        f"{all_called(ahead)} was up a round before.",
+        "Let one rank decide when the time is up, and tell the others in each round "
+        f"(broadcast a flag, or all_reduce `{part}` with MIN), before any of them leaves the "
+        "loop. Barriers before the loop only make it rarer.",
+        is_known=True,
     )
 
 

@@ -19,12 +19,12 @@ from mpwatch.collect.source.source_code import (
     FILES,
     MARKS_OF_KIND,
     SourceCode,
-    SourceReads,
 )
 from mpwatch.collect.source.syntax import EXPRESSION_NODES
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame, StackSample, StacksTaken
 from mpwatch.model.source_code import SourceLine, SourceRead, Statement
+from mpwatch.observe.sources.on_demand import SourceReads
 from tests.builders.snapshots import exited, process, snapshot_of
 
 OWN = ProcessId(os.getpid(), 5000 + os.getpid())
@@ -1703,9 +1703,9 @@ def test_lines_that_kill_another_process_are_read_with_their_condition(tmp_path:
     )
 
     assert marks_of(tmp_path / "watch.py", text) == [
-        ("kills", 3, "; if used > 9: in line 2"),
-        ("kills", 4, "; "),
-        ("kills", 5, "; "),
+        ("kills", 3, "; watch; if used > 9: in line 2"),
+        ("kills", 4, "; watch; "),
+        ("kills", 5, "; watch; "),
     ]
 
 
@@ -1724,10 +1724,10 @@ def test_a_function_that_kills_is_read_with_the_only_calls_that_lead_to_it(tmp_p
     )
 
     assert marks_of(tmp_path / "watch.py", text) == [
-        ("kills", 2, "8, 4; if entry.memory > self.limit: in line 5"),
+        ("kills", 2, "8, 4; run, check, end; if entry.memory > self.limit: in line 5"),
     ]
     twice = f"{text}def stop(self):\n    end(self.pid)\n"
-    assert marks_of(tmp_path / "other.py", twice)[0] == ("kills", 2, "; ")
+    assert marks_of(tmp_path / "other.py", twice)[0] == ("kills", 2, "; end; ")
 
 
 SESSION = """\

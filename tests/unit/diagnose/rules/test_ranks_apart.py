@@ -175,6 +175,22 @@ def test_ranks_that_are_not_in_one_loop_over_things_are_not_apart_by_a_set(
     assert all("a set" not in each.cause for each in findings)
 
 
+def test_a_loop_that_ranks_leave_by_their_own_clocks_is_named_with_that_condition() -> None:
+    outer = ("train.py:main:86", "train.py:<module>:95")
+    loops = [rank(n, f"{C10D}:all_reduce", "train.py:execute:48", *outer) for n in (1, 2)]
+    ahead = rank(0, f"{C10D}:gather", "train.py:write:59", "train.py:main:88", *outer[1:])
+    header = Statement(47, "while self.time < self.end and self.elapsed() < self.limit:")
+    line = SourceLine("/home/me/train.py", 48, "execute", Statement(48, "dt = step()"), (header,))
+
+    finding = only(collective_mismatch.check, snapshot_of(main(), ahead, *loops, source=(line,)))
+
+    assert (
+        "Most likely by `self.elapsed() < self.limit`, which each rank tests by a clock of its own"
+        in finding.cause
+    )
+    assert finding.advice.startswith("Let one rank decide when the time is up")
+
+
 def test_ranks_that_have_left_a_loop_of_collectives_early_are_named_with_it() -> None:
     outer = ("train.py:main:86", "train.py:<module>:95")
     reduces = ("data.py:reduce:34", "train.py:validate:51", *outer)
@@ -385,6 +401,32 @@ def test_a_rank_that_sleeps_repeatedly_is_reported_later(
     job = snapshot_of(main(), sleeps, called(1, "barrier", still_s=waited_s))
 
     assert only(rank_stuck_in_collective.check, job).severity is severity
+
+
+@pytest.mark.parametrize(
+    ("header", "waited_s", "severity"),
+    [
+        ("while True:", 20.0, Severity.INFO),
+        ("while True:", 100.0, Severity.CRITICAL),
+        ("for step in range(steps):", 20.0, Severity.WARNING),
+    ],
+    ids=["a server", "for long", "a training"],
+)
+def test_a_rank_that_waits_for_a_request_may_be_a_server_between_two(
+    header: str, waited_s: float, severity: Severity
+) -> None:
+    takes = rank(0, "threading.py:wait", "queue.py:get", "train.py:lead:78", still_s=waited_s)
+    line = SourceLine(
+        "/home/me/train.py", 78, "lead", Statement(78, "job = inbox.get()"),
+        (Statement(77, header),),
+        endless=EndlessLoop(Statement(77, header)) if header == "while True:" else None,
+    )  # fmt: skip
+    job = snapshot_of(main(), takes, called(1, "broadcast", still_s=waited_s), source=(line,))
+
+    finding = only(rank_stuck_in_collective.check, job)
+
+    assert finding.severity is severity
+    assert ("hands it on to the others" in finding.cause) is (header == "while True:")
 
 
 def test_a_rank_in_one_long_sleep_is_information() -> None:
