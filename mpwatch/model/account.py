@@ -12,9 +12,9 @@ from functools import reduce
 from math import sqrt
 from typing import Literal, NamedTuple, TypeAlias
 
-from mpwatch.model.ids import ProcessId
+from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.progress import BUCKET_S
-from mpwatch.model.samples import Frame
+from mpwatch.model.samples import Frame, WaitKind
 
 ActivityKind: TypeAlias = Literal[
     "computing", "spinning", "waiting", "idle", "sleeping", "stopped", "unknown"
@@ -52,6 +52,12 @@ OTHER = "various other targets"
 """`Activity.what` of all activities of one kind beyond the limit."""
 
 
+WaitKey: TypeAlias = tuple[WaitKind, SegmentId | None, tuple[str, ...]]
+"""What tells the waits for one semaphore or channel from those for others."""
+TASK_WAITS_LIMIT = 256
+"""A program may make pools again and again."""
+
+
 class Activity(NamedTuple):
     """What a thread does at one moment, without anything that changes from one batch to the next.
 
@@ -84,6 +90,8 @@ IMPORTS = "imports"
 RUNNING_KINDS: frozenset[ActivityKind] = frozenset(("computing", "spinning"))
 POOL_RESULTS = "results of a pool"
 """`Activity.what` of a wait for a call of a Pool."""
+FUTURE_RESULT = "the result of a future"
+"""`Activity.what` of a wait for a call of an executor."""
 STARTING = "the start of a child"
 """`Activity.what` of a wait until a child that was started by spawn has read what it needs."""
 DECOMPRESSION = "decompression of files"
@@ -423,6 +431,8 @@ class Account:
     processes: Mapping[ProcessId, ProcessAccount] = field(default_factory=dict)
     job: ThreadAccount | None = None
     """Of the job as a whole: `JOB_WORKS`, or the wait of one process while none works."""
+    task_waits: frozenset[WaitKey] = frozenset()
+    """The waits for a task that stacks of workers of pools have shown so far."""
 
     def pauses(self) -> Tally:
         """The last minute of `job`; `seen` has the time in which no process worked."""

@@ -168,6 +168,10 @@ MarkKind: TypeAlias = Literal[
     # A method adds one of its arguments to a container of its object. About: its position and the
     # container, `0, self.outputs`.
     "argument-kept",
+    # Waits for the result of a task right after the statement that starts it, so that none of the
+    # tasks of its function runs beside another. About: the line and the method that start it,
+    # `44, submit`.
+    "awaits-task",
     # Makes each sleep longer than the one before, and nothing in the file sets it back. About: the
     # variable of the sleep.
     "backoff",
@@ -259,6 +263,9 @@ MarkKind: TypeAlias = Literal[
     # Goes on to the next item at the beginning of a loop, by a condition that is not on the item.
     # About: the lines from the header of the loop to its end, `54-57`.
     "passed-over",
+    # Calls a function of which another one of the file keeps the results (functools.cache or
+    # lru_cache). About: both, `kernel, cached_kernel`.
+    "past-cache",
     # The `with` block of a Pool. About: its lines, `31-38`.
     "pool-block",
     # Puts an item into a queue. About: the queue.

@@ -13,6 +13,7 @@ from signal import Signals
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
+from mpwatch.collect.source.awaited_tasks import find_awaited_tasks
 from mpwatch.collect.source.control_flow import LOGS, RAISES_NOT, STARTS_TASK
 from mpwatch.collect.source.kept import (
     ADDS,
@@ -48,6 +49,7 @@ from mpwatch.collect.source.kept import (
     tensors_of,
     variables_of,
 )
+from mpwatch.collect.source.past_caches import cached_variants, find_past_caches
 from mpwatch.collect.source.pipe_statements import (
     BufferedFiles,
     buffered_files,
@@ -134,6 +136,7 @@ class _Names(NamedTuple):
     returned: Mapping[str, ReturnedSlice]
     forwards: set[int]
     """The ids of the forward passes."""
+    cached: Mapping[str, str]
 
 
 def _names_of(tree: ast.Module, elsewhere: Mapping[str, ReturnedSlice]) -> _Names:
@@ -147,8 +150,9 @@ def _names_of(tree: ast.Module, elsewhere: Mapping[str, ReturnedSlice]) -> _Name
     )
     emptied_dicts = map(container_of, (*bounded, *(e for e in set_back if "[" not in e)))
     uses_arrays = not ARRAYS.isdisjoint(imported_roots(tree))
+    defined = [n for n in ast.walk(tree) if isinstance(n, (*FUNCTIONS, ast.ClassDef))]
     return _Names(
-        defined=[n for n in ast.walk(tree) if isinstance(n, (*FUNCTIONS, ast.ClassDef))],
+        defined=defined,
         bounded=bounded,
         set_back=set_back,
         dropped={name for node in ast.walk(tree) for name in names_dropped_from(node)},
@@ -173,6 +177,7 @@ def _names_of(tree: ast.Module, elsewhere: Mapping[str, ReturnedSlice]) -> _Name
         tensors=tensors_in(tree) if uses_arrays else {},
         returned={**elsewhere, **returned_slices_of(tree)} if uses_arrays else {},
         forwards={id(each) for each in forward_passes(tree)} if uses_arrays else set(),
+        cached=cached_variants(defined),
     )
 
 
@@ -181,6 +186,8 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     nodes = list(own_nodes(function))
     name = function.name if isinstance(function, FUNCTIONS) else ""
     yield from _calls_marked(nodes)
+    yield from find_awaited_tasks(function, nodes)
+    yield from find_past_caches(function, nodes, known.cached)
     if known.uses_arrays:
         yield from _found_of_arrays(module, function, known, nodes)
     yield from find_memo_fills(nodes, known.bounded)

@@ -30,7 +30,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     transfer_of,
     user_frame,
 )
-from mpwatch.diagnose.analysis.waits.edges import surroundings
+from mpwatch.diagnose.analysis.waits.edges import SOMETHING_TO_DO, surroundings
 from mpwatch.diagnose.analysis.waits.file_locks import LOCK_FILE, LOCK_ON
 from mpwatch.diagnose.analysis.waits.gpu import waiting_for_gpu, waits_for_gpu
 from mpwatch.diagnose.analysis.waits.providers import RECENT_S
@@ -39,6 +39,7 @@ from mpwatch.model.account import (
     COPYING,
     DECOMPRESSION,
     DESCRIPTORS,
+    FUTURE_RESULT,
     IMPORTS,
     JOB_WORKS,
     POOL_RESULTS,
@@ -47,12 +48,14 @@ from mpwatch.model.account import (
     SEEKING,
     STARTING,
     SYNC_CALLS,
+    TASK_WAITS_LIMIT,
     Account,
     Activity,
     Callers,
     ProcessAccount,
     Target,
     ThreadAccount,
+    WaitKey,
 )
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.progress import BUCKET_S
@@ -104,7 +107,9 @@ _WAITS: tuple[tuple[tuple[str, ...], Target, str], ...] = (
     (("queue.py:put",), "queue", "room in a full queue"),
     (("queues.py:get",), "queue", "an item of a queue"),
     (("queues.py:put",), "queue", "room in a full queue"),
-    (("_base.py:result",), "thread", "the result of a future"),
+    (("concurrent/futures/_base.py:result",), "thread", FUTURE_RESULT),
+    (("concurrent/futures/_base.py:as_completed",), "thread", FUTURE_RESULT),
+    (("concurrent/futures/_base.py:wait",), "thread", FUTURE_RESULT),
     (("popen_spawn_posix.py:_launch",), "", STARTING),
     (("popen_forkserver.py:_launch",), "", STARTING),
 )
@@ -146,12 +151,15 @@ def advanced(before: Account, index: Index, waits: WaitGraph) -> Account:
         return before
     edges = {(edge.waiter, edge.tid): edge for edge in waits.edges}
     readings = before.readings + 1
+    task_waits = _task_waits(before, index)
     processes: dict[ProcessId, ProcessAccount] = {}
     for process in snapshot.processes:
         known = before.processes.get(process.process)
         is_read = bool(process.threads and process.sample.threads)
         if is_read and not (process.is_gone or process.sample.state == "Z"):
-            processes[process.process] = _process(index, process, known, readings, edges)
+            processes[process.process] = _process(
+                index, process, known, readings, edges, task_waits
+            )
         elif known is not None:
             processes[process.process] = _of_exited(known)
     since_s = before.since_s
@@ -159,7 +167,7 @@ def advanced(before: Account, index: Index, waits: WaitGraph) -> Account:
         started_at_s = index.history.started_at_s
         since_s = snapshot.at_s if started_at_s is None else started_at_s
     job = _job(before, snapshot, readings, processes, edges)
-    return Account(snapshot.root, since_s, snapshot.at_s, readings, processes, job)
+    return Account(snapshot.root, since_s, snapshot.at_s, readings, processes, job, task_waits)
 
 
 def _job(
@@ -240,6 +248,7 @@ def _process(
     known: ProcessAccount | None,
     readings: int,
     edges: Mapping[tuple[ProcessId, int], WaitEdge],
+    task_waits: frozenset[WaitKey],
 ) -> ProcessAccount:
     """The account of one process after one more reading."""
     at_s, ticks_per_s = index.snapshot.at_s, index.snapshot.ticks_per_s
@@ -259,7 +268,7 @@ def _process(
         number = before.get(tid)
         basis = _basis(thread, edge)
         if known is None or number is None:
-            now = activity(index, process, thread, sample, edge)
+            now = activity(index, process, thread, sample, edge, task_waits=task_waits)
             new = ThreadAccount(
                 tid, thread.name, now, at_s, readings - 1, sample.cpu_ticks, basis=basis
             )
@@ -271,9 +280,8 @@ def _process(
         if is_same or _is_stopped_for_stacks(thread):
             accounts.append(last)
             continue
-        now = activity(
-            index, process, thread, sample, edge, _hardly_waits(last, at_s), _waits_for_disks(last)
-        )
+        habits = _hardly_waits(last, at_s), _waits_for_disks(last)
+        now = activity(index, process, thread, sample, edge, *habits, task_waits)
         if now == last.now:
             accounts.append(_with_callers(last, thread, at_s))
             continue
@@ -374,6 +382,7 @@ def activity(
     edge: WaitEdge | None,
     hardly_waits: bool = False,
     shows_disk: bool = False,
+    task_waits: frozenset[WaitKey] = frozenset(),
 ) -> Activity:
     """What a thread does now.
 
@@ -385,6 +394,7 @@ def activity(
         edge: The wait of that thread in the wait graph.
         hardly_waits: Whether readings before found it running as well.
         shows_disk: Whether a new stack of a wait is one of a wait for a disk.
+        task_waits: The waits of workers of pools that are known to be for a task.
     """
     if thread.state == "R":
         return _running(index, process, thread, hardly_waits)
@@ -409,7 +419,35 @@ def activity(
             return by_stack
     if wait is None:
         return _UNREADABLE if thread.wchan is None else _in_kernel(thread.wchan)
+    is_task = process.role == "pool-worker" and _key(wait) in task_waits
+    if is_task and shape in ("", "pool-idle"):  # the stack, if any, may be of a task in between
+        return _idle(SOMETHING_TO_DO)
     return _by_call(process, thread, wait, edge, stack)
+
+
+def _key(wait: WaitedOn) -> WaitKey:
+    return wait.kind, wait.segment, wait.targets
+
+
+def _task_waits(before: Account, index: Index) -> frozenset[WaitKey]:
+    """The waits for a task that stacks of workers of pools have shown, this snapshot included.
+
+    The workers share one queue. Most waits for it are too short for a stack, and so are known by
+    that of another worker, or of another time.
+    """
+    found = {
+        _key(thread.waits_on)
+        for process in index.snapshot.living()
+        if process.role == "pool-worker"
+        for thread in process.threads[:1]
+        if thread.waits_on is not None
+        and thread.waits_on.kind in ("semaphore", "pipe-read")
+        and is_current(thread)
+        and shape_in(index, thread.stack) == "pool-idle"
+    }
+    if found <= before.task_waits or len(before.task_waits) > TASK_WAITS_LIMIT:
+        return before.task_waits
+    return before.task_waits | found
 
 
 _STOPPED = Activity("stopped", "by a signal")

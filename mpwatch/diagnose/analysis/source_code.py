@@ -1090,9 +1090,41 @@ _COSTS_OF_COPIES = frozenset(("page-fault-cost", "bottleneck-process"))
 that are changed in place cost neither."""
 
 
+def _past_cache(index: Index, place: str) -> Mark | None:
+    """The one call of the function at a place that passes over the cache for its results."""
+    line = line_at(index, place)
+    found = [
+        mark
+        for mark in (marks(index, "past-cache") if line is not None else ())
+        if line is not None
+        and (mark.file, mark.about.partition(", ")[0]) == (line.file, line.function)
+    ]
+    return found[0] if len(found) == 1 else None
+
+
 def with_copies(index: Index, finding: Finding) -> Finding:
-    """A finding about a line that takes time, with what it copies or goes through each time."""
+    """A finding about a line that takes time, with what it copies or goes through each time.
+
+    Or with the call of its function that passes over the cache for the results.
+    """
     for place in dict.fromkeys(_places((finding.summary,))):
+        if (past := _past_cache(index, place)) is not None:
+            name, _, cached = past.about.partition(", ")
+            return replace(
+                finding,
+                summary=(
+                    f"{finding.summary}, called past the cache of {cached}() by {past.function}()"
+                ),
+                cause=(
+                    f"{mark_words(past)} calls {name}() itself and computes its result anew each "
+                    f"time, while {cached}() keeps the results for arguments that were there "
+                    f"before. {finding.cause}"
+                ),
+                advice=(
+                    f"Call {cached}() in place of {name}() at {mark_place(past)} where the same "
+                    f"arguments come again. {finding.advice}"
+                ),
+            )
         slow = costly(index, place)
         if slow is not None and slow.words not in finding.summary:
             return replace(

@@ -36,7 +36,7 @@ _SHAPE_WORDS: Mapping[Shape, str] = {
     "joins-process": "wait for a process to exit",
     "joins-thread": "wait for a thread to finish",
     "joins-queue": "wait for a queue's feeder thread to finish",
-    "pool-idle": "wait for a task of a Pool",
+    "pool-idle": "wait for a task of a pool",
     "pool-result": "wait for the result of a Pool",
     "queue-get": "wait in Queue.get",
     "imports-main": "import the main module",

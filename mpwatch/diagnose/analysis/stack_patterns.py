@@ -159,6 +159,16 @@ def _is(frame: Frame, file: str, function: str) -> bool:
     return not file or frame.file == file or frame.file.endswith(f"/{file}")
 
 
+JOINS_RANKS = "torch/multiprocessing/spawn.py:join"
+"""What waits for the exits of the ranks of mp.spawn and mp.start_processes (torch 2.1 to 2.13)."""
+TASK_LOOPS = (
+    "pool.py:worker",
+    "concurrent/futures/process.py:_process_worker",
+    "process_executor.py:_process_worker",
+)
+"""What the workers of a Pool, of a ProcessPoolExecutor and of loky run: CPython 3.10 to 3.14, loky
+3.5. Each takes its tasks from a queue that it shares with the others."""
+
 _SHAPES: tuple[tuple[Shape, tuple[tuple[str, ...], ...]], ...] = (
     ("debugger", (("pdb.py:cmdloop",), ("bdb.py:trace_dispatch",), ("pydevd.py:",))),
     ("joins-queue", (("threading.py:join", "queues.py:_finalize_join"),)),
@@ -183,13 +193,13 @@ _SHAPES: tuple[tuple[Shape, tuple[tuple[str, ...], ...]], ...] = (
             ("synchronize.py:wait_for",),
         ),
     ),
-    ("pool-idle", (("queues.py:get", "pool.py:worker"),)),
+    ("pool-idle", tuple(("queues.py:get", each) for each in TASK_LOOPS)),
     ("lock-between-processes", (("synchronize.py:__enter__",),)),
     (
         "pool-result",
         (("pool.py:wait",), ("threading.py:wait", "pool.py:next"), ("pool.py:join",)),
     ),
-    ("joins-process", (("process.py:join",), ("popen_fork.py:wait",))),
+    ("joins-process", (("process.py:join",), ("popen_fork.py:wait",), (JOINS_RANKS,))),
     ("joins-thread", (("threading.py:join",),)),
     ("imports-main", (("spawn.py:_fixup_main_from_path",), ("spawn.py:_fixup_main_from_name",))),
     ("queue-get", (("queues.py:get",),)),
@@ -229,8 +239,9 @@ def shape_of(frames: Sequence[Frame]) -> Shape:
 
 
 def _runs_a_task(frames: Sequence[Frame]) -> bool:
-    """Whether a worker of a Pool is in code of the program, which the Pool calls."""
-    worker = next((n for n, frame in enumerate(frames) if _is(frame, "pool.py", "worker")), 0)
+    """Whether a worker of a pool is in code of the program, which the pool calls."""
+    loops = [_parts(each) for each in TASK_LOOPS]
+    worker = next((n for n, f in enumerate(frames) if any(_is(f, *each) for each in loops)), 0)
     return any(not is_library(frame) for frame in frames[:worker])
 
 

@@ -46,11 +46,11 @@ _CONTAINERS = bytes((*range(0x80, 0xA0), 0xDC, 0xDD, 0xDE, 0xDF))
 _NO_CONTAINERS = bytes(each for each in range(256) if each not in _CONTAINERS)
 _APART: Mapping[type, frozenset[str]] = {
     Snapshot: frozenset(("processes", "segments", "log", "account")),
-    Account: frozenset(("processes",)),
+    Account: frozenset(("processes", "task_waits")),
     Process: frozenset(("process", "sample")),
     ProcSample: frozenset(("process",)),
 }
-"""Fields that identify a value, or are sent entry by entry."""
+"""Fields that identify a value, are sent entry by entry, or that only the next reading needs."""
 _CANNOT_DECODE = (*CANNOT_ENCODE, KeyError, zlib.error)
 
 

@@ -13,6 +13,7 @@ from mpwatch.diagnose.engine import Engine
 from mpwatch.model.account import (
     COPYING,
     DECOMPRESSION,
+    FUTURE_RESULT,
     PICKLING,
     SEEKING,
     STARTING,
@@ -258,6 +259,61 @@ def test_main_waits_for_batches_by_its_stack() -> None:
 
 def test_an_idle_worker_waits_by_design() -> None:
     assert now(main(), worker(), of=200) == Activity("idle", "work")
+
+
+TASK_LOCK = WaitedOn("semaphore", "futex", (), segment=SegmentId(0x1B, 900))
+OTHER_LOCK = WaitedOn("semaphore", "futex", (), segment=SegmentId(0x1B, 901))
+LOOPS = (
+    "multiprocessing/pool.py:worker",
+    "concurrent/futures/process.py:_process_worker",
+    "joblib/externals/loky/process_executor.py:_process_worker",
+)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_worker_of_a_pool_that_waits_for_the_lock_of_its_tasks_is_idle(loop: str) -> None:
+    stack = ("multiprocessing/synchronize.py:__enter__", "multiprocessing/queues.py:get", loop)
+    known = process(200, "pool-worker", threads=[thread(200, *stack, waits=TASK_LOCK, **NEW)])
+    # A wait of which there is no stack, as it is short, is known by that of another worker.
+    short = process(201, "pool-worker", threads=[thread(201, waits=TASK_LOCK, still_s=0.1)])
+    other = process(202, "pool-worker", threads=[thread(202, waits=OTHER_LOCK, still_s=0.1)])
+
+    assert now(main(), known, short, other, of=200) == Activity("idle", "something to do")
+    assert now(main(), known, short, other, of=201) == Activity("idle", "something to do")
+    assert now(main(), known, short, other, of=202).kind == "waiting"
+    # A stack between two such waits is of a task, and no system call of that is for a task.
+    task = thread(203, "train.py:solve:31", waits=TASK_LOCK, **NEW)
+    between = process(203, "pool-worker", threads=[task])
+    assert now(main(), known, between, of=203) == Activity("idle", "something to do")
+    assert now(main(), short, of=201).kind == "waiting"
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_task_of_a_pool_that_waits_for_a_lock_or_a_queue_is_not_idle(loop: str) -> None:
+    task = ("multiprocessing/queues.py:get", "train.py:solve:31", loop)
+    takes = process(200, "pool-worker", threads=[thread(200, *task, waits=TASK_LOCK, **NEW)])
+
+    assert now(main(), takes, of=200).kind == "waiting"
+
+
+def test_the_parent_of_ranks_waits_for_their_exits() -> None:
+    own = ("multiprocessing/connection.py:wait", "torch/multiprocessing/spawn.py:join")
+    ends = WaitedOn("poll", "poll", ("pipe:[77]", "pipe:[78]"), (4, 5), timeout_s=0.6)
+
+    found = doing(*own, "train.py:main:57", waits=ends)
+
+    assert found == Activity("waiting", "the exit of a child", "child", place="train.py:57 main")
+
+
+def test_main_waits_for_futures_as_they_complete() -> None:
+    inner = ("threading.py:wait:331", "threading.py:wait:629")
+    for function in ("as_completed", "wait", "result"):
+        own = (*inner, f"concurrent/futures/_base.py:{function}", "train.py:main:57")
+        expected = Activity("waiting", FUTURE_RESULT, "thread", place="train.py:57 main")
+        assert doing(*own, waits=OWN_LOCK) == expected
+
+
+NEW: dict[str, Any] = {"stack_age_s": 0.0}
 
 
 def test_an_idle_worker_is_known_by_its_stack() -> None:

@@ -184,3 +184,26 @@ def test_a_line_of_another_file_with_the_same_statement_is_not_slow() -> None:
     index = Index(snapshot_of(main(), source=(line,), marks=(mark,)))
 
     assert costly(index, "train.py:12 add") is None
+
+
+def test_a_function_that_computes_is_told_with_the_call_that_passes_over_its_cache() -> None:
+    line = SourceLine("/home/me/audio.py", 24, "kernel", Statement(24, "window = i0(t)"))
+    call = Statement(45, "return apply(wav, *kernel(orig, new))")
+    past = Mark("past-cache", "/home/me/audio.py", "resample", "kernel, cached_kernel", call)
+
+    def told(*marks: Mark) -> Finding:
+        index = Index(snapshot_of(main(), source=(line,), marks=marks))
+        given = Finding("r", Severity.INFO, "model waits for a at audio.py:24 kernel", (), "c", "a")
+        return with_copies(index, given)
+
+    finding = told(past)
+
+    assert finding.summary.endswith(", called past the cache of cached_kernel() by resample()")
+    assert finding.cause.startswith(
+        "`return apply(wav, *kernel(orig, new))` at audio.py:45 resample"
+    )
+    assert finding.advice.startswith("Call cached_kernel() in place of kernel() at audio.py:45")
+    another = past._replace(function="other", statement=Statement(60, "kernel(a, b)"))
+    assert "cache" not in told(past, another).summary
+    assert "cache" not in told(past._replace(file="/home/me/other.py")).summary
+    assert "cache" not in told(past._replace(about="scaled, cached_scaled")).summary

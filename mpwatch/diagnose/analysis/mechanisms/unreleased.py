@@ -434,7 +434,10 @@ def _taken_by_one(
         ),
         advice=_ADVICE_BLOCK if is_block else _ADVICE_ACQUIRE,
         evidence=ended_words(gone, NAMED),
-        headline=f"{all_called(here)} {wait_verb(here)} for a lock or semaphore that no process releases.",
+        headline=(
+            f"{all_called(here)} {wait_verb(here)} for a lock or semaphore that no process "
+            "releases."
+        ),
     )
 
 

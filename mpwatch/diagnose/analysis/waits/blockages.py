@@ -60,8 +60,6 @@ _FOR_WORK: frozenset[WaitKind] = frozenset(
 _HELD_UP: frozenset[Shape] = frozenset(("lock-between-processes", "collective", "lock-file"))
 """Kinds of waits that are never for work, whichever process can end them."""
 _JOINS: frozenset[Shape] = frozenset(("joins-process", "shuts-workers-down"))
-_JOINS_RANKS = "torch/multiprocessing/spawn.py:join"
-"""What waits for the exits of the ranks of mp.spawn and mp.start_processes (torch 2.1 to 2.13)."""
 _GENERATIONS_LIMIT = 8
 _READ_FROM: frozenset[Target] = frozenset(("queue", "pipe", "socket"))
 """What a main thread has to read from to get on."""
@@ -449,7 +447,7 @@ def _only_joins(index: Index, waiter: Process, edge: WaitEdge) -> bool:
     thread = main_thread(waiter)
     frames = own_frames(thread.stack) if thread is not None else ()
     is_join = edge.kind == "child" or _shape(index, waiter) in _JOINS
-    if not (is_join or calls(frames, _JOINS_RANKS)):
+    if not is_join:
         return False
     return not calls(frames, "util.py:_exit_function")
 

@@ -85,6 +85,7 @@ UNUSED = ", the other end of which no living process uses"
 _IDLE_SHAPES: frozenset[Shape] = frozenset(
     ("worker-idle", "pool-idle", "feeder-idle", "sharer", "pin-thread")
 )
+SOMETHING_TO_DO = "something to do"
 OWN_LOCK = "a lock or condition of its own process"
 LISTENS = " listens on "
 """In the address of a socket, see `FdLink.address`."""
@@ -280,7 +281,7 @@ def _edge_from_stack(
             process, thread, kind, "a person at the debugger", (), "stack", is_ordinary=True
         )
     if shape in _IDLE_SHAPES:
-        return _made(process, thread, kind, "something to do", (), "stack", is_ordinary=True)
+        return _made(process, thread, kind, SOMETHING_TO_DO, (), "stack", is_ordinary=True)
     return None
 
 

@@ -24,6 +24,7 @@ from mpwatch.diagnose.analysis.process_queries import (
 )
 from mpwatch.diagnose.analysis.stack_patterns import (
     HOOK_THREAD,
+    TASK_LOOPS,
     calls,
     main_thread,
     own_threads,
@@ -46,6 +47,8 @@ POOL_RESULT = "the result of a Pool"
 _FUTURE = ("threading.py:wait", "concurrent/futures/_base.py:")
 _POOL = (("threading.py:wait", "pool.py:wait"), ("threading.py:wait", "pool.py:next"))
 POOL_THREAD = "concurrent/futures/thread.py:_worker"
+_EXECUTOR = "concurrent/futures/process.py:_process_worker"
+"""What a worker of a ProcessPoolExecutor runs."""
 THREAD_POOL = "multiprocessing/pool.py:worker"
 """What a thread of a multiprocessing.pool.ThreadPool runs; a worker process of a Pool as well."""
 _MANAGERS = ("concurrent/futures/process.py:run", "process_executor.py:run")
@@ -235,14 +238,6 @@ def _writers(ends: PipeEnds, thread: Thread) -> set[ProcessId | None]:
     return found
 
 
-_RUNS_A_CALL = (
-    "concurrent/futures/process.py:_process_worker",
-    "process_executor.py:_process_worker",
-    "multiprocessing/pool.py:worker",
-)
-"""What the workers of process pools run: CPython 3.10 to 3.14, loky 3.5."""
-
-
 POOL_END = "the end of the calls of a Pool"
 """The name of the wait of a process that joins a Pool."""
 
@@ -269,7 +264,7 @@ def workers_at_work(index: Index, process: Process) -> tuple[ProcessId, ...]:
     for child in children_started_by(index, process):
         thread = main_thread(child)
         inner = own_frames(thread.stack) if thread is not None else ()
-        if child.is_gone or not any(calls(inner, each) for each in _RUNS_A_CALL):
+        if child.is_gone or not any(calls(inner, each) for each in TASK_LOOPS):
             continue
         if user_frame(inner) is not None:
             found.append(child.process)
@@ -460,7 +455,7 @@ def _lost_calls(index: Index, process: Process, threads: Sequence[Thread]) -> Ab
         and not child.is_gone
         and (thread := main_thread(child)) is not None
     ]
-    workers = [each for each in children if not each[1].stack or _calls(each[1], _RUNS_A_CALL[0])]
+    workers = [each for each in children if not each[1].stack or _calls(each[1], _EXECUTOR)]
     if not workers or not all(_waits_for_a_call(thread) for _, thread in workers):
         return None
     around = (process, *(child for child, _ in workers))
@@ -476,7 +471,7 @@ def _lost_calls(index: Index, process: Process, threads: Sequence[Thread]) -> Ab
 def _waits_for_a_call(worker: Thread) -> bool:
     """Whether the main thread of a worker of a ProcessPoolExecutor has no call to run."""
     own = own_frames(worker.stack)
-    is_reading = calls(own, "multiprocessing/queues.py:get", _RUNS_A_CALL[0])
+    is_reading = calls(own, "multiprocessing/queues.py:get", _EXECUTOR)
     return is_reading and user_frame(own) is None
 
 

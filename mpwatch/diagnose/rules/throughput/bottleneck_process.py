@@ -32,6 +32,7 @@ from mpwatch.diagnose.analysis.shares import (
     core_share,
     doing_words,
     imported_until_s,
+    main_account,
     shares,
     shares_lately,
     switches_between,
@@ -514,8 +515,33 @@ def _waits_in_vain(index: Index) -> Iterator[Finding]:
         for each in index.snapshot.living()
         if each.process != process.process and each.role not in SERVICE_ROLES
     ]
-    if others:
+    if others and not _is_supervisor(index, process, place, others):
         yield _finding_of_pauses(index, process, place, seconds / observed_s, others)
+
+
+_ENDS = re.compile("sentinel|exitcode|is_alive")
+"""In a statement that waits for the ends of processes."""
+
+
+def _is_supervisor(index: Index, process: Process, place: str, others: Sequence[Process]) -> bool:
+    """Whether a loop waits for the ends of children, or for others that have stood still for long.
+
+    It looks after them from time to time: no item is late for it.
+    """
+    line = line_at(index, place)
+    if line is not None and _ENDS.search(line.statement.text):
+        return True
+    thread = main_thread(process)
+    wait = thread.waits_on if thread is not None else None
+    limit_s = (wait.timeout_s or 0.0) if wait is not None else 0.0
+    quiet = [without_progress_s(each, index) or 0.0 for each in others if _waits_now(index, each)]
+    return bool(quiet) and min(quiet) >= max(ANSWERS_S, 2 * limit_s)
+
+
+def _waits_now(index: Index, process: Process) -> bool:
+    """Whether a main thread waits now; one that sleeps beside threads may be a supervisor."""
+    account = main_account(index, process.process)
+    return account is not None and account.now.kind == "waiting"
 
 
 def _finding_of_pauses(

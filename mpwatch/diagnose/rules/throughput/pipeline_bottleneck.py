@@ -328,7 +328,12 @@ def _waits_are_for(index: Index, found: _Stages) -> bool:
     """Whether the waits, as far as they last at this moment, end at those that work."""
     ends, working, waiting = ends_of_waits(index), found.working, found.waiting
     ids = {each.process for each in working}
-    lasting = {edge.waiter for edge in wait_graph(index).edges if (edge.since_s or 0.0) >= LASTS_S}
+    lasting = {
+        edge.waiter
+        for edge in wait_graph(index).edges
+        # A feeder thread with nothing to send, or a thread beside the main one, may wait for long.
+        if not edge.is_ordinary and edge.tid == edge.waiter.pid and (edge.since_s or 0.0) >= LASTS_S
+    }
     lasting |= {p.process for p in waiting if (without_progress_s(p, index) or 0.0) >= LASTS_S}
     # Of many that wait for room, each waits for long where the one that reads is slow.
     if found.ahead and all(_has_exchanged(index, each) for each in working):
@@ -449,6 +454,10 @@ def _finding(index: Index, stages: _Stages) -> Finding:
         for each in (*working[:SHOWN], *others[:SHOWN])
         if (words := doing_words(index, each))
     ]
+    if place is not None and place.is_main:
+        its = "its" if len(working) == 1 else "their"
+        function = place.words.rpartition(" ")[2]
+        evidence.append(f"{place.part:.0%} of {its} work whose line is known is in {function}()")
     if (lines := own_lines(others[0])) is not None:
         evidence.append(f"{called(others[0])} waits at {lines}")
     if stages.waiting:

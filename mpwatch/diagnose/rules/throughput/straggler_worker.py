@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from mpwatch.describe.frames import frame_words
+from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.describe.processes import is_on_gpu, wait_verb
 from mpwatch.diagnose.analysis.distributed.ranks import has_group, in_collective, is_in_backward
 from mpwatch.diagnose.analysis.forecast import median
@@ -45,6 +45,8 @@ from mpwatch.diagnose.analysis.shares import (
 from mpwatch.diagnose.analysis.source_code import (
     end_of_loop,
     endless_loop,
+    line_at,
+    mark_place,
     marks,
     source_of,
     spin,
@@ -52,12 +54,14 @@ from mpwatch.diagnose.analysis.source_code import (
 )
 from mpwatch.diagnose.analysis.stack_patterns import SETUP, main_thread, shape_in, user_frame
 from mpwatch.diagnose.analysis.waits.blockages import USUAL_FACTOR, usual_pause_s
-from mpwatch.model.account import NO_CORE, POOL_RESULTS, together
+from mpwatch.diagnose.analysis.waits.futures import awaited_result
+from mpwatch.model.account import FUTURE_RESULT, NO_CORE, POOL_RESULTS, Share, together
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import columns
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.progress import BUCKET_S
 from mpwatch.model.snapshot import Loader, Process
+from mpwatch.model.source_code import Mark
 from mpwatch.model.units import bytes_text, seconds_text
 
 RULE = "straggler-worker"
@@ -137,7 +141,9 @@ def _in_pools(index: Index) -> Iterator[Finding]:
         idle = [each for each in workers if idle_share(index, each) >= HAS_NO_TASK]
         if owner is None:
             continue
-        if len(works) != 1 or len(idle) < 2 or len(idle) + 1 != len(workers):
+        if (one := _one_at_a_time(index, owner, workers)) is not None:
+            yield one
+        elif len(works) != 1 or len(idle) < 2 or len(idle) + 1 != len(workers):
             yield from _uneven_pool(index, owner, workers)
         elif any(shape_in(index, thread.stack) == "pool-result" for thread in owner.threads):
             yield _finding_of_pool(index, owner, works[0], idle)
@@ -148,7 +154,8 @@ def _uneven_pool(index: Index, owner: Process, workers: Sequence[Process]) -> It
 
     Main does nothing but wait for their results meanwhile, so that always one of them is at work.
     """
-    waits = sum(e.share for e in shares(index, owner) if e.activity.what == POOL_RESULTS)
+    waited = _results(index, owner)
+    waits = sum(each.share for each in waited)
     load = mean_cpu_percent(owner, index.history)
     if waits < ALL_WAITS or len(workers) < 2 or load is None or load > FEEDS_PERCENT:
         return
@@ -159,6 +166,8 @@ def _uneven_pool(index: Index, owner: Process, workers: Sequence[Process]) -> It
     place = work_place(index, workers)
     at = f" at {place.words}" if place is not None else ""
     works = len(workers) * (1 - mean)
+    is_executor = all(each.activity.what == FUTURE_RESULT for each in waited)
+    pool = f"the {'executor' if is_executor else 'Pool'} of {called(owner)}"
     yield Finding(
         rule=RULE,
         severity=Severity.INFO,
@@ -167,26 +176,130 @@ def _uneven_pool(index: Index, owner: Process, workers: Sequence[Process]) -> It
         others=tuple(each.process for each in workers),
         subject="uneven",
         summary=(
-            f"the {len(workers)} workers of the Pool of {called(owner)} have no task {mean:.0%} of "
-            f"the time, while it waits {waits:.0%} of the time for their results: {works:.1f} of "
-            f"them work at a time{at}"
+            f"the {len(workers)} workers of {pool} have no task {mean:.0%} of the time, while it "
+            f"waits {waits:.0%} of the time for their results: {works:.1f} of them work at a "
+            f"time{at}"
         ),
         evidence=tuple(
             f"{called(each)}: {words}"
             for each in workers[:UNEVEN_SHOWN]
             if (words := doing_words(index, each)) is not None
         ),
-        cause=(
+        cause=_FEW_TASKS.format(name=called(owner))
+        if is_executor
+        else (
             "The tasks of a call are not divided evenly: at its end some workers have none left, "
             f"and {called(owner)} waits for the last one before it goes on. {_CHUNKS}"
         ),
-        advice=(
+        advice=_MORE_TASKS
+        if is_executor
+        else (
             "Pass chunksize=1 to that call, so that each worker takes the next item when it is "
             "free, and begin with the longest items, or shuffle them. Where one item is long by "
             "itself, divide it; or let the next round begin before the last result has come "
             "(imap_unordered, apply_async)."
         ),
     )
+
+
+_FEW_TASKS = (
+    "{name} waits for results while it has fewer tasks under way than there are workers: it starts "
+    "few of them at a time, or waits for the last ones of a round before it starts the next round, "
+    "while some workers have none left. More workers do not help."
+)
+_MORE_TASKS = (
+    "Start all tasks first and take the results as they complete (as_completed), or keep more of "
+    "them under way than there are workers (wait(..., return_when=FIRST_COMPLETED), then submit "
+    "the next one). Begin with the longest, and divide one that is long by itself."
+)
+
+
+def _results(index: Index, owner: Process) -> Sequence[Share]:
+    """The shares of the time in which a main thread waited for results of a pool."""
+    results = (POOL_RESULTS, FUTURE_RESULT)
+    return [each for each in shares(index, owner) if each.activity.what in results]
+
+
+def _one_at_a_time(index: Index, owner: Process, workers: Sequence[Process]) -> Finding | None:
+    """Workers of a pool of which one works at a time, as each result is awaited at once.
+
+    Its source shows that the task for which a main thread waits was started right before.
+    """
+    waited = _results(index, owner)
+    waits = sum(each.share for each in waited)
+    idle = [idle_share(index, each) for each in workers]
+    if len(workers) < 2 or waits < OWNER_WAITS or sum(idle) < UNEVEN * len(workers):
+        return None
+    if any(awaited_result(own_frames(each.stack)) for each in owner.threads[1:]):
+        return None  # its threads have a task under way each
+    place = max(waited, key=lambda each: each.share).activity.place
+    found = _awaited_at_once(index, place)
+    if found is None:
+        return None
+    line, _, method = found.about.partition(", ")
+    is_apply = method == "apply"
+    name = called(owner)
+    at = work_place(index, workers)
+    cores = index.snapshot.host.usable_cpus
+    start = "" if is_apply else f" right after {method}() in line {line}"
+    return Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        process=owner.process,
+        others=tuple(each.process for each in workers),
+        subject="one at a time",
+        summary=(
+            f"{name} awaits the result of each task at {place}{start}, before it starts the next "
+            f"one: only one of its {len(workers)} workers works at a time"
+            f"{f', at {at.words}' if at is not None and at.is_main else ''}"
+        ),
+        evidence=(
+            f"{name} waits {waits:.0%} of the time for results, and its workers have no task "
+            f"{sum(idle) / len(idle):.0%} of the time",
+            *(
+                f"{called(each)}: {words}"
+                for each in (owner, *workers[:2])
+                if (words := doing_words(index, each)) is not None
+            ),
+            f"with tasks for all of them it would be at most {len(workers)} times as fast, as far "
+            "as there are cores for what they compute" + (f" ({cores} here)" if cores else ""),
+        ),
+        cause=(
+            f"`{found.statement.text}` waits until the task is done that was started right before, "
+            "and only then does the loop come to the next one. So one task is under way at a time, "
+            "and it makes no difference how many workers the pool has."
+        ),
+        advice=_APPLY_ASYNC
+        if is_apply
+        else (
+            "Start all tasks first and collect their results afterwards: keep what "
+            f"{method}() returns in a list and take the results in a second loop "
+            f"({'as_completed' if method == 'submit' else 'or imap_unordered'}), or use map(). "
+            "Where there are too many at once, keep twice as many under way as there are workers. "
+            "More workers, faster cores for them and smaller tasks do not help while one is out "
+            "at a time."
+        ),
+    )
+
+
+_APPLY_ASYNC = (
+    "apply() returns when its task is done: use map(), imap_unordered() or starmap(), or call "
+    "apply_async() for all tasks first and get() the results afterwards. More workers, faster "
+    "cores for them and smaller tasks do not help while one is out at a time."
+)
+
+
+def _awaited_at_once(index: Index, place: str) -> Mark | None:
+    """The wait at a place for a task that was started right before; `None` for another wait."""
+    line = line_at(index, place)
+    for mark in marks(index, "awaits-task"):
+        if mark_place(mark) == place:
+            return mark
+        if line is None or (mark.file, mark.function) != (line.file, line.function):
+            continue
+        if line.statement.line <= mark.statement.line <= line.line:
+            return mark
+    return None
 
 
 _CHUNKS = (

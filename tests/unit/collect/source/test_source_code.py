@@ -1293,6 +1293,76 @@ def test_calls_that_submit_tasks_are_read(tmp_path: Path) -> None:
     assert marks_of(tmp_path / "sweep.py", text) == [("submits", 2, ""), ("submits", 3, "")]
 
 
+CACHED = """\
+def kernel(orig, new):
+    return build(orig, new)
+
+@functools.lru_cache(maxsize=16)
+def cached_kernel(orig, new):
+    return kernel(orig, new)
+
+@functools.cache
+def scaled(orig):
+    return kernel(orig, 2 * orig)
+
+def fast(wav, orig, new):
+    return apply(wav, cached_kernel(orig, new))
+
+def general(wav, orig, new):
+    return apply(wav, *kernel(orig, new))
+"""
+
+
+def test_calls_past_the_cached_variant_of_a_function_are_read(tmp_path: Path) -> None:
+    marks = marks_of(tmp_path / "audio.py", CACHED)
+
+    found = [each for each in marks if each[0] == "past-cache"]
+    assert found == [("past-cache", 16, "kernel, cached_kernel")]
+
+
+AWAITED = """\
+def one_by_one(self, items):
+    for item in items:
+        future = self.pool.submit(work, item)
+        log.info("sent %s", item)
+        try:
+            self.done.append(future.result(timeout=60))
+        except ValueError:
+            pass
+    first = pool.submit(
+        work, items[0]
+    ).result()
+    out = [workers.apply_async(work, (item,)).get() for item in items]
+    self.task = pool.apply_async(work, (items[0],))
+    return self.task.get(), self.pool.apply(work, (items[1],)), first, out
+
+
+def all_at_once(pool, items, table):
+    futures = [pool.submit(work, item) for item in items]
+    ahead = pool.submit(work, items[0])
+    more = pool.submit(work, items[1])
+    for item in items:
+        ahead.result()
+    with pool:
+        future = pool.submit(work, item)
+    table.apply(work)
+    settings.get("pool").result()
+    return [each.result() for each in futures], future.result(), more
+"""
+
+
+def test_waits_for_a_task_right_after_its_start_are_read(tmp_path: Path) -> None:
+    marks = marks_of(tmp_path / "sweep.py", AWAITED)
+
+    assert sorted(each[1:] for each in marks if each[0] == "awaits-task") == [
+        (6, "3, submit"),
+        (9, "9, submit"),
+        (12, "12, apply_async"),
+        (14, "13, apply_async"),
+        (14, "14, apply"),
+    ]
+
+
 GRAPHS = """\
 import torch
 from torch import nn

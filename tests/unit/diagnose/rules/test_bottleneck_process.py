@@ -129,12 +129,20 @@ GETS = (
 )
 
 
-def collecting(second: int, *, timeout_s: float | None = 0.7, worker: str = "waits") -> Snapshot:
+def collecting(
+    second: int,
+    *,
+    timeout_s: float | None = 0.7,
+    worker: str = "waits",
+    still_s: float = 1.0,
+    source: tuple[SourceLine, ...] = (),
+) -> Snapshot:
     """Main that waits for an item of a queue, and a worker that waits for its next task."""
     limit = WaitedOn("poll", "poll", ("pipe:[77]",), (4,), timeout_s=timeout_s)
     gets = thread(MAIN, *GETS, waits=limit, stack_age_s=0.0)
     order = WaitedOn("pipe-read", "read", ("pipe:[88]",), (6,))
-    recv = thread(200, "connection.py:_recv", "train.py:collect:15", waits=order, stack_age_s=0.0)
+    own = ("connection.py:_recv", "train.py:collect:15")
+    recv = thread(200, *own, waits=order, stack_age_s=0.0, still_s=still_s)
     if worker == "works":
         recv = thread(200, state="R")
     if worker == "sleeps":
@@ -148,6 +156,7 @@ def collecting(second: int, *, timeout_s: float | None = 0.7, worker: str = "wai
             fds=fds(9, links=[pipe(6, 88, False), pipe(7, 77, True)]),
         ),
         at_s=NOW_S - 40 + second,
+        source=source,
     )
 
 
@@ -175,6 +184,25 @@ def test_a_wait_with_a_limit_is_not_lost_time_while_a_process_works_or_if_it_nev
     job = accounted(*(collecting(n, worker=worker, **more) for n in range(40)))
 
     assert found(check, job) == []
+
+
+def test_a_main_that_looks_after_its_children_from_time_to_time_loses_no_time() -> None:
+    """It waits for their ends, or they have stood still for long, which other rules name."""
+
+    def told(text: str = "item = results.get(timeout=0.7)", still_s: float = 1.0) -> int:
+        line = SourceLine("/home/me/train.py", 48, "gather", Statement(48, text))
+        steps = ("works" if n % 4 < 2 else "waits" for n in range(40))
+        job = accounted(
+            *(
+                collecting(n, worker=each, still_s=still_s, source=(line,))
+                for n, each in enumerate(steps)
+            )
+        )
+        return len(found(check, job))
+
+    assert told() == 1
+    assert told("wait([p.sentinel for p in procs], timeout=1.0)") == 0
+    assert told(still_s=30.0) == 0
 
 
 FULL = "while len(batch) < self.batch_size:"

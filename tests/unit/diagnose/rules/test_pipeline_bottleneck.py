@@ -36,6 +36,7 @@ from tests.builders.snapshots import (
     snapshot_of,
     thread,
 )
+from tests.builders.waits import reads
 
 GETS = ("multiprocessing/connection.py:_recv", "multiprocessing/queues.py:get", "train.py:main:44")
 
@@ -104,6 +105,54 @@ def test_producers_that_do_not_keep_up_with_their_consumer_are_named() -> None:
     assert "main (100) would be at most 50 times as fast" in finding.evidence[-1]
     assert finding.advice.startswith("Start more processes of that kind than 2")
     assert "nothing is wrong" in finding.advice
+
+
+def gateway(long_s: float = 0.1) -> Snapshot:
+    """Main that sleeps beside clients, two workers that compute, and a model that waits for them.
+
+    The model has a feeder thread for each client, which waits for long.
+    """
+    gets = thread(202, *GETS, waits=reads(77), waits_s=long_s, still_s=long_s, stack_age_s=0.0)
+    idle = ("threading.py:wait", "multiprocessing/queues.py:_feed")
+    feeder = thread(299, *idle, waits=WaitedOn("futex", "futex"), waits_s=40.0, stack_age_s=0.0)
+    workers = [
+        process(
+            number,
+            "spawned",
+            label=f"preprocess {number}",
+            threads=[thread(number, "env.py:step:24", state="R", stack_age_s=0.0)],
+            fds=fds(9, links=[pipe(5, 77, True)]),
+        )
+        for number in (200, 201)
+    ]
+    sleeps = thread(100, "train.py:main:119", waits=WaitedOn("timer", "clock_nanosleep"))
+    model = process(
+        202,
+        "spawned",
+        label="model",
+        threads=[gets, feeder],
+        fds=fds(9, links=[pipe(4, 77, False)]),
+    )
+    works = {COMPUTES_IN_ENV: 0.95, WAITS_IN_QUEUE: 0.05}
+    return with_shares(
+        snapshot_of(main(threads=[sleeps]), *workers, model),
+        p100={Activity("sleeping", place="train.py:119 main"): 1.0},
+        p200=works,
+        p201=works,
+        p202={WAITS_IN_QUEUE: 0.82, COMPUTES: 0.18},
+    )
+
+
+def test_workers_that_a_model_waits_for_are_named_beside_a_main_that_sleeps() -> None:
+    finding = only(check, gateway())
+
+    assert finding.summary == (
+        "model (202) waits 82% of the time for preprocess 200 (200) and preprocess 201 (201), "
+        "which work all the time at env.py:24 step"
+    )
+    assert "100% of their work whose line is known is in step()" in finding.evidence
+    assert "model (202) would be at most 5.6 times as fast" in finding.evidence[-1]
+    assert found(check, gateway(30.0)) == []
 
 
 def test_sleep_is_reported_as_such_on_a_loaded_machine_and_after_imports() -> None:

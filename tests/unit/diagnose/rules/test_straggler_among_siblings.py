@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mpwatch.diagnose.rules.throughput.straggler_worker import check
-from mpwatch.model.account import IMPORTS, NO_CORE, POOL_RESULTS, Activity
+from mpwatch.model.account import FUTURE_RESULT, IMPORTS, NO_CORE, POOL_RESULTS, Activity
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import Point
 from mpwatch.model.samples import MapSample
@@ -345,6 +345,73 @@ def test_a_pool_whose_workers_have_no_task_in_turn_is_reported_with_how_many_wor
 )
 def test_a_pool_that_is_as_even_as_it_can_be_is_none(job: Snapshot) -> None:
     assert found(check, job, CALM) == []
+
+
+QUARTER = {Activity("idle", "something to do"): 0.72, COMPUTES: 0.28}
+
+
+def awaiting(
+    what: str, *workers: dict[Activity, float], about: str = "32, submit", line: int = 33
+) -> Snapshot:
+    """Main that waits for results at train.py:33, where its source has such a wait at a line."""
+    text = "return future.result()"
+    mark = Mark("awaits-task", "/home/me/train.py", "main", about, Statement(line, text))
+    waits = {Activity("waiting", what, "queue", place="train.py:33 main"): 0.8, COMPUTES: 0.2}
+    return replace(uneven(*workers, main_waits=waits), marks=(mark,))
+
+
+@pytest.mark.parametrize("count", [3, 4])
+def test_a_main_that_awaits_each_result_before_the_next_task_is_named(count: int) -> None:
+    job = awaiting(FUTURE_RESULT, *[QUARTER] * count)
+    finding = only(check, job, CALM)
+
+    assert (finding.subject, finding.is_doubtful) == ("one at a time", False)
+    assert finding.summary == (
+        "main (100) awaits the result of each task at train.py:33 main right after submit() in "
+        f"line 32, before it starts the next one: only one of its {count} workers works at a time, "
+        "at train.py:30 step"
+    )
+    assert "`return future.result()` waits until the task is done" in finding.cause
+    assert finding.advice.startswith("Start all tasks first")
+
+
+def test_a_pool_that_applies_one_task_after_the_other_is_named() -> None:
+    idle = {Activity("idle", "something to do"): 0.95, COMPUTES: 0.05}
+    finding = only(check, awaiting(POOL_RESULTS, *[idle] * 12, about="33, apply"), CALM)
+
+    assert "awaits the result of each task at train.py:33 main, before it" in finding.summary
+    assert finding.advice.startswith("apply() returns when its task is done")
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        awaiting(FUTURE_RESULT, QUARTER, QUARTER, QUARTER, line=50),
+        awaiting(FUTURE_RESULT, QUARTER),
+        awaiting(FUTURE_RESULT, {COMPUTES: 1.0}, {COMPUTES: 1.0}),
+        awaiting("an item of a queue", QUARTER, QUARTER, QUARTER),
+    ],
+    ids=["another line", "one worker", "both work", "another wait"],
+)
+def test_results_that_are_not_awaited_one_by_one_are_none(job: Snapshot) -> None:
+    assert found(check, job, CALM) == []
+
+
+def test_threads_that_await_a_task_each_have_several_under_way() -> None:
+    job = awaiting(FUTURE_RESULT, QUARTER, QUARTER, QUARTER)
+    own = ("threading.py:wait", "concurrent/futures/_base.py:result", "train.py:main:33")
+    threads = [thread(100, *own), thread(101, *own)]
+    several = replace(job, processes=(main(threads=threads), *job.processes[1:]))
+
+    assert found(check, several, CALM) == []
+
+
+def test_an_executor_with_few_tasks_under_way_is_named_without_chunks() -> None:
+    waits = {Activity("waiting", FUTURE_RESULT, "thread", place="train.py:33 main"): 0.97}
+    finding = only(check, uneven(HALF, HALF, HALF, main_waits=waits), CALM)
+
+    assert finding.summary.startswith("the 3 workers of the executor of main (100) have no task")
+    assert "chunk" not in finding.cause + finding.advice
 
 
 ON_GPU: dict[str, Any] = {"more": {"gpus": (GpuUse(0, 1 << 30),)}}
