@@ -49,7 +49,6 @@ from mpwatch.collect.source.kept import (
     tensors_of,
     variables_of,
 )
-from mpwatch.collect.source.past_caches import cached_variants, find_past_caches
 from mpwatch.collect.source.pipe_statements import (
     BufferedFiles,
     buffered_files,
@@ -58,7 +57,14 @@ from mpwatch.collect.source.pipe_statements import (
 )
 from mpwatch.collect.source.repetition import Takers, find_emptying, taken_by, takers_of
 from mpwatch.collect.source.set_order import find_set_order, sets_of
-from mpwatch.collect.source.slow_statements import Slow, elements, slow, tensors_in
+from mpwatch.collect.source.slow_statements import (
+    Slow,
+    cached_variants,
+    elements,
+    find_past_caches,
+    slow,
+    tensors_in,
+)
 from mpwatch.collect.source.syntax import (
     BRANCHES,
     FUNCTIONS,

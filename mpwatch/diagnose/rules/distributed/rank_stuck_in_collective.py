@@ -72,10 +72,10 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     main_thread,
     user_frame,
 )
-from mpwatch.diagnose.analysis.unfinished_loops import UnfinishedLoop, unfinished_loop
 from mpwatch.diagnose.analysis.values import difference
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.edges import OWN_LOCK
+from mpwatch.diagnose.analysis.waits.unfinished_loops import UnfinishedLoop, unfinished_loop
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Thread
