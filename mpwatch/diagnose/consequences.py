@@ -213,6 +213,8 @@ OF_OTHER_PROCESSES = frozenset(
 )
 """Rules whose findings are about a set of workers and name the process that started them."""
 
+IN_LOOP = "loop"
+"""The subject of findings about a rank that does not leave a loop (`rank-stuck-in-collective`)."""
 SLOWER = "rounds"
 """The subject of findings about a process that slows down (`bottleneck-process`)."""
 
@@ -266,6 +268,8 @@ def _explains(cause: Finding, effect: Finding) -> bool:
     """
     if cause.effect_of == effect.rule:
         return False
+    if cause.rule == "straggler-worker" and effect.subject == IN_LOOP:
+        return False  # that one says why: it is in no step like those before
     if cause.rule == "bottleneck-process" and effect.rule == "pipeline-bottleneck":
         return cause.process == effect.process
     if cause.rule == GROWTH:

@@ -402,9 +402,22 @@ def _never_released(
             headline=f"{names} {wait} for a lock that {called(away[0].process)} most likely holds "
             "while it waits for them.",
         )
-    if (skipped := _by_exception(case, here, others, gone)) is not None:
-        return skipped
-    candidate = next(iter((*away, *others)), None)
+    return _by_exception(case, here, others, gone) or _left_taken(
+        case, here, others, next(iter((*away, *others)), None), gone, is_block=is_block
+    )
+
+
+def _left_taken(
+    case: Case,
+    here: Sequence[Process],
+    others: Sequence[Waiter],
+    candidate: Waiter | None,
+    gone: Sequence[Process],
+    *,
+    is_block: bool,
+) -> Mechanism:
+    """A lock or semaphore of which only is known that no process at work has it."""
+    names, wait = all_called(here), wait_verb(here)
     either = (
         f"Either {called(candidate.process)} holds it while it waits, or a" if candidate else "A"
     )
