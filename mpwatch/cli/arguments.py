@@ -299,7 +299,13 @@ def _add_nodes(commands: _Commands) -> None:
     node.add_argument(
         "--raylet", type=_pid, metavar="PID", help="the processes of this Ray node and its drivers"
     )
-    _add_match(node)
+    _add_agent(node)
+    node.add_argument(
+        "--relay",
+        default="",
+        metavar="SPEC",
+        help="be the way to these nodes too, for a job of very many",
+    )
     node.add_argument(
         "--part",
         type=_part,

@@ -70,17 +70,17 @@ def _dry_run(process: ProcessId, arguments: argparse.Namespace) -> int:
     """Print what an injection would do to each process of the job."""
     from mpwatch.attach.plan import plan_injection
     from mpwatch.collect.job.reader import ReadRequest, TreeCollector
-    from mpwatch.report import injection_plan
-    from mpwatch.report.json import text_of
+    from mpwatch.report.injection_plan import plan_text
+    from mpwatch.report.json import plan_json, text_of
 
     tree = TreeCollector(process).collect(ReadRequest.processes_only())
     if tree is None:
         raise ended_meanwhile(process.pid)
     plan = plan_injection(tree.processes, only=arguments.only)
     if arguments.json:
-        print(text_of(injection_plan.plan_json(plan)))
+        print(text_of(plan_json(plan)))
     else:
-        print(injection_plan.plan_text(plan, style=text_style()))
+        print(plan_text(plan, style=text_style()))
     return 0
 
 

@@ -44,10 +44,11 @@ def node(arguments: argparse.Namespace) -> int:
             "mpwatch dump --job ssh:HOST",
         )
     values = read_configuration().values  # of the user whose processes of this node are observed
+    if arguments.relay:
+        return _relay(arguments)
     source, sink = _own_descriptors()
     from mpwatch.nodes.agent.agent import STOP_S, Agent
-    from mpwatch.nodes.agent.find import Selection, find_roots
-    from mpwatch.nodes.agent.jobs_of_node import JobsOfNode
+    from mpwatch.nodes.agent.jobs_of_node import JobsOfNode, Selection, find_roots
 
     selection = Selection(
         arguments.job_pids, arguments.raylet, dict(arguments.match), arguments.part
@@ -59,6 +60,20 @@ def node(arguments: argparse.Namespace) -> int:
         agent.run()
     finally:
         jobs.stop(STOP_S)
+    return 0
+
+
+def _relay(arguments: argparse.Namespace) -> int:
+    """Serve a head as the way to other nodes."""
+    from mpwatch.nodes.agent.relay import Relay
+    from mpwatch.nodes.launchers.engines import relayed
+    from mpwatch.nodes.launchers.launch import AgentCommand, CannotLaunch
+
+    try:
+        launches = relayed(arguments.relay, AgentCommand(dict(arguments.match), arguments.agent))
+    except CannotLaunch as error:
+        raise Failure(str(error), error.fix) from None
+    Relay(*_own_descriptors(), launches).run()
     return 0
 
 

@@ -6,7 +6,6 @@ So its modules import each other relatively, and `RENDEZVOUS` names the one that
 
 from __future__ import annotations
 
-import collections
 import functools
 import gc
 import operator
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
 RENDEZVOUS = "_mpwatch_hook"
 """The entry of `sys.modules` for the hook that is attached, under any name."""
 
-_attach_token = collections.deque((True,), maxlen=1)
-"""The thread that pops the token attaches the hook; `deque.pop` is atomic and never waits."""
+_attach_token = [True]
+"""The thread that pops the token attaches the hook; `list.pop` is atomic and never waits."""
 _undo_in_child: dict[str, Any] = {}
 """What a child has to do if it was forked while the hook was being attached: enable `gc`."""
 _is_watched: list[bool] = []
@@ -163,7 +162,12 @@ def _enter(started_by: str, birth: dict[str, Any] | None) -> bool:
 
 
 def _is_ours(error: BaseException) -> bool:
-    from .safe import foreign_exceptions
+    try:
+        from .safe import foreign_exceptions
+    except BaseException as failure:
+        if type(failure) is not type(error):
+            raise
+        return True  # an audit hook refuses this import as well
 
     return foreign_exceptions.is_ours(error)
 
@@ -180,7 +184,7 @@ def _begin(started_by: str, birth: dict[str, Any] | None) -> None:
 
     points = table()
     # Before any wrapper is made: a wrapper would keep the unstripped code.
-    strip_package(sys.modules[__name__])
+    strip_package(sys.modules[__name__], ("instrument", "uninstrument"))
     session = Session(started_by, birth)
     session.on_detached = _forget
     if _forks is None:

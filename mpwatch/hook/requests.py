@@ -7,7 +7,7 @@ import sys
 from . import checks, wire
 from .points.cuda import ON_REQUEST
 from .points.processes import start_method
-from .safe import one_call
+from .safe import foreign_exceptions, one_call
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -127,7 +127,9 @@ def read_gauge(hook: Answering, name: str) -> Any:
     try:
         read = hook.gauges.get(name)
         return read and read()
-    except Exception as error:  # noqa: BLE001 - the other gauges are still to be read
+    except BaseException as error:
+        if foreign_exceptions.signal_behind(error) is not None:
+            raise
         return {"error": f"{type(error).__name__}: {error}"[:200]}
 
 

@@ -338,8 +338,8 @@ class Session:
             job = self.jobs.pop(0)
             try:
                 job()
-            except Exception as error:  # noqa: BLE001 - the thread has more to do than this job
-                self.note("hook-problem", what="job", text=repr(error)[:500])
+            except BaseException as error:  # noqa: BLE001 - the thread has more to do than this job
+                self.note("hook-problem", what="job", text=foreign_exceptions.named(error))
         if self.patcher.is_waiting_for_import():
             self.patcher.catch_up()
         self.files.work(self.server.is_stopping)

@@ -15,6 +15,7 @@ from types import CodeType, FunctionType, ModuleType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
 _IS_FUNCTION = 1
@@ -36,13 +37,18 @@ _files: dict[str, str] = {}
 """The `__file__` of each module, of which its functions have a copy: 3 KB in all."""
 
 
-def strip_package(package: ModuleType) -> None:
+def strip_package(package: ModuleType, public: Sequence[str] = ()) -> None:
     """Make all modules of a package smaller.
 
     The modules are found from the package itself: a search of all loaded modules would make a
     forked process copy 700 pages of the heap that it shares with its parent.
+
+    Args:
+        package: The package. It keeps its docstring.
+        public: Its functions that users call, which keep docstring, annotations and lines.
     """
     _strip_modules(package)
+    _strip_members(package, package.__name__, public)
     forget()
 
 
@@ -60,6 +66,8 @@ def _strip_modules(package: ModuleType) -> None:
     for value in tuple(vars(package).values()):
         if isinstance(value, ModuleType) and value.__name__.startswith(prefix):
             strip(value)
+            if vars(value).get("__package__") == package.__name__:
+                value.__package__ = package.__name__  # one string for all modules: 2 KB
             _strip_modules(value)
 
 
@@ -68,7 +76,10 @@ def strip(module: ModuleType) -> None:
     module.__doc__ = None
     module.__cached__ = None  # type: ignore[attr-defined]
     vars(module).pop("__annotations__", None)
-    if module.__spec__ is not None:
+    if "__path__" not in vars(module):
+        # 300 bytes each. The import system reads those of packages, for modules within them.
+        module.__spec__ = module.__loader__ = None
+    elif module.__spec__ is not None:
         module.__spec__.cached = None  # the path of its bytecode; found again when it is asked for
     path = vars(module).get("__file__")
     if path is not None:
@@ -78,9 +89,7 @@ def strip(module: ModuleType) -> None:
 
 def without_docstrings(code: CodeType) -> CodeType:
     """The same code, whose functions and those within them have no docstrings and small tables."""
-    constants = [
-        without_docstrings(each) if isinstance(each, CodeType) else each for each in code.co_consts
-    ]
+    constants = [*map(_constant, code.co_consts)]
     is_function = code.co_flags & _IS_FUNCTION and not code.co_name.startswith("<")
     can_have_one = code.co_flags & _HAS_DOCSTRING == _HAS_DOCSTRING
     if is_function and can_have_one and constants and isinstance(constants[0], str):
@@ -93,6 +102,13 @@ def without_docstrings(code: CodeType) -> CodeType:
         co_linetable=_lines(code),
         **changed,
     )
+
+
+def _constant(value: Any) -> Any:
+    """A constant of a function, made smaller where that is possible."""
+    if isinstance(value, CodeType):
+        return without_docstrings(value)
+    return _shared(value) if type(value) is tuple else value
 
 
 def _shared(values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -113,11 +129,14 @@ def _lines(code: CodeType) -> bytes:
     return table
 
 
-def _strip_members(holder: Any, module: str) -> None:
-    for value in tuple(vars(holder).values()):
+def _strip_members(holder: Any, module: str, public: Sequence[str] = ()) -> None:
+    for name, value in tuple(vars(holder).items()):
+        if name in public:
+            continue
         function: Any = value
         if isinstance(value, property):
             function = value.fget
+            value.__doc__ = None
         elif isinstance(value, staticmethod | classmethod):
             function = value.__func__
         if isinstance(function, FunctionType) and function.__module__ == module:
@@ -125,6 +144,9 @@ def _strip_members(holder: Any, module: str) -> None:
             _strip_function(function)
         elif isinstance(value, type) and value.__module__ == module:
             value.__doc__ = None
+            for unused in ("__annotations__", "__slots__"):
+                if unused in vars(value):  # the slots themselves stay
+                    delattr(value, unused)
             _strip_members(value, module)
 
 

@@ -241,7 +241,8 @@ MarkKind: TypeAlias = Literal[
     # container and the loop, `self.failures; main.py:35-43 work`, as for "registers".
     "keeps-exception",
     # Sends SIGKILL to another process. About: the first lines of the loops around it and around
-    # the only calls that lead there, and the condition, `70, 99; if used > limit: in line 50`.
+    # the only calls that lead there, the functions of these, and the condition,
+    # `70, 99; poll, end; if used > limit: in line 50`.
     "kills",
     # Sets a limit of its process, such as RLIMIT_CPU. About: its name, `RLIMIT_CPU`.
     "limit",
@@ -283,6 +284,8 @@ MarkKind: TypeAlias = Literal[
     "seed",
     # Defines, in a function, one that calls itself, which is a reference cycle.
     "self-reference",
+    # Goes through a set, where the order of its elements may matter. About: the set.
+    "set-order",
     # Takes long for what it does (`SlowKind`). About: its `SlowKind` and the expression, `deepcopy:
     # copy.deepcopy(x)`.
     "slow",

@@ -287,15 +287,14 @@ def job_html(
     body.append("<h2>Ranks</h2>")
     ranks = [PlacedRank(view, row) for view in views if view.summary for row in view.summary.ranks]
     body += table(("Rank", "Node", "#Pid", "State", "#Still", "~Doing"), map(_rank_cells, ranks))
-    body.append("<h2>Findings of the nodes</h2>")
-    body += table(
-        ("Node", "Process", "Severity", "~Finding"),
-        (
-            (False, (view.name, each.label, each.severity, finding_words(each)))
-            for view in views
-            for each in (view.summary.findings if view.summary else ())
-        ),
-    )
+    of_nodes = [
+        (False, (view.name, each.label, each.severity, finding_words(each)))
+        for view in views
+        for each in (view.summary.findings if view.summary else ())
+    ]
+    if of_nodes:
+        body.append("<h2>Findings of the nodes</h2>")
+        body += table(("Node", "Process", "Severity", "~Finding"), of_nodes)
     if problems:
         items = "".join(f"<li>{escape(problem)}</li>" for problem in problems)
         body.append(f"<h2>Could not be read</h2><ul>{items}</ul>")

@@ -1,10 +1,9 @@
-"""The plan of an injection as text and as JSON."""
+"""The plan of an injection as text; `report.json` has the same as a document."""
 
 from __future__ import annotations
 
 from mpwatch.model.injection import ALREADY_THERE, InjectionPlan, PlannedInjection
 from mpwatch.model.units import processes_text
-from mpwatch.report.json import SCHEMA, Document
 from mpwatch.report.table import PLAIN, TextStyle
 
 _EFFECTS = (
@@ -36,28 +35,6 @@ def summary(plan: InjectionPlan) -> str:
     if left_out := plan.left_out():
         words += f"; {len(left_out)} {'is' if len(left_out) == 1 else 'are'} left out"
     return words + "."
-
-
-def plan_json(plan: InjectionPlan) -> Document:
-    """The plan as a document."""
-    return {
-        "schema": SCHEMA,
-        "processes": [
-            {
-                "pid": each.process.pid,
-                "start_ticks": each.process.start_ticks,
-                "role": each.role,
-                "name": each.name,
-                "method": each.method or None,
-                "would_be_injected": each.would_be_injected,
-                "writes": list(each.writes),
-                "reason": each.reason or None,
-                "fix": each.fix or None,
-            }
-            for each in plan.processes
-        ],
-        "patches": list(plan.patches),
-    }
 
 
 def _entry(each: PlannedInjection, style: TextStyle) -> list[str]:

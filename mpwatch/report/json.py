@@ -23,6 +23,7 @@ from mpwatch.model.account import LAST_MINUTE_S, Account, ProcessAccount, Share
 from mpwatch.model.findings import Finding
 from mpwatch.model.host import CgroupSample, Check, FileSystemSample, HostSample
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.injection import InjectionPlan
 from mpwatch.model.progress import RECENT_S, Pace
 from mpwatch.model.progress import pace as pace_of
 from mpwatch.model.samples import GpuSample
@@ -68,6 +69,28 @@ def snapshot_json(snapshot: Snapshot, *, with_stacks: bool) -> Document:
         "loaders": [loader_json(loader) for loader in snapshot.loaders],
         "waits": waits_json(snapshot.waits),
         "mode": snapshot.mode,
+    }
+
+
+def plan_json(plan: InjectionPlan) -> Document:
+    """The plan of an injection."""
+    return {
+        "schema": SCHEMA,
+        "processes": [
+            {
+                "pid": each.process.pid,
+                "start_ticks": each.process.start_ticks,
+                "role": each.role,
+                "name": each.name,
+                "method": each.method or None,
+                "would_be_injected": each.would_be_injected,
+                "writes": list(each.writes),
+                "reason": each.reason or None,
+                "fix": each.fix or None,
+            }
+            for each in plan.processes
+        ],
+        "patches": list(plan.patches),
     }
 
 

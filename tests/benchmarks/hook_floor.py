@@ -27,16 +27,16 @@ class Floor:
         Returns:
             How many there are.
         """
-        from mpwatch.hook.lifecycle.patcher import attribute
+        from mpwatch.hook.lifecycle.patcher import Attribute, attribute
         from mpwatch.hook.points import TABLE
 
         for row in TABLE:
             module = sys.modules.get(row.module)
             install = row.install
-            if module is None or not isinstance(install, functools.partial):
+            if module is None or not isinstance(install, Attribute):
                 continue  # it replaces more than one attribute
             try:
-                self._undo.append(attribute(install.args[0], _empty)(module, self._session))
+                self._undo.append(attribute(install.path, _empty)(module, self._session))
             except LookupError:
                 continue  # this version of torch does not have it
         self._wrap_pickling()

@@ -1,8 +1,11 @@
 """Does what the hook observes while an audit hook refuses some events by an exception of a class.
 
-Usage: `hook_audit_refuses.py bare|hook EVENT CLASS`. EVENT is the beginning of names, CLASS is
-`own`, `base` (derived from BaseException), `RuntimeError`, `PermissionError` or `SystemExit`. What
-each step has led to is printed: with the hook the same as without it.
+Usage: `hook_audit_refuses.py bare|hook EVENT CLASS HOW [torch]`. EVENT is the beginning of names,
+CLASS is `own`, `base` (derived from BaseException), or a built-in one. HOW is `function`, `passing`
+for a function that passes the arguments of the event on to another one, or the path of a library in
+C: see `tests/integration/hook/test_audit_hooks.py`. What each step has led to is printed: with the
+hook the same as without it. With `torch` the program also uses torch, whose own events are not
+refused, only those of functions that the hook itself calls.
 """
 
 from __future__ import annotations
@@ -25,23 +28,56 @@ class Stopped(BaseException):
     pass
 
 
-with_hook, prefix, name = sys.argv[1:]
+with_hook, prefix, name, how, *more = sys.argv[1:]
 KINDS: dict[str, type[BaseException]] = {
     "own": Refused,
     "base": Stopped,
     "RuntimeError": RuntimeError,
     "PermissionError": PermissionError,
     "SystemExit": SystemExit,
+    "KeyboardInterrupt": KeyboardInterrupt,
 }
 kind = KINDS[name]
 is_on = False
+asking = threading.local()
 refusals = mmap.mmap(-1, mmap.PAGESIZE)  # of children, too
 
 
 def refuse(event: str, _arguments: object) -> None:
-    if is_on and event.startswith(prefix):
+    if is_on and event.startswith(prefix) and (not more or is_of_the_hook()):
         refusals[0] = 1
+        if kind is KeyboardInterrupt:
+            raise kind  # as Ctrl-C: without a message
         raise kind(event)
+
+
+def is_of_the_hook() -> bool:
+    """Whether code of the hook has called what raises the event; that question is one, too."""
+    if getattr(asking, "is_on", False):
+        return False
+    asking.is_on = True
+    try:
+        caller = sys._getframe(2)
+        return "/mpwatch/hook/" in caller.f_code.co_filename
+    finally:
+        asking.is_on = False
+
+
+def refuse_after_a_look(event: str, arguments: tuple[object, ...]) -> None:
+    if is_on and event.startswith(prefix):
+        look(event, *arguments)
+
+
+def look(event: str, *_arguments: object) -> None:
+    """Refuse; for some events one of the arguments is a frame, as for a trace function."""
+    refuse(event, ())
+
+
+def switch(is_now_on: bool) -> None:
+    global is_on
+    is_on = is_now_on
+    if library is not None:
+        library.refuse_now(int(is_now_on))
 
 
 def step(what: str, call: Callable[[], Any]) -> None:
@@ -87,13 +123,26 @@ observed: list[Callable[[], None]] = []
 os.register_at_fork(before=lambda: [each() for each in observed])
 context = multiprocessing.get_context("fork")
 queue = context.SimpleQueue()
-sys.addaudithook(refuse)
+library: Any = None
+if how == "function":
+    sys.addaudithook(refuse)
+elif how == "passing":
+    sys.addaudithook(refuse_after_a_look)
+else:
+    import ctypes
+
+    library = ctypes.PyDLL(how)
+    first = ctypes.byref(ctypes.c_char.from_buffer(refusals))
+    assert library.refuse(ctypes.py_object(kind), prefix.encode(), first) == 0
+if more:
+    import torch.multiprocessing
+    import torch.utils.data
 if with_hook == "hook":
     import mpwatch
 
     assert mpwatch.instrument()
     time.sleep(0.3)  # until it waits for observers
-is_on = True
+switch(True)
 step("put", lambda: queue.put(0))
 step("get", queue.get)
 step("threads at a fork", threads_at_a_fork)
@@ -105,7 +154,14 @@ step("thread", thread.start)
 step("fork of several threads", forked)
 idle.set()
 thread.join()
-is_on = False
+if more:
+    tensors = torch.multiprocessing.get_context("fork").Queue()
+    step("put tensors", lambda: [tensors.put(torch.zeros(9)) for _ in range(40)].clear())
+    step("get tensors", lambda: sum(len(tensors.get()) for _ in range(40)))
+    dataset = torch.utils.data.TensorDataset(torch.zeros(8))
+    loader = torch.utils.data.DataLoader(dataset, num_workers=1)
+    step("load", lambda: len(list(loader)))
+switch(False)
 if with_hook == "hook":
     assert refusals[0], "nothing that the hook does was refused"
-is_on = True
+switch(True)

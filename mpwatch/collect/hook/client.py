@@ -410,6 +410,7 @@ class HookClients:
         """Look for hooks in these processes, and forget those that are no longer among them."""
         at_s = self._clock()
         marks = discovery.FolderMarks(self._proc)
+        tables = discovery.SocketTables(self._proc)
         here = set()
         for sample in samples:
             process = sample.process
@@ -421,12 +422,12 @@ class HookClients:
             mark = marks.of(sample)
             is_thorough = at_s >= self._thorough_s.get(process, at_s)
             if is_thorough or mark is None or mark != self._marks.get(process):
-                self._try(sample, at_s, is_thorough=is_thorough)
+                self._try(sample, at_s, tables if is_thorough else None)
                 self._marks[process] = mark
-        tables: tuple[dict[ProcessId, Any], ...] = (
+        known: tuple[dict[ProcessId, Any], ...] = (
             self._not_before_s, self._thorough_s, self._marks, self._delivered, self._said,
         )  # fmt: skip
-        for table in tables:
+        for table in known:
             for process in table.keys() - here - self.links.keys():
                 del table[process]
 
@@ -481,12 +482,12 @@ class HookClients:
         self.links.clear()
         self._selector.close()
 
-    def _try(self, sample: ProcSample, at_s: float, *, is_thorough: bool) -> None:
-        """Look for the hook of one process."""
-        if is_thorough:
+    def _try(self, sample: ProcSample, at_s: float, tables: discovery.SocketTables | None) -> None:
+        """Look for the hook of one process, among the sockets as well if their tables are given."""
+        if tables is not None:
             self._thorough_s[sample.process] = at_s + SEARCH_AGAIN_S
         try:
-            sock = discovery.connect(sample, self._proc, thorough=is_thorough)
+            sock = discovery.connect(sample, self._proc, thorough=tables is not None, tables=tables)
         except NoHook as none:
             if str(none) != NO_HOOK:
                 self._not_before_s[sample.process] = at_s + SEARCH_AGAIN_S

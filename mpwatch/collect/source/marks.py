@@ -13,13 +13,7 @@ from signal import Signals
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
-from mpwatch.collect.source.buffered_reads import (
-    BufferedFiles,
-    buffered_files,
-    find_buffered_reads,
-)
 from mpwatch.collect.source.control_flow import LOGS, RAISES_NOT, STARTS_TASK
-from mpwatch.collect.source.default_signals import find_default_sigpipe
 from mpwatch.collect.source.kept import (
     ADDS,
     ARRAYS,
@@ -54,6 +48,14 @@ from mpwatch.collect.source.kept import (
     tensors_of,
     variables_of,
 )
+from mpwatch.collect.source.pipe_statements import (
+    BufferedFiles,
+    buffered_files,
+    find_buffered_reads,
+    find_default_sigpipe,
+)
+from mpwatch.collect.source.repetition import Takers, find_emptying, taken_by, takers_of
+from mpwatch.collect.source.set_order import find_set_order, sets_of
 from mpwatch.collect.source.slow_statements import Slow, elements, slow, tensors_in
 from mpwatch.collect.source.syntax import (
     BRANCHES,
@@ -75,7 +77,6 @@ from mpwatch.collect.source.syntax import (
     receiver_of,
     within,
 )
-from mpwatch.collect.source.taken_queues import Takers, find_emptying, taken_by, takers_of
 from mpwatch.model.sanitize import clean
 from mpwatch.model.source_code import RAISE_OF, Mark, Statement
 
@@ -124,6 +125,7 @@ class _Names(NamedTuple):
     may_hold_back: bool
     """Whether nothing in the file sends small writes at once, or collects them."""
     sequences: Mapping[str, str]
+    sets: frozenset[str]
     assigned: Mapping[str, ast.expr]
     models: Tensors
     uses_arrays: bool
@@ -163,6 +165,7 @@ def _names_of(tree: ast.Module, elsewhere: Mapping[str, ReturnedSlice]) -> _Name
             for name in [last_name(node) if isinstance(node, ast.expr) else ""]
         ),
         sequences=sequences_of(tree),
+        sets=sets_of(tree),
         assigned=_assigned(tree),
         models=tensors_of(tree),
         uses_arrays=uses_arrays,
@@ -207,6 +210,7 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     yield from find_buffered_reads(function, nodes, known.buffered)
     yield from find_emptying(function, known.takers)
     yield from find_default_sigpipe(nodes, known.assigned)
+    yield from find_set_order(nodes, known.sets)
     yield from find_registered(function, nodes, known.registries)
     if function is module.tree:
         yield from find_bounded(module.tree)
@@ -499,21 +503,31 @@ def _kills(module: ParsedFile, function: ast.AST) -> Iterator[Found]:
         is_sent = is_it and name in ("kill", "killpg", "send_signal") and not is_itself
         is_own = name == "kill" and not call.args and isinstance(call.func, ast.Attribute)
         if is_sent or is_own:
-            calls = reversed(list(_around_calls(module, function)))
-            above = [*(each for around in calls for each in around), *parents]
+            calls = list(_around_calls(module, function))[::-1]
+            above = [*(each for call in calls for each in call.around), *parents]
             under = next((each for each in reversed(above) if isinstance(each, ast.If)), None)
             header = quoted(module, under) if under is not None else None
             lines = ", ".join(str(each.lineno) for each in above if isinstance(each, LOOPS))
+            names = ", ".join((*(call.function for call in calls), getattr(function, "name", "")))
             about = f"{header.text} in line {header.line}" if header is not None else ""
-            yield "kills", f"{lines}; {about}", node
+            yield "kills", f"{lines}; {names}; {about}", node
+
+
+class _OnlyCall(NamedTuple):
+    """The one call of a function in its file."""
+
+    function: str
+    """That makes the call."""
+    around: Sequence[ast.AST]
+    """The statements around it, outermost first."""
 
 
 _CALLS: Final = 4
 """Calls that are followed, one above the other."""
 
 
-def _around_calls(module: ParsedFile, function: ast.AST) -> Iterator[Sequence[ast.AST]]:
-    """The statements around the only call of a function, around that of its caller, and so on."""
+def _around_calls(module: ParsedFile, function: ast.AST) -> Iterator[_OnlyCall]:
+    """The only call of a function, that of its caller, and so on."""
     functions = [each for each in ast.walk(module.tree) if isinstance(each, FUNCTIONS)]
     for _ in range(_CALLS):
         if not isinstance(function, FUNCTIONS):
@@ -528,7 +542,7 @@ def _around_calls(module: ParsedFile, function: ast.AST) -> Iterator[Sequence[as
         if len(found) != 1:
             return
         function, around = found[0]
-        yield around
+        yield _OnlyCall(getattr(function, "name", ""), around)
 
 
 def _assigned(tree: ast.Module) -> dict[str, ast.expr]:

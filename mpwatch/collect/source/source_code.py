@@ -1,7 +1,7 @@
 """Source files of the lines that stacks name. They are parsed, never run.
 
-A file of a job that hangs may be on a file system that hangs, so `SourceReads` reads on a thread of
-its own, for which the loop of an observer does not wait.
+A file of a job that hangs may be on a file system that hangs, so `observe.sources.on_demand` reads
+on a thread of its own, for which the loop of an observer does not wait.
 
 Their text is hostile like all text of a job, and is cleaned here. Paths are those that the process
 has, so they are opened below `/proc/PID/root`.
@@ -11,15 +11,12 @@ from __future__ import annotations
 
 import ast
 import os
-import queue
 import stat
-import threading
-import time
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
 from mpwatch.collect.source.control_flow import (
     NESTED,
@@ -37,14 +34,12 @@ from mpwatch.collect.source.control_flow import (
 )
 from mpwatch.collect.source.deciding import ClassOfProgram, added_to, deciders
 from mpwatch.collect.source.kept import ARRAYS, ReturnedSlice, returned_slices_of
-from mpwatch.collect.source.kept_exceptions import kept_exceptions
+from mpwatch.collect.source.kept_references import kept_exceptions, registrations
 from mpwatch.collect.source.marks import marks
-from mpwatch.collect.source.registrations import registrations
 from mpwatch.collect.source.repetition import Call, Repeatable, calls_of, repeated
 from mpwatch.collect.source.syntax import (
     FUNCTIONS,
     LOOPS,
-    QUOTE_LIMIT,
     ParsedFile,
     before,
     children,
@@ -54,18 +49,13 @@ from mpwatch.collect.source.syntax import (
     last_line,
     quoted,
 )
-from mpwatch.describe.frames import is_library
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.samples import Frame, StacksTaken
-from mpwatch.model.sanitize import clean
-from mpwatch.model.snapshot import Snapshot
+from mpwatch.model.samples import Frame
 from mpwatch.model.source_code import (
     INNER,
-    LINES_LIMIT,
     DroppedResult,
     Mark,
     SourceLine,
-    SourceRead,
     Statement,
 )
 
@@ -92,7 +82,6 @@ LOCKS: Final = 6
 """Statements that take a lock, kept of one function."""
 CHANGED_S: Final = 2.0
 """Clocks of file systems are coarse."""
-_POLL_S: Final = 0.01
 
 
 class SourceCode:
@@ -356,110 +345,6 @@ def _ends(module: ParsedFile, inside: Sequence[ast.AST]) -> Iterator[Statement]:
 
 def _leaves(body: Sequence[ast.stmt]) -> bool:
     return bool(body) and isinstance(body[-1], _LEAVES)
-
-
-class _Request(NamedTuple):
-    process: ProcessId
-    frame: Frame
-    since_s: float
-
-
-class SourceReads:
-    """Reads each line once."""
-
-    def __init__(self, report: Callable[[SourceRead], None]) -> None:
-        """Make it; the thread starts with the first request.
-
-        Args:
-            report: Called on the thread with what was read.
-        """
-        self._report = report
-        self._code = SourceCode()
-        self._known: set[tuple[str, int, str]] = set()
-        self._new: list[tuple[ProcessId, Frame]] = []
-        self._requests: queue.SimpleQueue[list[_Request] | None] = queue.SimpleQueue()
-        self._files: set[str] = set()
-        self._failed: set[str] = set()
-        """Files at which the reading failed: they are not read again."""
-        self._under_way = 0
-        self._done = 0
-        self._has_started = False
-
-    def received(self, taken: StacksTaken) -> None:
-        """Note the lines of new stacks."""
-        for stack in taken.stacks:
-            for frame in stack.frames:
-                key = (frame.file, frame.line, frame.function)
-                if key in self._known or len(self._known) >= LINES_LIMIT or is_library(frame):
-                    continue
-                self._known.add(key)
-                self._new.append((taken.process, frame._replace(locals=())))
-
-    def start_due(self, snapshot: Snapshot) -> None:
-        """Begin to read the lines that were noted."""
-        requests: list[_Request] = []
-        waiting: list[tuple[ProcessId, Frame]] = []
-        for process, frame in self._new:
-            known = snapshot.get(process)
-            started_s = known.sample.born_wall_s if known is not None else None
-            if started_s is not None:
-                requests.append(_Request(process, frame, started_s))
-            elif known is None or known.is_gone:
-                # Another process may stand at the same line later.
-                self._known.discard((frame.file, frame.line, frame.function))
-            else:
-                waiting.append((process, frame))
-        self._new = waiting
-        if not requests:
-            return
-        self._under_way += 1
-        self._requests.put(requests)
-        if not self._has_started:
-            self._has_started = True
-            threading.Thread(target=self._run, name="mpwatch-source", daemon=True).start()
-
-    def wait(self, limit_s: float) -> None:
-        """Wait until everything requested was reported, at most this long."""
-        end_s = time.monotonic() + limit_s
-        while self._done < self._under_way and time.monotonic() < end_s:
-            time.sleep(_POLL_S)
-
-    def stop(self) -> None:
-        """End after the lines at hand, without waiting for that."""
-        self._requests.put(None)
-
-    def _run(self) -> None:
-        while (requests := self._requests.get()) is not None:
-            try:
-                self._report(self._read(requests))
-            finally:
-                self._done += 1
-
-    def _read(self, requests: list[_Request]) -> SourceRead:
-        lines: list[SourceLine] = []
-        dropped: list[DroppedResult] = []
-        marks: list[Mark] = []
-        problems: list[str] = []
-        for process, frame, since_s in requests:
-            if frame.file in self._failed:
-                continue
-            try:
-                if frame.file not in self._files:
-                    self._files.add(frame.file)
-                    dropped += self._code.dropped(process, frame.file, since_s)
-                    marks += self._code.marks(process, frame.file, since_s)
-                # After the marks, for which the files that it imports are read.
-                line = self._code.line(process, frame, since_s)
-            except Exception as error:  # noqa: BLE001 - the other files are still to be read
-                self._failed.add(frame.file)
-                what = clean(f"{type(error).__name__}: {error}", QUOTE_LIMIT)
-                problems.append(f"the source file {frame.file} was not understood ({what})")
-                continue
-            if line is not None:
-                lines.append(line)
-        return SourceRead(
-            time.monotonic(), tuple(lines), tuple(dropped), tuple(marks), tuple(problems)
-        )
 
 
 def _imported(file: str, tree: ast.Module) -> Iterator[str]:

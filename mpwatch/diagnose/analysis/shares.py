@@ -432,8 +432,17 @@ FASTER_LIMIT = 50.0
 """As `MOST_SHARE`."""
 
 
+def shares_lately(index: Index, process: Process) -> Sequence[Share]:
+    """As `shares`, of the last half a minute: without what a job did while it started."""
+    tally = _lately(main_account(index, process.process))
+    return () if tally is None else tally.shares()
+
+
 def work_place(
-    index: Index, processes: Iterable[Process], is_counted: Test = is_work
+    index: Index,
+    processes: Iterable[Process],
+    is_counted: Test = is_work,
+    shares_of: Callable[[Index, Process], Sequence[Share]] = shares,
 ) -> Place | None:
     """Where some processes did most of their work; `None` where lines are hardly known.
 
@@ -443,11 +452,12 @@ def work_place(
         index: The snapshot.
         processes: The processes.
         is_counted: Which activities count.
+        shares_of: Of which time.
     """
     lines: defaultdict[tuple[str, str, str], float] = defaultdict(float)
     work = 0.0
     for process in processes:
-        for each in shares(index, process):
+        for each in shares_of(index, process):
             if not is_counted(each.activity) or each.activity == NO_CORE:
                 continue
             work += each.share

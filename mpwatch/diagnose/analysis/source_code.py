@@ -580,6 +580,24 @@ def loop_ends(index: Index, frame: Frame, own_only: bool = False) -> str:
     return " or ".join(f"`{each.text}` (line {each.line})" for each in found[:2])
 
 
+_CLOCK = re.compile(r"elapsed|\bwall|clock|deadline|monotonic\(|perf_counter\(|\btime\.time\(")
+
+
+def ends_by_clock(index: Index, frame: Frame) -> tuple[Statement, str] | None:
+    """The `while` around a frame that tests a clock, and that part of its condition.
+
+    Each process has a clock of its own, or has begun to count at another moment.
+    """
+    line = source_of(index, frame)
+    headers = [each for each in line.within if each.text.startswith("while ")] if line else []
+    for header in reversed(headers):
+        parts = re.split(r"\band\b|\bor\b", header.text[len("while ") :].rstrip(" :"))
+        found = next((each.strip() for each in parts if _CLOCK.search(each)), None)
+        if found is not None:
+            return header, found
+    return None
+
+
 _ROUNDS = re.compile(
     r"\b(?:\w*(?:step|epoch|iter|idx|index|round)\w*|[ijkn])\b(?!\()", re.IGNORECASE
 )

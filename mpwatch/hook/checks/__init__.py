@@ -123,7 +123,7 @@ def _read_all() -> None:
         # Without the module's docstring.
         code = code.replace(co_consts=(None, *code.co_consts[1:]))
         codes[name] = marshal.dumps(without_lines(code))
-    _code = compress(marshal.dumps(codes), 9)
+    _code = compress(marshal.dumps(codes), 6)  # 9 takes 14 ms longer, for 660 bytes
 
 
 _read_all()

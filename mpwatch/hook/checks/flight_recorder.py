@@ -141,7 +141,7 @@ class Models:
                 raise
             try:
                 add(self)
-            except Exception as error:
+            except BaseException as error:
                 if not foreign_exceptions.is_ours(error):
                     raise
                 session.patcher.missing["models"] = f"{type(error).__name__}: {error}"[:200]

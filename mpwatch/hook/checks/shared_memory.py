@@ -42,7 +42,7 @@ def wrap_init(original: Callable[..., Any], session: Context) -> Callable[..., A
                     site=site[:128],
                     bytes=found.st_size,
                 )
-        except Exception as error:
+        except BaseException as error:
             if not foreign_exceptions.is_ours(error):
                 raise
         return result

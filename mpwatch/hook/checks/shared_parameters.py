@@ -76,7 +76,7 @@ class SharedParameters:
         """Remember the models of a process that is about to be forked; never raises."""
         try:
             self._start(process, target)
-        except Exception as error:
+        except BaseException as error:
             if not foreign_exceptions.is_ours(error):
                 raise
 
@@ -85,7 +85,7 @@ class SharedParameters:
         try:
             if self._handle is None:
                 self._arrive(process)
-        except Exception as error:
+        except BaseException as error:
             if not foreign_exceptions.is_ours(error):
                 raise
 
@@ -136,7 +136,7 @@ class SharedParameters:
         try:
             if self._is_settled(optimizer) or self._steps >= CHECKS[-1]:
                 self.leave()
-        except Exception as error:
+        except BaseException as error:
             if not foreign_exceptions.is_ours(error):
                 raise
 

@@ -50,9 +50,11 @@ if TYPE_CHECKING:
             """Make this the hook of a forked child."""
 
 
-_FORKING_THREADS = 10
+_FORKING_THREADS = 2
 _SPARE = 8
 """How many more threads may begin to fork before the first of them adds to their number."""
+_SPARE_IN_CHILD = 2
+"""A forked child has one thread; a signal handler of it may fork again during the step."""
 _SIGNALS = 3
 """Different signals that may strike during one fork."""
 
@@ -101,7 +103,7 @@ class ForkSteps:
         posix.register_at_fork(
             before=shielded(self.before, self),
             after_in_parent=shielded(self.after_in_parent, self),
-            after_in_child=shielded(self.after_in_child, self),
+            after_in_child=shielded(self.after_in_child, self, 1, _SPARE_IN_CHILD),
         )
         for slot in range(_SIGNALS):
             posix.register_at_fork(after_in_parent=self._deliver_again(slot))
@@ -224,13 +226,20 @@ def errno_location() -> Any:
     return location
 
 
-def shielded(step: Callable[[Forking], None], forks: ForkSteps) -> Callable[[], Any]:
+def shielded(
+    step: Callable[[Forking], None],
+    forks: ForkSteps,
+    threads: int = _FORKING_THREADS,
+    spare: int = _SPARE,
+) -> Callable[[], Any]:
     """Make a function for `os.register_at_fork` that cannot be struck before its first `try`.
 
     A signal that arrived during the fork has its handler run as the next Python function is
     entered, before any `try` in it. So nothing is entered here: a generator that already waits
     inside its `try` goes on from there, and all that leads to it is written in C. A generator that
     runs cannot be resumed, so there is one for each thread that may be forking at a time.
+
+    There are `threads` of them and `spare` ones, for threads that call before more are made.
     """
     free: dict[int, Any] = {}
     all_of_them: dict[int, Any] = {}
@@ -250,8 +259,8 @@ def shielded(step: Callable[[Forking], None], forks: ForkSteps) -> Callable[[], 
                                 yield
                                 session = forks.session
                                 if session is not None and session.state != "off":
-                                    if len(free) < _SPARE:
-                                        grow(_SPARE)
+                                    if len(free) < spare:
+                                        grow(spare)
                                     step(session)
                             except GeneratorExit as error:
                                 if number in free:
@@ -271,7 +280,7 @@ def shielded(step: Callable[[Forking], None], forks: ForkSteps) -> Callable[[], 
             all_of_them[number] = body(number)
             next(all_of_them[number])
 
-    grow(_FORKING_THREADS)
+    grow(threads + spare)
     taken = map(operator.itemgetter(1), iter(free.popitem, None))
     return functools.partial(next, map(next, taken))
 

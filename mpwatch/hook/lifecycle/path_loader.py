@@ -64,7 +64,7 @@ def load(
         if not package.enter(started_by, birth):
             reason = getattr(package, "refusal", "") or "the hook refused"
             return None
-    except Exception as error:
+    except BaseException as error:
         if not _is_ours(error, hook_directory):
             raise
         reason = f"{type(error).__name__}: {error}"
@@ -204,16 +204,18 @@ class _Loader(importlib.machinery.SourceFileLoader):
         return content or super().get_code(fullname)
 
 
-def _is_ours(error: Exception, directory: str) -> bool:
+def _is_ours(error: BaseException, directory: str) -> bool:
     """The answer of `foreign_exceptions.is_ours`, loaded apart: the package may have failed."""
     try:
         # As a package, for it imports `exact` from the same directory.
         errors = _execute(
             "_mpwatch_errors", directory + "/safe/foreign_exceptions.py", directory + "/safe"
         )
-    except (OSError, ImportError, SyntaxError):
-        # Not even this can be read, so reading is what failed.
-        return True
+    except BaseException as failure:
+        # Not even this can be read, so reading is what failed, or what an audit hook refuses.
+        if issubclass(type(failure), (type(error), OSError, ImportError, SyntaxError)):
+            return True
+        raise
     finally:
         for name in ("_mpwatch_errors", "_mpwatch_errors.exact"):
             sys.modules.pop(name, None)

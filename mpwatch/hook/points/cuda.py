@@ -95,7 +95,7 @@ def _share_cuda(original: Callable[..., Any], session: Context) -> Callable[...,
                 lent = checks.load("cuda_lent").Lent(session.system)
                 session.gauges["cuda_lent"] = lent.show
             lent.send(result)
-        except Exception as error:
+        except BaseException as error:
             if not foreign_exceptions.is_ours(error):
                 raise
             session.patcher.missing["cuda_lent"] = f"{type(error).__name__}: {error}"[:200]

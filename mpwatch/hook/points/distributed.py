@@ -79,7 +79,7 @@ def follow_groups(module: ModuleType, session: Context) -> Undo:
                 size, rank, ranks, backend, _, *more = args
                 name = more[0] if more else kwargs.get("group_name")
                 groups.add(name, size, rank, ranks, backend)
-            except Exception as error:
+            except BaseException as error:
                 if not foreign_exceptions.is_ours(error):
                     raise
                 session.patcher.missing["collectives"] = f"{type(error).__name__}: {error}"[:200]
@@ -107,7 +107,7 @@ def _add_existing(module: Any, session: Context, groups: _Groups) -> None:
             ranks = world.pg_group_ranks[group]
             name = world.pg_names[group]
             groups.add(name, len(ranks), group.rank(), tuple(ranks), backend)
-    except Exception as error:
+    except BaseException as error:
         if not foreign_exceptions.is_ours(error):
             raise
         session.patcher.missing["earlier process groups"] = f"{type(error).__name__}: {error}"[:200]

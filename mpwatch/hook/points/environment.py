@@ -11,6 +11,7 @@ Loaded only in jobs of `mpwatch run`.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..context import Context
-    from ..lifecycle.patcher import Undo
+    from ..lifecycle.patcher import Undo, Wrap
 
     Change = Callable[..., tuple[Any, ...]]
 
@@ -37,38 +38,43 @@ def _startup() -> Any:
     return sys.modules["_mpwatch_startup"]
 
 
-def _changing(change: Change) -> Callable[..., Callable[..., Any]]:
+def _changing(change: Change) -> Wrap:
     """Make wrappers that change positional arguments, if they can."""
+    # Closures would keep a second copy of their code, see `strip_docs`.
+    return functools.partial(_wrap_changing, change)
 
-    def wrap(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
-        def changed(*args: Any, **kwargs: Any) -> Any:
-            try:
-                args = change(args, kwargs)
-            except Exception as error:
-                # Arguments that do not fit: the original says so.
-                if not foreign_exceptions.is_ours(error):
-                    raise
-            try:
-                return original(*args, **kwargs)
-            except BaseException as error:
-                foreign_exceptions.unframe(error)
+
+def _wrap_changing(
+    change: Change, original: Callable[..., Any], session: Context
+) -> Callable[..., Any]:
+    def changed(*args: Any, **kwargs: Any) -> Any:
+        try:
+            args = change(args, kwargs)
+        except BaseException as error:
+            # Arguments that do not fit: the original says so.
+            if not foreign_exceptions.is_ours(error):
                 raise
+        try:
+            return original(*args, **kwargs)
+        except BaseException as error:
+            foreign_exceptions.unframe(error)
+            raise
 
-        return changed
-
-    return wrap
+    return changed
 
 
 def _environment_at(position: int) -> Change:
     """Put the hook into the environment among the arguments, in a copy."""
+    return functools.partial(_change_environment, position)
 
-    def change(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-        if "env" in kwargs:
-            kwargs["env"] = _with_hook(kwargs["env"])
-            return args
-        return (*args[:position], _with_hook(args[position]), *args[position + 1 :])
 
-    return change
+def _change_environment(
+    position: int, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Any, ...]:
+    if "env" in kwargs:
+        kwargs["env"] = _with_hook(kwargs["env"])
+        return args
+    return (*args[:position], _with_hook(args[position]), *args[position + 1 :])
 
 
 def _with_hook(environment: Any) -> Any:

@@ -6,6 +6,7 @@ service of multiprocessing or in a child of its server does not reach the progra
 
 from __future__ import annotations
 
+import functools
 import sys
 
 from .. import wire
@@ -55,9 +56,8 @@ def wrap_exit_function(original: Callable[..., Any], session: Context) -> Callab
         error = sys.exc_info()[1]
         if error is not None and not session.here.own.exception[0]:
             caller = foreign_exceptions.caller()
-            # A process that was forked in an `except` block still has the exception of its parent.
-            passed = foreign_exceptions.traceback_of(error)
-            if passed is not None and passed.tb_frame is caller and _is_bootstrap(caller):
+            is_its_own, _ = foreign_exceptions.asked(_has_passed_bootstrap, error, caller)
+            if is_its_own:
                 _failed(session, session.system.monotonic_ns(), error)
         del error
         return original(*args, **kwargs)
@@ -65,8 +65,13 @@ def wrap_exit_function(original: Callable[..., Any], session: Context) -> Callab
     return _exit_function
 
 
-def _is_bootstrap(caller: FrameType | None) -> bool:
-    if caller is None:
+def _has_passed_bootstrap(error: BaseException, caller: FrameType | None) -> bool:
+    """Whether an exception has just passed the frame of `Process._bootstrap`, the caller.
+
+    A process that was forked in an `except` block still has the exception of its parent.
+    """
+    passed = foreign_exceptions.traceback_of(error)
+    if caller is None or passed is None or passed.tb_frame is not caller:
         return False
     is_own = caller.f_globals.get("__name__") == "multiprocessing.process"
     return is_own and caller.f_code.co_name == "_bootstrap"
@@ -253,22 +258,25 @@ def note_uncaught_in(where: str, started_by: str | None = None) -> Install:
         where: Name of the module in notes.
         started_by: Only in processes that were started by this method.
     """
+    # A closure would keep a second copy of its code, see `strip_docs`.
+    return functools.partial(_note_uncaught_in, where, started_by)
 
-    def install(module: ModuleType, session: Context) -> Undo:
-        if module.sys is not sys:
-            raise LookupError(f"{module.__name__} has another sys")
-        if started_by is not None and session.identity.started_by != started_by:
-            return nothing_to_undo
-        ours = SysProxy(session, where)
-        module.sys = ours  # type: ignore[attr-defined]
 
-        def undo() -> None:
-            if module.sys is ours:
-                module.sys = sys  # type: ignore[attr-defined]
+def _note_uncaught_in(
+    where: str, started_by: str | None, module: ModuleType, session: Context
+) -> Undo:
+    if module.sys is not sys:
+        raise LookupError(f"{module.__name__} has another sys")
+    if started_by is not None and session.identity.started_by != started_by:
+        return nothing_to_undo
+    ours = SysProxy(session, where)
+    module.sys = ours  # type: ignore[attr-defined]
 
-        return undo
+    def undo() -> None:
+        if module.sys is ours:
+            module.sys = sys  # type: ignore[attr-defined]
 
-    return install
+    return undo
 
 
 def nothing_to_undo() -> None:

@@ -11,7 +11,7 @@ import sys
 from .. import checks, wire
 from ..lifecycle.patcher import attribute
 from ..safe import foreign_exceptions
-from ..safe.exact import is_a
+from ..safe.exact import is_a, key_of
 from .exits import nothing_to_undo
 
 TYPE_CHECKING = False
@@ -43,7 +43,7 @@ def wrap_next_data(original: Callable[..., Any], session: Context) -> Callable[.
 
     def next_data(self: Any) -> Any:
         began_ns = now()
-        reading = find(id(self._worker_result_queue)) or of(self)
+        reading = find(key_of(self._worker_result_queue)) or of(self)
         if not reading.fixed:
             _guard(session, begin, session, reading, self)
         reading.waiting_since_ns = began_ns
@@ -117,7 +117,7 @@ def wrap_try_put_index(original: Callable[..., Any], session: Context) -> Callab
             foreign_exceptions.unframe(error)
             raise
         if self._send_idx > batch and batch in self._task_info:
-            reading = find(id(self._worker_result_queue)) or of(self)
+            reading = find(key_of(self._worker_result_queue)) or of(self)
             worker = reading.owners[batch] = self._task_info[batch][0]
             record(kind, began_ns, 0, 0, reading.key, worker, batch)
         return result
@@ -252,7 +252,7 @@ def _guard(session: Context, read: Callable[..., Any], *args: Any) -> None:
     """Read private state of torch; where a version keeps it elsewhere, only this is missing."""
     try:
         read(*args)
-    except Exception as error:
+    except BaseException as error:
         if not foreign_exceptions.is_ours(error):
             raise
         session.patcher.missing[f"loader {read.__name__}"] = f"{type(error).__name__}: {error}"

@@ -133,7 +133,7 @@ def wrap_wrapping(original: Callable[..., Any], session: Context) -> Callable[..
         fields = None
         try:
             fields = _failed_task(counts, args[0])
-        except Exception as error:
+        except BaseException as error:
             if not foreign_exceptions.is_ours(error):
                 raise
         try:
@@ -161,7 +161,7 @@ def wrap_set_exception(original: Callable[..., Any], session: Context) -> Callab
             is_task = bool(args) and sys._getframe(1).f_globals.get("__name__") == _THREADS
             if is_task and is_a(args[0], BaseException) and not _is_asked(self):
                 fields = _failed_task(counts, args[0])
-        except Exception as error:
+        except BaseException as error:
             if not foreign_exceptions.is_ours(error):
                 raise
         try:

@@ -300,7 +300,7 @@ def _note_unpicklable(session: Context, thing: Any, error: BaseException) -> Non
             type=class_name(type(error)),
             text=text,
         )
-    except Exception as failure:
+    except BaseException as failure:
         if not foreign_exceptions.is_ours(failure):
             raise
 
@@ -327,7 +327,7 @@ class ManyStorages:
                     "many-storages", path=self._known[2], object=kind, storages=shared
                 )
             own.storages_path = self._known[2]
-        except Exception as error:
+        except BaseException as error:
             if not foreign_exceptions.is_ours(error):
                 raise
 

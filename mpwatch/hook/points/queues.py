@@ -13,7 +13,7 @@ from queue import Empty, Full
 
 from .. import wire
 from ..safe import foreign_exceptions
-from ..safe.exact import class_name, is_a
+from ..safe.exact import class_name, is_a, key_of
 from ..state.queue_sampling import APART_NS, EVERY
 
 TYPE_CHECKING = False
@@ -52,7 +52,7 @@ def wrap_put(original: Callable[..., Any], session: Context) -> Callable[..., An
             at_ns > items.put_due_ns
             or not number & mask
             or at_ns - began_ns > apart_ns
-            or id(self) not in known
+            or key_of(self) not in known
         ):
             settle(wire.QUEUE_PUT, self, began_ns, number, obj)
         return result
@@ -70,7 +70,7 @@ def wrap_get(original: Callable[..., Any], session: Context) -> Callable[..., An
 
     def get(self: Any, block: Any = True, timeout: Any = None) -> Any:
         began_ns = now()
-        if worker.source and worker.source == id(self):
+        if worker.source and worker.source == key_of(self):
             worker.end_job()
         try:
             result = original(self, block, timeout)
@@ -80,7 +80,7 @@ def wrap_get(original: Callable[..., Any], session: Context) -> Callable[..., An
             raise
         at_ns = now()
         number = next(count)
-        if at_ns > items.get_due_ns or at_ns - began_ns > apart_ns or id(self) not in known:
+        if at_ns > items.get_due_ns or at_ns - began_ns > apart_ns or key_of(self) not in known:
             settle(wire.QUEUE_GET, self, began_ns, number)
         if worker.is_busy:
             _taken(session, self, result)
@@ -96,7 +96,7 @@ def _wrap_any(original: Callable[..., Any], session: Context, kind: int) -> Call
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         began_ns = now()
-        if worker.source and worker.source == id(self):
+        if worker.source and worker.source == key_of(self):
             worker.end_job()
         try:
             result = original(self, *args, **kwargs)
@@ -110,7 +110,7 @@ def _wrap_any(original: Callable[..., Any], session: Context, kind: int) -> Call
             at_ns > (items.get_due_ns if is_get else items.put_due_ns)
             or not number % EVERY
             or at_ns - began_ns > APART_NS
-            or id(self) not in items.known
+            or key_of(self) not in items.known
         ):
             items.settle(kind, self, began_ns, number, *args[:1])
         if worker.is_busy:
@@ -139,7 +139,7 @@ def _taken(session: Context, queue: Any, result: Any) -> None:
     if worker.is_worker and type(result) is tuple and result and type(result[0]) is int:
         # A task of the index queue: batch index and sample indices.
         worker.task = result[0]
-    elif worker.source == id(queue):
+    elif worker.source == key_of(queue):
         _begin_job(session, result)
 
 
@@ -147,7 +147,7 @@ def _begin_job(session: Context, taken: Any) -> None:
     """Remember the task that the worker of a pool has received; never raises."""
     try:
         session.worker.begin_job(taken, session.system.monotonic_ns())
-    except Exception as error:
+    except BaseException as error:
         if not foreign_exceptions.is_ours(error):
             raise
 
@@ -163,9 +163,9 @@ def add_gauges(module: ModuleType, session: Context) -> Undo:
 def _failed(session: Context, kind: int, queue: Any, began_ns: int, error: BaseException) -> None:
     """Record an exception of a queue; Empty and Full are results, not failures."""
     if not (is_a(error, Empty) or is_a(error, Full)):
-        session.failed(kind, began_ns, error, queue=id(queue))
+        session.failed(kind, began_ns, error, queue=key_of(queue))
     elif session.system.monotonic_ns() - began_ns > POLL_NS:
-        session.record(kind, began_ns, wire.FLAG_RAISED, 0, id(queue))
+        session.record(kind, began_ns, wire.FLAG_RAISED, 0, key_of(queue))
 
 
 def wrap_feeder_error(original: Callable[..., Any], session: Context) -> Callable[..., Any]:

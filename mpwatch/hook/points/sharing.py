@@ -74,7 +74,7 @@ def make_reducer(original: Callable[..., Any], session: Context) -> Callable[...
             # A numpy array over it makes it non-resizable; `share_memory_` does not.
             if not was_shared and not is_resizable(storage):
                 suspect(storage)
-        except Exception as error:
+        except BaseException as error:
             if not foreign_exceptions.is_ours(error):
                 raise
         own.shared_key = SHARING
@@ -100,7 +100,7 @@ def make_reducer(original: Callable[..., Any], session: Context) -> Callable[...
                 origins.left -= size
             elif origins.places or not was_shared:
                 sampled(storage, was_shared, size, own.shared_key)
-        except Exception as error:
+        except BaseException as error:
             if not foreign_exceptions.is_ours(error):
                 raise
         return result
@@ -170,7 +170,7 @@ def wrap_make_shared(original: Callable[..., Any], session: Context) -> Callable
                 origins.left = left
             else:
                 made(storage)
-        except Exception as error:
+        except BaseException as error:
             if not foreign_exceptions.is_ours(error):
                 raise
         return storage
@@ -206,7 +206,7 @@ def wrap_setitem(original: Callable[..., Any], session: Context) -> Callable[...
                     _rebuilt_otherwise(session, began_ns, key, size, 0)
             elif type(key) is bytes and not key.startswith(b"/"):
                 record(wire.CUDA_SHARE, now(), 0, size_of(reference), wire.name_key(key))
-        except Exception as error:
+        except BaseException as error:
             if not foreign_exceptions.is_ours(error):
                 raise
 
@@ -266,7 +266,7 @@ def wrap_storage_from_cache(original: Callable[..., Any], session: Context) -> C
                 record(rebuild, began_ns, cached, size, key, key2, entries())
             else:
                 _rebuilt_otherwise(session, began_ns, cache_key, size, cached)
-        except Exception as error:
+        except BaseException as error:
             if not foreign_exceptions.is_ours(error):
                 raise
         return storage

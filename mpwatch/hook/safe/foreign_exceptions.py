@@ -14,6 +14,7 @@ the beginning of the `except` clause (`do_raise` of its ceval.c).
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]
+import itertools
 import sys
 from types import CodeType, FrameType
 
@@ -49,6 +50,11 @@ _file_name: Callable[[BaseException], Any] = OSError.__dict__["filename"].__get_
 _class_name: Callable[[type], str] = type.__dict__["__name__"].__get__
 _BUILT_IN = ("builtins", "struct")
 _OF_TRACING = (FrameType, CodeType)
+_TRACED_WITH_A_VALUE = ("return", "exception")
+"""Events of a trace function of which the argument can be a tuple."""
+_ATTEMPTS = (1, 2, 3, 4)
+"""Handlers may raise in some of them, a thousand times a second; a tuple, for no call may come
+between."""
 _VARIADIC = 0x04  # CO_VARARGS of inspect
 _WRITTEN_IN_C = type(BaseException.__str__)
 _OWN = __file__.rpartition("/safe/")[0] + "/"
@@ -65,7 +71,30 @@ def is_ours(error: BaseException) -> bool:
         return False
     if exact.is_a(error, Exception) and exact.module_of_class(type(error)) in _BUILT_IN:
         return True
-    return _is_refused(error)
+    answer, refusal = asked(_is_refused, error)
+    return type(refusal) is type(error) if answer is None else answer
+
+
+def asked(question: Callable[..., Any], *about: Any) -> tuple[Any, BaseException | None]:
+    """The answer to a question about frames.
+
+    Reading a frame or its code is an event for audit hooks, which may refuse that, too. They do it
+    each time; what a signal handler raises here comes once, and passes.
+
+    Returns:
+        The answer and `None`, or `None` and what an audit hook has raised.
+    """
+    failure: BaseException | None = None
+    for _ in _ATTEMPTS:
+        try:
+            answer = question(*about)
+        except BaseException as raised:  # noqa: BLE001 - it is raised or returned below
+            failure = raised
+            continue
+        if failure is not None:
+            raise failure
+        return answer, None
+    return None, failure
 
 
 def _is_refused(error: BaseException) -> bool:
@@ -73,18 +102,55 @@ def _is_refused(error: BaseException) -> bool:
 
     The hook calls functions in C, which call audit hooks. A function for tracing, profiling or
     monitoring, or a signal's handler, is called there, too; the interpreter gives it a frame or a
-    code object. An audit hook that is written in C has no frame, so that only built-in exceptions
-    of it are known.
+    code object. An audit hook may pass a frame on, for reading that is an event.
     """
     step = traceback_of(error)
+    is_interrupt = exact.is_a(error, KeyboardInterrupt)
     was_ours = is_refused = False
     while step is not None:
         is_ours_too = step.tb_frame.f_code.co_filename.startswith(_OWN)
-        is_refused = is_refused or (was_ours and not is_ours_too)
-        if is_refused and any(type(each) in _OF_TRACING for each in _arguments_of(step.tb_frame)):
-            return False
+        if is_refused or (was_ours and not is_ours_too):
+            arguments = _arguments_of(step.tb_frame)
+            if not is_refused and _are_of_audit(arguments):
+                # Ctrl-C may strike in there.
+                return not is_interrupt or len(_arguments(error)) > 0 or _is_statement(error)
+            if is_interrupt or any(type(each) in _OF_TRACING for each in arguments):
+                return False
+            is_refused = True
         was_ours, step = is_ours_too, step.tb_next
-    return is_refused
+    return is_refused or (was_ours and _is_of_c(error))
+
+
+def _are_of_audit(arguments: list[Any]) -> bool:
+    """Whether a function was called with the name of an event and a tuple of its arguments."""
+    return any(
+        type(name) is str and type(value) is tuple and name not in _TRACED_WITH_A_VALUE
+        for name, value in itertools.pairwise(arguments)
+    )
+
+
+def _is_of_c(error: BaseException) -> bool:
+    """Whether an exception without a frame was made by C code, as in an audit hook written in C.
+
+    That gives it a message. What `PyThreadState_SetAsyncExc` raises, and the default handler of
+    SIGINT, has no arguments but those that its class sets itself.
+    """
+    is_in_c = type(exact.in_class(error, "__init__")) is _WRITTEN_IN_C
+    return is_in_c and len(_arguments(error)) > 0
+
+
+def _is_statement(error: BaseException) -> bool:
+    """Whether a statement `raise` in the innermost frame has raised this."""
+    instructions = []
+    try:
+        raise KeyError
+    except KeyError as raised:
+        for each in (error, raised):
+            step: Any = traceback_of(each)
+            while step.tb_next is not None:
+                step = step.tb_next
+            instructions.append(step.tb_frame.f_code.co_code[step.tb_lasti])
+    return bool(instructions[0] == instructions[1])
 
 
 def _arguments_of(frame: FrameType) -> list[Any]:
@@ -100,9 +166,17 @@ def _arguments_of(frame: FrameType) -> list[Any]:
 def signal_behind(error: BaseException) -> int | None:
     """Number of the signal whose handler raised, or `None` if no handler was involved.
 
-    A `KeyboardInterrupt` without a handler's frame counts as SIGINT's: the default handler is
-    written in C and has no frame.
+    A `KeyboardInterrupt` without a handler's frame counts as SIGINT's, unless an audit hook has
+    raised it: the default handler is written in C and has no frame.
     """
+    number, refusal = asked(_signal_behind, error)
+    if refusal is None:
+        return None if number is None else int(number)
+    is_interrupt = exact.is_a(error, KeyboardInterrupt) and type(refusal) is not type(error)
+    return int(_signal.SIGINT) if is_interrupt and not _arguments(error) else None
+
+
+def _signal_behind(error: BaseException) -> int | None:
     codes: dict[CodeType, list[int]] = {}
     for number in range(1, _signal.NSIG):
         code = _code_of(_signal.getsignal(number))
@@ -114,7 +188,8 @@ def signal_behind(error: BaseException) -> int | None:
         if numbers is not None:
             return _number_in(step.tb_frame, numbers)
         step = step.tb_next
-    return int(_signal.SIGINT) if exact.is_a(error, KeyboardInterrupt) else None
+    is_interrupt = exact.is_a(error, KeyboardInterrupt) and not _is_refused(error)
+    return int(_signal.SIGINT) if is_interrupt else None
 
 
 def _number_in(frame: FrameType, numbers: list[int]) -> int:
@@ -143,8 +218,14 @@ def unframe(error: BaseException) -> None:
 def frames_of(error: BaseException, limit: int = 12) -> list[list[Any]]:
     """Function, file and line of the frames that an exception passed, innermost first.
 
-    Frames of wrappers are left out: they are not part of the program.
+    Frames of wrappers are left out: they are not part of the program. There are none where an audit
+    hook refuses to have them read.
     """
+    frames, _ = asked(_frames_of, error)
+    return frames[-limit:][::-1] if frames else []
+
+
+def _frames_of(error: BaseException) -> list[list[Any]]:
     frames = []
     step = traceback_of(error)
     while step is not None:
@@ -152,7 +233,12 @@ def frames_of(error: BaseException, limit: int = 12) -> list[list[Any]]:
         if not code.co_filename.startswith(_OWN):
             frames.append([code.co_name, code.co_filename, step.tb_lineno])
         step = step.tb_next
-    return frames[-limit:][::-1]
+    return frames
+
+
+def named(error: BaseException) -> str:
+    """Type and text of an exception in one line, bounded."""
+    return f"{type_of(error)}: {text_of(error)}"[:500]
 
 
 def described(error: BaseException) -> dict[str, Any]:
@@ -199,12 +285,18 @@ def caller(depth: int = 0) -> FrameType | None:
 def frames_here(skip: int, limit: int = 16) -> list[list[Any]]:
     """Function, file and line of the calling thread's frames, innermost first.
 
+    There are none where an audit hook refuses to have them read.
+
     Args:
         skip: Frames to leave out, counted from the caller of this function.
         limit: Frames kept at most.
     """
+    frames, _ = asked(_frames_from, caller(), skip, limit)
+    return frames or []
+
+
+def _frames_from(step: Any, skip: int, limit: int) -> list[list[Any]]:
     frames: list[list[Any]] = []
-    step: Any = caller()
     while step is not None and skip > 0:
         step, skip = step.f_back, skip - 1
     while step is not None and len(frames) < limit:

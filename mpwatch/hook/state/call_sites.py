@@ -61,7 +61,7 @@ class CallSites:
             self.left -= storage.nbytes()
             if self.left <= 0 and self._is_time():
                 self._remember(storage, self._spend(place_here() or self._usual))
-        except Exception as error:
+        except BaseException as error:
             if not foreign_exceptions.is_ours(error):
                 raise
 
@@ -74,7 +74,7 @@ class CallSites:
             self.left -= storage.nbytes()
             if self.left <= 0 and self._is_time():
                 self._remember(storage, self._spend(place_here()))
-        except Exception as error:
+        except BaseException as error:
             if not foreign_exceptions.is_ours(error):
                 raise
 
@@ -93,7 +93,7 @@ class CallSites:
             if site is not None:
                 inode, device = self._identity(cache_key)
                 self._note("call-site", inode=inode, device=device, site=site[:128], bytes=size)
-        except Exception as error:
+        except BaseException as error:
             if not foreign_exceptions.is_ours(error):
                 raise
 
@@ -138,9 +138,14 @@ class CallSites:
 def place_here() -> str | None:
     """File and line of the innermost frame of the program, or `None`.
 
-    Frames below a child's own entry are not examined: under fork they are its parent's.
+    Frames below a child's own entry are not examined: under fork they are its parent's. `None` also
+    where an audit hook refuses to have frames read.
     """
-    frame: Any = foreign_exceptions.caller()
+    place, _ = foreign_exceptions.asked(_place_from, foreign_exceptions.caller())
+    return None if place is None else str(place)
+
+
+def _place_from(frame: Any) -> str | None:
     for _ in range(_FRAMES):
         if frame is None or frame.f_code.co_name in ("_worker_loop", "_bootstrap"):
             return None

@@ -13,6 +13,7 @@ import operator
 import weakref
 
 from ..safe import foreign_exceptions
+from ..safe.exact import key_of
 from ..safe.one_call import dereference, through
 
 TYPE_CHECKING = False
@@ -118,13 +119,13 @@ class LoaderStates:
         self._keys = itertools.count(1)
         self._by_queue: dict[int, LoaderState] = {}
         self.find = self._by_queue.get
-        """The state of the iterator whose result queue has this `id`, or `None`."""
+        """The state of the iterator whose result queue has this key, or `None`."""
 
     def of_queue(self, queue: Any) -> LoaderState:
         """The state of the iterator with this result queue, added if it is new."""
-        reading = self._by_queue.get(id(queue))
+        reading = self._by_queue.get(key_of(queue))
         if reading is None:
-            reading = self._by_queue[id(queue)] = LoaderState(next(self._keys), self._pid)
+            reading = self._by_queue[key_of(queue)] = LoaderState(next(self._keys), self._pid)
         return reading
 
     def of(self, iterator: Any) -> LoaderState:
@@ -133,7 +134,7 @@ class LoaderStates:
 
     def end(self, iterator: Any) -> None:
         """Forget an iterator that shut down."""
-        self._by_queue.pop(id(iterator._worker_result_queue), None)
+        self._by_queue.pop(key_of(iterator._worker_result_queue), None)
 
     def end_all(self) -> None:
         """Forget every iterator: the hook is being detached."""

@@ -13,7 +13,7 @@ import weakref
 
 from .. import wire
 from ..safe import foreign_exceptions
-from ..safe.exact import attributes, is_a
+from ..safe.exact import attributes, is_a, key_of
 from ..safe.one_call import reserve
 
 TYPE_CHECKING = False
@@ -88,7 +88,7 @@ class QueueSampling:
             number: How many calls of this kind there were before.
             item: What was put.
         """
-        key = id(queue)
+        key = key_of(queue)
         self._record(kind, began_ns, 0, 0, key, 0, number + 1)
         due_ns = self._system.monotonic_ns() + APART_NS
         if kind == wire.QUEUE_GET:
@@ -108,7 +108,7 @@ class QueueSampling:
         """Examine an item of the sample; never raises."""
         try:
             self._examine(item)
-        except Exception as error:
+        except BaseException as error:
             if not foreign_exceptions.is_ours(error):
                 raise
 
@@ -204,7 +204,7 @@ class QueueDepths:
 
     def __init__(self) -> None:
         self.known: dict[int, tuple[_Reference, Any, Any, int]] = {}
-        """Reference, semaphore of free places, semaphore of readers, `maxsize`; by `id`."""
+        """Reference, semaphore of free places, semaphore of readers, `maxsize`; by `key_of`."""
         self._dead: collections.deque[_Reference] = collections.deque()
 
     def add(self, queue: Any) -> None:
@@ -216,13 +216,13 @@ class QueueDepths:
         try:
             # The callback is in C: a signal handler could raise in one written in Python.
             reference = _Reference(queue, self._dead.append)
-            reference.key = id(queue)
+            reference.key = key_of(queue)
             known = attributes(queue)
             places = attributes(known.get("_sem")).get("_semlock")
             readers = attributes(known.get("_rlock")).get("_semlock")
             maxsize = known.get("_maxsize", UNBOUNDED)
             self.known[reference.key] = reference, places, readers, maxsize
-        except Exception as error:
+        except BaseException as error:
             if not foreign_exceptions.is_ours(error):
                 raise
 

@@ -64,7 +64,7 @@ class StartChecks:
             if not self._is_suspected and not storage.is_shared():
                 is_resizable = getattr(storage, "resizable", None)
                 self._is_suspected = is_resizable is None or not is_resizable()
-        except Exception as error:
+        except BaseException as error:
             if not foreign_exceptions.is_ours(error):
                 raise
 
@@ -78,7 +78,7 @@ class StartChecks:
             return
         try:
             checks.load("dangling_views").note_views(self._note, self._noted, attributes)
-        except Exception as error:
+        except BaseException as error:
             if not foreign_exceptions.is_ours(error):
                 raise
 
@@ -87,7 +87,7 @@ class StartChecks:
         if self._check is None and "torch.nn" in sys.modules:
             try:
                 self._check = checks.load("shared_parameters").SharedParameters(self._note)
-            except Exception as error:
+            except BaseException as error:
                 if not foreign_exceptions.is_ours(error):
                     raise
         return self._check

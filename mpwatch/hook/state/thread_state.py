@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 from .. import checks
-from ..safe.exact import attributes, class_name, full_name
+from ..safe.exact import attributes, class_name, full_name, key_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class Worker:
         self.since_ns: int | None = None
         self.fetched = 0
         self.source = 0
-        """`id` of the queue from which a pool's worker receives tasks, 0 for other processes."""
+        """`key_of` of the queue from which the worker of a pool receives tasks, else 0."""
         self.job: dict[str, Any] | None = None
         """The task of a pool's worker."""
         self.done = 0
@@ -135,7 +135,7 @@ class Worker:
         """Become the worker of a pool if the target of a new process is a pool's."""
         name = ".".join(full_name(target))
         if name in POOL_WORKERS and type(arguments) is tuple and arguments:
-            self.source = id(arguments[0])
+            self.source = key_of(arguments[0])
             self.is_busy = True
 
     def begin_job(self, taken: Any, now_ns: int) -> None:

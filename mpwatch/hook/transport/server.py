@@ -9,7 +9,6 @@ still forks with one thread.
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]
-import collections
 import contextlib
 import errno
 import functools
@@ -109,8 +108,8 @@ class Server:
         self._refusals = 0
         self._again_ns = 0
         self._cpu_before_ns = 0
-        # The caller that pops the token starts the thread: `deque.pop` is atomic and never waits.
-        self._tokens = collections.deque((True,))
+        # The caller that pops the token starts the thread: `list.pop` is atomic and never waits.
+        self._tokens = [True]
 
     def listen(self, path: str) -> None:
         """Bind the socket, for this user only.
@@ -451,8 +450,8 @@ class Server:
             session.finish()
         except MemoryError:
             raise
-        except Exception as error:  # noqa: BLE001 - else the interpreter would print it
-            session.note("hook-problem", what="server", text=repr(error)[:500])
+        except BaseException as error:  # noqa: BLE001 - else the interpreter would print it
+            session.note("hook-problem", what="server", text=foreign_exceptions.named(error))
 
     def _wait_and_serve(self, run: Run) -> None:
         """Wait once for observers, then do the jobs and serve the observers."""
@@ -493,11 +492,13 @@ class Server:
             if is_ready:
                 connection.receive(self._session.answer)
             connection.push()
-        except Exception as error:  # noqa: BLE001 - other observers are still to be served
+        except BaseException as error:  # noqa: BLE001 - other observers are still to be served
             connection.close()
             self.connections.remove(connection)
             if not isinstance(error, (OSError, ValueError, RecursionError)):
-                self._session.note("hook-problem", what="answer", text=repr(error)[:500])
+                self._session.note(
+                    "hook-problem", what="answer", text=foreign_exceptions.named(error)
+                )
 
     def _accept(self, run: Run) -> None:
         """Accept one observer."""

@@ -22,7 +22,6 @@ from mpwatch.model.findings import JobFinding, Severity
 from mpwatch.model.units import numbers_text, seconds_text
 from mpwatch.nodes.across.ranks import (
     EVIDENCE_SHOWN,
-    HABIT,
     LOOPBACK,
     NAMED_S,
     STOPPED,
@@ -32,7 +31,7 @@ from mpwatch.nodes.across.ranks import (
     rank_name,
 )
 from mpwatch.nodes.head.node import NodeView
-from mpwatch.nodes.wire.summary import RankRow, SocketRow
+from mpwatch.nodes.wire.summary import HABIT, RankRow, SocketRow
 
 CRITICAL_S = 60.0
 RANKS_LIMIT = 1_000_000
@@ -40,6 +39,8 @@ RANKS_LIMIT = 1_000_000
 STEPS_LIMIT = 4
 """So many connections are followed."""
 STRAGGLER = "straggler-rank"
+MET = 3
+"""Ranks that have waited in collectives so often have taken part in some with all others."""
 
 
 def of_collectives(ranks: JobRanks, views: Sequence[NodeView]) -> Iterator[JobFinding]:
@@ -125,9 +126,11 @@ def _stuck(live: JobRanks, late: Sequence[PlacedRank], views: Sequence[NodeView]
     if since_s < STALLED_S or is_usual or (is_working and since_s < WORKING_S):
         severity = Severity.INFO
     others = f" and {len(late) - 1} more" if len(late) > 1 else ""
-    # A rank of long steps that only sleeps or reads in them: no counter shows a step of it, but the
-    # others have waited for each.
-    at_most_s = since_s if live.habit_s else float("inf")
+    # Of a rank that only sleeps or reads in its steps no counter shows any of them, but the others
+    # have waited for each; and one that stands still is late by a step at most.
+    have_met = min(row.waits for row in inside) >= MET
+    has_done_more = live.habit_s or (have_met and first.quiet_s > HABIT * since_s)
+    at_most_s = since_s if has_done_more else float("inf")
     evidence = [_inside_words(live)]
     evidence += [_whereabouts(each, at_most_s) for each in late[:NAMES_SHOWN]]
     evidence += waits_across(first, views)
@@ -315,7 +318,8 @@ def _first_inside(live: JobRanks) -> PlacedRank:
 
 def _whereabouts(late: PlacedRank, at_most_s: float) -> str:
     row = late.row
-    doing = f"; {row.doing}" if row.doing not in ("", row.line) and not row.is_ended else ""
+    known = row.doing.removeprefix(f"{row.line}, ")  # the line is said before
+    doing = f"; {known}" if known not in ("", row.line) and not row.is_ended else ""
     return f"{late.called} (pid {row.pid}): {does(late, at_most_s)}{doing}"
 
 

@@ -18,7 +18,7 @@ from mpwatch.nodes.across.ranks import (
     RankCache,
     jobs_of,
 )
-from mpwatch.nodes.head.node import SILENT_S, NodeView
+from mpwatch.nodes.head.node import BRING_IT, SILENT_S, NodeView
 from mpwatch.nodes.wire.summary import IN_RAY_GET, IN_RAY_TASK, IN_RAY_WAITING, MIXED, NOT_SET
 
 RAY_STUCK = "ray-call-stuck"
@@ -134,6 +134,10 @@ def _not_answering(views: Sequence[NodeView]) -> Iterator[JobFinding]:
             "live": f"{names} {have} not read the processes there",
         }[state]
         cause, fix = _CAUSE_AND_FIX[state]
+        if state == "failed" and nodes[0].fix != BRING_IT:
+            # A recording does not have the command.
+            by_hand = f"Try by hand what starts mpwatch there: {nodes[0].fix}"
+            fix = by_hand if nodes[0].fix else "Start mpwatch there by hand, as the agent was."
         yield JobFinding(
             rule=NOT_ANSWERING,
             severity=Severity.WARNING,

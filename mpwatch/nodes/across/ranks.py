@@ -16,7 +16,7 @@ from mpwatch.diagnose.analysis.distributed.ranks import WORKING_PERCENT, strays
 from mpwatch.diagnose.analysis.idle_time import STALLED_S
 from mpwatch.model.units import seconds_text
 from mpwatch.nodes.head.node import NodeView
-from mpwatch.nodes.wire.summary import IN_RAY_GET, WAITS_ENOUGH, RankRow
+from mpwatch.nodes.wire.summary import HABIT, IN_RAY_GET, WAITS_ENOUGH, RankRow
 
 NAMED_S = 5.0
 """After so long a rank that the others wait for is named as information. It is a warning from
@@ -29,9 +29,6 @@ LOOPBACK = ("127.", "[::1]", "::1", "localhost:")
 """How addresses begin that are another machine's own on each machine."""
 EVIDENCE_SHOWN = 8
 """Lines of evidence of one finding."""
-HABIT = 2.0
-"""Ranks that have often waited for long, as in steps of half a minute of which one rank needs all,
-are at a standstill only after so many times that."""
 STOPPED = frozenset(("stopped", "traced"))
 _NEVER, _NOW = float("-inf"), float("inf")
 

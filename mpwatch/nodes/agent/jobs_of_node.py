@@ -1,18 +1,263 @@
-"""The jobs of one node, each observed by a live source as on a single machine."""
+"""The jobs of one node: which processes they are, and a live source for each of them.
+
+Processes are named by pid, found by environment, or all torch jobs. On a Ray node they are those
+below its raylet, and the drivers that are connected to it. Checked with Ray 2.60: workers are
+children of the raylet, whose arguments name the folder of its session; a driver keeps
+`logs/python-core-driver-NUMBER_PID.log` of that folder open for as long as it is connected, also
+where it started the raylet itself.
+"""
 
 from __future__ import annotations
 
+import os
+import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from mpwatch.collect.job.jobs import MAPS_BYTES_LIMIT, find_jobs
+from mpwatch.collect.process import procfs
+from mpwatch.collect.process.identify import is_python_exe
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.sanitize import clean
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.nodes.agent.current_environment import LateRanks
-from mpwatch.nodes.agent.find import gpu_driver, is_there, torch_version
 from mpwatch.nodes.agent.rights import hidden_words
 from mpwatch.observe.sources.live import LiveOptions, LiveSource
 from mpwatch.observe.sources.source import Command, Source
+
+VERSION_BYTES_LIMIT = 4096
+_RANK_VARIABLES = frozenset((b"RANK", b"LOCAL_RANK", b"WORLD_SIZE"))
+"""RANK is set by torchrun and accelerate, LOCAL_RANK alone by Lightning's own launcher."""
+_TORCH_LIBRARY = re.compile(rb"(/[^\n]*/torch)/lib/libtorch(?:_cpu|_python)?\.so")
+_DRIVER = re.compile(rb"^NVRM version:[^\n]*?\s(\d+(?:\.\d+){1,3})\s", re.MULTILINE)
+_VERSION = re.compile(rb"^__version__\s*=\s*['\"]([^'\"]{1,60})['\"]", re.MULTILINE)
+RAYLET = "raylet"
+DRIVERS_LIMIT = 32
+_SOCKET = re.compile(r"--raylet_socket_name=(/.*)/sockets/[^/]*")
+_DRIVER_LOG = re.compile(r"python-core-driver-[0-9a-f]+_([0-9]{1,10})\.log")
+_OWN = "mpwatch.nodes.launchers.ray_helper"
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which processes of this node belong to the job."""
+
+    pids: tuple[int, ...] = ()
+    """The roots of the job, if they are known."""
+    raylet_pid: int | None = None
+    """The raylet of a Ray node, where its processes are the job."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables that a process of each tree has: `{"SLURM_JOB_ID": "4711"}`."""
+    part: tuple[int, int] = (0, 1)
+    """Which of how many equal parts of the roots, for several agents on one machine."""
+
+    def is_in_part(self, place: int) -> bool:
+        """Whether the root at this place of the list belongs to this part."""
+        index, count = self.part
+        return place % count == index
+
+
+def find_roots(selection: Selection, proc: str = "/proc") -> list[ProcessId]:
+    """The topmost processes of the job on this node, oldest first.
+
+    With pids, those of them that exist; with a raylet, see `find_ray_roots`.
+    Otherwise the torch jobs of this user (of all users for root), and processes that were started
+    as ranks but have not loaded torch yet; with variables, only trees of which a process has all
+    of them.
+    """
+    if selection.raylet_pid is not None:
+        return find_ray_roots(selection.raylet_pid, proc)
+    if selection.pids:
+        found = [procfs.read_stat(proc, pid) for pid in selection.pids]
+        return [stat.process for stat in found if stat is not None and not stat.has_ended]
+    jobs = find_jobs(proc)
+    uid = os.geteuid()
+    trees = [
+        (job.root.process, [each.process.pid for each in job.processes])
+        for job in jobs
+        if uid in (0, job.root.uid)
+    ]
+    known = {each.process.pid for job in jobs for each in job.processes}
+    trees += [(process, [process.pid]) for process in _starting_ranks(proc, known)]
+    wanted = selection.environment
+    roots = [
+        process
+        for process, pids in sorted(trees, key=lambda tree: (tree[0].start_ticks, tree[0].pid))
+        if not wanted or any(_has(proc, pid, wanted) for pid in pids)
+    ]
+    return [each for place, each in enumerate(roots) if selection.is_in_part(place)]
+
+
+def _starting_ranks(proc: str, known: set[int]) -> Iterator[ProcessId]:
+    """The topmost Python processes of this user that have the environment of a rank.
+
+    Processes of known jobs are left out, and so are this process and its ancestors.
+    """
+    own = _ancestors(proc, os.getpid())
+    found: dict[int, procfs.Stat] = {}
+    for pid in procfs.pids(proc):
+        if pid in known or pid in own:
+            continue
+        try:
+            if os.stat(f"{proc}/{pid}").st_uid != os.geteuid():
+                continue
+            if not is_python_exe(os.readlink(f"{proc}/{pid}/exe")):
+                continue
+            environment = procfs.read_environment(proc, pid, _RANK_VARIABLES)
+        except OSError:
+            continue
+        stat = procfs.read_stat(proc, pid)
+        is_numbered = "RANK" in environment or "LOCAL_RANK" in environment
+        if is_numbered and "WORLD_SIZE" in environment and stat is not None:
+            found[pid] = stat
+    for pid, stat in found.items():
+        above = _ancestors(proc, stat.parent_pid)
+        is_own = os.getpid() in above
+        if not stat.has_ended and not is_own and not above & (found.keys() | known):
+            yield found[pid].process
+
+
+def _ancestors(proc: str, pid: int) -> set[int]:
+    """A process and all above it."""
+    found: set[int] = set()
+    while pid > 1 and pid not in found:
+        found.add(pid)
+        stat = procfs.read_stat(proc, pid)
+        pid = stat.parent_pid if stat is not None else 0
+    return found
+
+
+def _has(proc: str, pid: int, wanted: Mapping[str, str]) -> bool:
+    """Whether a process has all of these variables in its environment."""
+    names = frozenset(name.encode() for name in wanted)
+    try:
+        return procfs.read_environment(proc, pid, names) == wanted
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def is_there(process: ProcessId, proc: str = "/proc") -> bool:
+    """Whether a process has not ended."""
+    stat = procfs.read_stat(proc, process.pid)
+    return stat is not None and stat.process == process and not stat.has_ended
+
+
+def torch_version(pid: int, proc: str = "/proc") -> str | None:
+    """The version of torch that a process has loaded, by the file beside the loaded library.
+
+    Nothing is imported or executed: `torch/version.py` of the process's own file system is read and
+    its line `__version__ = '2.9.1+cpu'` (torch 2.1 to 2.13) is searched.
+    """
+    try:
+        found = _TORCH_LIBRARY.search(procfs.read(f"{proc}/{pid}/maps", MAPS_BYTES_LIMIT))
+        if found is None:
+            return None
+        folder = os.fsdecode(found.group(1))
+        with open(f"{proc}/{pid}/root{folder}/version.py", "rb") as file:
+            version = _VERSION.search(file.read(VERSION_BYTES_LIMIT))
+    except OSError:
+        return None
+    return clean(version.group(1), 60) if version is not None else None
+
+
+def gpu_driver(proc: str = "/proc") -> str | None:
+    """The version of the loaded NVIDIA driver, `NVIDIA 535.104.05`; `None` without one.
+
+    By driver/nvidia/version, whose first line the driver writes (nv_procfs_read_version in
+    nv-procfs.c, drivers 470 to 615): `NVRM version: NVIDIA UNIX x86_64 Kernel Module
+    535.104.05  Sat Aug 19 ...`, or `... Open Kernel Module for x86_64  560.35.03  Release ...`.
+    """
+    try:
+        found = _DRIVER.search(procfs.read(f"{proc}/driver/nvidia/version", VERSION_BYTES_LIMIT))
+    except OSError:
+        return None
+    return f"NVIDIA {found.group(1).decode('ascii')}" if found is not None else None
+
+
+def find_ray_roots(raylet_pid: int, proc: str = "/proc") -> list[ProcessId]:
+    """The raylet and its drivers on this machine, without what is below another one of them.
+
+    Empty once the raylet has ended. Where several raylets of one session run on this machine, as
+    in tests of Ray programs, the drivers belong to the oldest.
+    """
+    raylet = procfs.read_stat(proc, raylet_pid)
+    if raylet is None or raylet.has_ended:
+        return []
+    session = _session(proc, raylet_pid)
+    found = {raylet.pid: raylet.process}
+    if session and _is_oldest(proc, raylet, session):
+        for pid in _driver_pids(proc, session):
+            stat = procfs.read_stat(proc, pid)
+            if stat is not None and not stat.has_ended:
+                found[pid] = stat.process
+    return [
+        process
+        for pid, process in found.items()
+        if not any(above in found for above in _above(proc, pid))
+    ]
+
+
+def _session(proc: str, raylet_pid: int) -> str:
+    """The folder of the raylet's session, empty if its arguments do not say it."""
+    try:
+        cmdline = procfs.read_cmdline(proc, raylet_pid)
+    except OSError:
+        return ""
+    found = (_SOCKET.fullmatch(argument) for argument in cmdline)
+    return next((match.group(1) for match in found if match is not None), "")
+
+
+def _is_oldest(proc: str, raylet: procfs.Stat, session: str) -> bool:
+    for pid in procfs.pids(proc):
+        stat = procfs.read_stat(proc, pid)
+        if stat is None or stat.name != RAYLET or stat.pid == raylet.pid:
+            continue
+        is_older = (stat.start_ticks, stat.pid) < (raylet.start_ticks, raylet.pid)
+        if is_older and not stat.has_ended and _session(proc, pid) == session:
+            return False
+    return True
+
+
+def _driver_pids(proc: str, session: str) -> Iterator[int]:
+    """The living drivers of a session, but for those of mpwatch, newest first."""
+    folder = os.path.join(session, "logs")
+    try:
+        matches = [_DRIVER_LOG.fullmatch(name) for name in os.listdir(folder)]
+    except OSError:
+        return
+    pids = sorted((int(each.group(1)) for each in matches if each is not None), reverse=True)
+    for pid in pids[:DRIVERS_LIMIT]:
+        try:
+            if _has_open(proc, pid, folder) and _OWN not in " ".join(
+                procfs.read_cmdline(proc, pid)
+            ):
+                yield pid
+        except OSError:
+            continue
+
+
+def _has_open(proc: str, pid: int, folder: str) -> bool:
+    """Whether a process is a driver of this session, and not another one with the same number."""
+    prefix = os.path.join(folder, "python-core-driver-")
+    for descriptor in os.listdir(f"{proc}/{pid}/fd"):
+        try:
+            if os.readlink(f"{proc}/{pid}/fd/{descriptor}").startswith(prefix):
+                return True
+        except OSError:
+            continue
+    return False
+
+
+def _above(proc: str, pid: int) -> Iterator[int]:
+    """The ancestors of a process."""
+    seen = {pid}
+    stat = procfs.read_stat(proc, pid)
+    while stat is not None and stat.parent_pid > 1 and stat.parent_pid not in seen:
+        seen.add(stat.parent_pid)
+        yield stat.parent_pid
+        stat = procfs.read_stat(proc, stat.parent_pid)
+
 
 FIRST_S = 3.0
 """Interval at which jobs are looked for while there is none."""

@@ -32,7 +32,7 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
 from mpwatch.diagnose.analysis.stack_patterns import main_thread
 from mpwatch.model.progress import BUCKET_S, RECENT_S, ProgressKind, ProgressSource
 from mpwatch.model.snapshot import Process, Snapshot, Thread
-from mpwatch.nodes.wire.summary import WAITS_ENOUGH
+from mpwatch.nodes.wire.summary import HABIT, WAITS_ENOUGH
 
 READINGS_LEAST = 40
 READINGS_USUAL = 120
@@ -52,6 +52,12 @@ MOVED_LEAST = 6
 may be one that a signal, a tracer or a tick of the cpu has woken up in the middle of one wait."""
 USUAL_UNIT_S = 5
 """In steps of this, the length of usual waits is sent: a wait this short is no standstill."""
+LONG_KEPT_S = 3600.0
+LONG_KEPT = 8
+"""Lengths of that many of the longest waits of an hour, and of times between waits, are kept: an
+evaluation may come after hundreds of short steps."""
+MOVES_S = 10.0
+"""A rank that has begun or ended a wait so recently does not stand still, whatever was usual."""
 CHANGE_PERCENT = 10
 """A share is sent again when it has changed by this much."""
 CHANGE = 0.15
@@ -111,6 +117,14 @@ class Turn:
     """The first and the last reading of the wait, monotonic seconds."""
 
 
+class Length(NamedTuple):
+    """How long a wait, or the time between two, has taken."""
+
+    seconds: float
+    until_s: float
+    """Its end, monotonic seconds."""
+
+
 @dataclass(slots=True)
 class RankWaits:
     """What the readings of one rank have found, and what of it is sent."""
@@ -122,7 +136,7 @@ class RankWaits:
     has_enough: bool = False
     """Whether these waits are enough for the share to be known."""
     usual_wait_s: int | None = None
-    """How long it has waited twice at least in its last waits, up to a multiple of `USUAL_UNIT_S`;
+    """How long it has waited twice at least within an hour, up to a multiple of `USUAL_UNIT_S`;
     `None` if shorter than one."""
     line: str = ""
     """Where most stacks found it otherwise."""
@@ -144,6 +158,8 @@ class RankWaits:
     """Whether the last reading has found it waiting."""
     _ticks: int | None = None
     """Cpu time of the main thread at the last reading."""
+    _long_waits: list[Length] = field(default_factory=list)
+    _long_work: list[Length] = field(default_factory=list)
     _waits_elsewhere: bool = False
     """Whether the last stack of such a wait was one for something else."""
     _stack_s: float | None = None
@@ -168,7 +184,7 @@ class RankWaits:
         self.thread = (process.pid, thread.tid)
         self._has_group = has_group(process)
         self._note_stack(process, thread)
-        self._note_share()
+        self._note_share(snapshot.at_s)
         self._note_step({each.kind: each for each in progress}, snapshot.at_s)
 
     def add(self, sample: WaitSample, at_s: float) -> None:
@@ -176,7 +192,10 @@ class RankWaits:
         self._samples.append((at_s, sample))
         is_inside = sample.waits and self._has_group and not self._waits_elsewhere
         is_same = self._was_inside and sample.ticks == self._ticks
+        last = self._turns[-1] if self._turns else None
         note_reading(self._turns, at_s, is_inside=is_inside, is_same=is_same)
+        if last is not None and self._turns[-1] is not last:
+            self._note_lengths(last)
         self._was_inside, self._ticks = is_inside, sample.ticks
         self._count += 1
 
@@ -187,6 +206,28 @@ class RankWaits:
         Steps of half a minute may take next to no cpu and few switches: no counter shows them.
         """
         return moved_s(self._turns)
+
+    def is_at_usual_pace(self, now_s: float) -> bool:
+        """Whether it has moved no longer ago than two of its waits, or parts of its work, take."""
+        moved = self.moved_s
+        if moved is None:
+            return False
+        usual_s = max(_second(self._long_waits, now_s), _second(self._long_work, now_s))
+        return now_s - moved < max(MOVES_S, HABIT * usual_s)
+
+    def has_waited_as_long(self, now_s: float) -> bool:
+        """Whether it has moved no longer ago than two of its waits have taken."""
+        moved = self.moved_s
+        return moved is not None and now_s - moved < HABIT * _second(self._long_waits, now_s)
+
+    def _note_lengths(self, turn: Turn) -> None:
+        """Note how long a turn that is over has waited, and worked before."""
+        if not turn.inside:
+            return
+        _keep_long(self._long_waits, Length(turn.until_s - turn.since_s, turn.until_s))
+        before = self._turns[-3] if len(self._turns) > 2 else None
+        if before is not None and before.inside and turn.own >= MOVED_LEAST:
+            _keep_long(self._long_work, Length(turn.since_s - before.until_s, turn.since_s))
 
     def _note_stack(self, process: Process, thread: Thread) -> None:
         """Note whether a new stack shows another wait, and its line outside of collectives."""
@@ -216,12 +257,12 @@ class RankWaits:
         both = [*before, *after]
         return len(both) == 2 and all(each.waits for each in both) and len(set(both)) == 1
 
-    def _note_share(self) -> None:
+    def _note_share(self, now_s: float) -> None:
         if self._count < READINGS_LEAST:
             return
         found = share_of(self._turns)
         self.waits, self.has_enough = found.waits, found.has_enough
-        units = math.ceil(usual_wait_s(self._turns) / USUAL_UNIT_S - 1)
+        units = math.ceil(_second(self._long_waits, now_s) / USUAL_UNIT_S - 1)
         self.usual_wait_s = USUAL_UNIT_S * (units + 1) if units > 0 else None
         percent = round(100 * found.share)
         if self.percent is None or abs(percent - self.percent) >= CHANGE_PERCENT:
@@ -313,13 +354,21 @@ def moved_s(turns: Sequence[Turn]) -> float | None:
     return next((turn.since_s for turn in reversed(known) if turn.own >= MOVED_LEAST), None)
 
 
-def usual_wait_s(turns: Sequence[Turn]) -> float:
-    """The second longest of the last waits that have ended, seconds; 0 without two.
+def _keep_long(known: list[Length], found: Length) -> None:
+    """Add a length to the longest ones."""
+    if found.seconds < USUAL_UNIT_S:
+        return
+    known.append(found)
+    known[:] = sorted(each for each in known if found.until_s - each.until_s < LONG_KEPT_S)
+    del known[:-LONG_KEPT]
+
+
+def _second(known: Sequence[Length], now_s: float) -> float:
+    """The second longest of some lengths, seconds; 0 without two.
 
     One long wait is no habit: the others wait once for a rank that saves a checkpoint.
     """
-    ended = list(turns)[-1 - WAITS_ENOUGH : -1]
-    lengths = sorted(each.until_s - each.since_s for each in ended if each.inside)
+    lengths = [each.seconds for each in known if now_s - each.until_s < LONG_KEPT_S]
     return lengths[-2] if len(lengths) > 1 else 0.0
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
-import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -15,7 +15,7 @@ from mpwatch.collect.process.identify import PREFIXES
 from mpwatch.describe.findings import unresolved
 from mpwatch.describe.frames import RAY_WORKER_FILE, waits_for_ray_call
 from mpwatch.describe.processes import names_text, process_state, unique_names
-from mpwatch.diagnose.analysis.distributed.flight_recorder import number_of, recorded
+from mpwatch.diagnose.analysis.distributed.flight_recorder import STUCK, number_of, recorded
 from mpwatch.diagnose.analysis.distributed.ranks import (
     called_at,
     has_group,
@@ -37,7 +37,7 @@ from mpwatch.model.samples import Ended, FdLink, inode_of
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.units import bytes_text, numbers_text
 from mpwatch.model.waits import WaitEdge
-from mpwatch.nodes.agent.rank_waits import RankWaits, wait_sample
+from mpwatch.nodes.agent.rank_waits import RankWaits, WaitSample, wait_sample
 from mpwatch.nodes.agent.rights import stackless_words
 from mpwatch.nodes.wire.messages import Sections, size_bytes
 from mpwatch.nodes.wire.summary import (
@@ -53,6 +53,7 @@ from mpwatch.nodes.wire.summary import (
     row_of,
 )
 
+NO_PROGRESS = "no-progress"
 RANKS_LIMIT = 256
 FINDINGS_LIMIT = 20
 STACKS_LIMIT = 4
@@ -171,7 +172,13 @@ class Rows:
     same value, and how much of its time each rank has waited for the others.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, wait_sample: Callable[[int, int], WaitSample | None] = wait_sample) -> None:
+        """Make it.
+
+        Args:
+            wait_sample: What a thread of a process does now.
+        """
+        self._wait_sample = wait_sample
         self._texts = _Texts()
         self._quiet: dict[str, _Quiet] = {}
         self._waits: dict[str, RankWaits] = {}
@@ -216,11 +223,45 @@ class Rows:
             "sockets": {key: row_of(row) for key, row in socket_rows(snapshots).items()},
         }
 
-    def sample(self) -> None:
-        """Sample what each rank does; to be called at random moments."""
+    def judged(self, snapshots: Sequence[Snapshot]) -> list[Snapshot]:
+        """The snapshots with their findings about ranks judged by how these usually wait.
+
+        No counter shows a step in which a rank only sleeps, reads or waits. What samples show
+        disproves that it makes no progress; and where the ranks of a node have waited for as long
+        before, that one of them is late is information.
+        """
+        return [dataclasses.replace(each, findings=tuple(self._judged(each))) for each in snapshots]
+
+    def _judged(self, snapshot: Snapshot) -> Iterator[Finding]:
+        now_s = snapshot.at_s
+        own = [known for each in snapshot.processes if (known := self._known(each.process))]
+        is_usual = any(each.has_waited_as_long(now_s) for each in own)
+        for finding in snapshot.findings:
+            known = self._known(finding.process)
+            if finding.rule == NO_PROGRESS and known and known.is_at_usual_pace(now_s):
+                continue
+            late = snapshot.get(finding.process) if finding.process is not None else None
+            is_late = finding.rule == STUCK and late is not None and not late.is_gone
+            if is_late and is_usual and finding.severity > Severity.INFO:
+                yield dataclasses.replace(finding, severity=Severity.INFO)
+            else:
+                yield finding
+
+    def _known(self, process: ProcessId | None) -> RankWaits | None:
+        return self._waits.get(_key(process)) if process is not None else None
+
+    def sample(self, now_s: float) -> None:
+        """Sample what each rank does; to be called at random moments.
+
+        Args:
+            now_s: CLOCK_MONOTONIC.
+        """
         for waits in self._waits.values():
-            if waits.thread is not None and (sample := wait_sample(*waits.thread)) is not None:
-                waits.add(sample, time.monotonic())
+            if waits.thread is None:
+                continue
+            sample = self._wait_sample(*waits.thread)
+            if sample is not None:
+                waits.add(sample, now_s)
 
     def _rank_rows(self, index: Index) -> Iterator[tuple[ProcessId, RankRow]]:
         """The ranks of a job; without any, the busy workers of Ray, or else its root."""

@@ -23,9 +23,11 @@ from mpwatch.nodes.launchers.launch import (
     CannotLaunch,
     ChangingNodes,
     Launch,
+    RelayWay,
     engine,
     lines_of,
 )
+from mpwatch.nodes.launchers.tree import in_batches
 
 FORMS = (
     "local:N, ssh:HOST,HOST, ssh:@HOSTFILE, slurm:JOBID, k8s:[NAMESPACE/]POD,POD, ray:auto or "
@@ -110,13 +112,21 @@ def _by_ssh(rest: str, agent: AgentCommand) -> list[Launch]:
         f"-oServerAliveInterval={ALIVE_S}",
         "-oServerAliveCountMax=8",
     ]
+
+    def to(host: str, line: str) -> tuple[str, ...]:
+        return (program, *options, "--", host, line)
+
+    def relay(host: str, others: Sequence[str]) -> tuple[str, ...]:
+        return to(host, agent.relay(f"ssh:{','.join(others)}"))
+
     return [
         Launch(
             host,
-            (program, *options, "--", host, agent.shell_line()),
+            to(host, agent.shell_line()),
             f"ssh {host} {shlex.quote(agent.check)}",
             explain=_why_not_through,
             is_refused=_is_refused,
+            relay=RelayWay(host, "", partial(relay, host)),
         )
         for host in hosts
     ]
@@ -180,6 +190,9 @@ def _by_slurm(rest: str, agent: AgentCommand) -> list[Launch]:
         CannotLaunch: Slurm is not installed, or does not know the job.
     """
     asked = rest or os.environ.get("SLURM_JOB_ID", "")
+    number, at, nodes = asked.partition("@")
+    if at:
+        return _slurm_steps_on(number, nodes.split(","), agent)
     if not _SLURM_JOB.fullmatch(asked):
         words = "No number of a Slurm job is given, and this is not inside an allocation."
         raise CannotLaunch(
@@ -205,17 +218,41 @@ def _by_slurm(rest: str, agent: AgentCommand) -> list[Launch]:
     ]
 
 
+def _slurm_steps_on(number: str, hosts: Sequence[str], agent: AgentCommand) -> list[Launch]:
+    """`slurm:JOBID@NODE,NODE`, for relays: steps on nodes of which Slurm need not be asked again.
+
+    Raises:
+        CannotLaunch: Slurm is not installed, or it is not of this form.
+    """
+    found = _SLURM_JOB.fullmatch(number)
+    if found is None or not all(map(_SLURM_NODE.fullmatch, hosts)):
+        raise CannotLaunch(f"{number!r} on {hosts} is no job of Slurm.", "squeue --me")
+    component = found.group(3) if found.group(2) == "+" else ""
+    job = _SlurmJob(number, found.group(1), component or "", "")
+    srun = engine("srun", _INSTALL_SLURM)
+    return [_slurm_step(srun, job, host, host, agent) for host in hosts]
+
+
 def _slurm_step(srun: str, job: _SlurmJob, host: str, name: str, agent: AgentCommand) -> Launch:
     """A step of one task on one node of a job."""
     own = replace(agent, environment={"SLURM_JOB_ID": job.number, **agent.environment})
     where = [f"--jobid={job.number}", *([f"--het-group={job.component}"] if job.component else [])]
     options = ("--overlap", *where, "-N1", "-n1", "--gres=none", "--mem=0", "--quiet")
+    group = f"{job.number}+{job.component}" if job.component else job.number
+
+    def step(line: str) -> tuple[str, ...]:
+        return (srun, *options, "-w", host, "sh", "-c", line)
+
+    def relay(others: Sequence[str]) -> tuple[str, ...]:
+        return step(own.relay(f"slurm:{group}@{','.join(others)}"))
+
     return Launch(
         name,
-        (srun, *options, "-w", host, "sh", "-c", own.shell_line()),
+        step(own.shell_line()),
         " ".join(["srun --overlap", *where, "-w", host, own.check]),
         explain=partial(_why_ended, job.shown),
         environment=_without_own_allocation(),
+        relay=RelayWay(host, group, relay),
     )
 
 
@@ -332,6 +369,9 @@ def _selected(kubectl: str, where: list[str], selector: str) -> list[str]:
     return [line.removeprefix("pod/") for line in lines]
 
 
+_LISTED: Mapping[str, Callable[[str, AgentCommand], list[Launch]]] = MappingProxyType(
+    {"ssh": _by_ssh, "slurm": _by_slurm}
+)
 LAUNCHERS: Mapping[str, Callable[[str, AgentCommand], Sequence[Launch] | ChangingNodes]] = (
     MappingProxyType(
         {
@@ -358,4 +398,18 @@ def launches(spec: str, agent: AgentCommand) -> Sequence[Launch] | ChangingNodes
     launcher = LAUNCHERS.get(kind)
     if launcher is None or not colon:
         raise CannotLaunch(f"{spec!r} is not a job: a job is {FORMS}.", "mpwatch job --help")
-    return launcher(rest, agent)
+    found = launcher(rest, agent)
+    return in_batches(found) if isinstance(found, Sequence) else found
+
+
+def relayed(spec: str, agent: AgentCommand) -> list[Launch]:
+    """What a relay starts: the agent of its own node, then those of the nodes of SPEC.
+
+    Raises:
+        CannotLaunch: SPEC is no list of nodes, or its engine is absent.
+    """
+    kind, _, rest = spec.partition(":")
+    if kind not in ("ssh", "slurm"):
+        raise CannotLaunch(f"{spec!r} is nothing that a relay can reach.")
+    own = agent.here() if not agent.program else ("sh", "-c", agent.shell_line())
+    return [Launch("here", own), *_LISTED[kind](rest, agent)]

@@ -93,6 +93,17 @@ class ChildPipes(subprocess.Popen[bytes]):
         os.killpg(self.pid, signal.SIGKILL)
 
 
+class RelayWay(NamedTuple):
+    """How a node reaches others of its job; see `mpwatch.nodes.launchers.tree`."""
+
+    host: str
+    """Its name for the others."""
+    group: str
+    """Nodes of the same group reach each other."""
+    command: Callable[[Sequence[str]], tuple[str, ...]]
+    """The command that starts a relay there, to the nodes with these names."""
+
+
 class Launch(NamedTuple):
     """One node and the command whose standard input and output lead to its agent."""
 
@@ -114,6 +125,8 @@ class Launch(NamedTuple):
     refused for the moment, so that another attempt may succeed."""
     environment: Mapping[str, str] | None = None
     """Of the command, if it is not that of this process."""
+    relay: RelayWay | None = None
+    """`None` where it cannot reach others."""
 
     def start(self) -> Pipes:
         """Make the pipes to an agent.
@@ -154,7 +167,7 @@ class AgentCommand:
     """How agents are started."""
 
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables of the processes to observe; see `mpwatch.nodes.agent.find.Selection`."""
+    """Variables of the processes to observe; see `mpwatch.nodes.agent.jobs_of_node.Selection`."""
     program: str = ""
     """The command of mpwatch on the nodes, for a shell: `python3 /shared/mpwatch.pyz`. If empty,
     this Python where it has mpwatch on the node, else `mpwatch` from PATH; from a single file, this
@@ -169,6 +182,11 @@ class AgentCommand:
         """The arguments of the agent."""
         matches = [f"--match={name}={value}" for name, value in self.environment.items()]
         return ["node", "--stdio", *matches, *more]
+
+    def relay(self, spec: str) -> str:
+        """The command, for the login shell of another machine, of a relay to the nodes of SPEC."""
+        program = ["--agent", self.program] if self.program else []
+        return self.shell_line("--relay", spec, *program)
 
     def here(self, *more: str) -> tuple[str, ...]:
         """The command on this machine."""

@@ -25,7 +25,7 @@ import msgspec
 
 from mpwatch.collect.process import procfs
 from mpwatch.model.sanitize import clean
-from mpwatch.nodes.agent.find import RAYLET
+from mpwatch.nodes.agent.jobs_of_node import RAYLET
 from mpwatch.nodes.launchers.launch import AgentCommand, CannotLaunch, Launch
 
 INSTALL = f"{sys.executable} -m pip install ray"

@@ -7,12 +7,12 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from mpwatch.collect.job.reader import ReadRequest
 from mpwatch.model.events import Input
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import OwnCost, Snapshot
-from mpwatch.observe.recording.file import CannotRecord, RecordingWriter
 from mpwatch.observe.sources.attach_schedule import Inject, Injection
 from mpwatch.observe.sources.collectors import Collectors, HookUse
 from mpwatch.observe.sources.observer import POLL_S, ObservationPlan, Observer
@@ -34,6 +34,9 @@ from mpwatch.observe.sources.source import (
     TakeStacks,
 )
 from mpwatch.observe.sources.stack_schedule import SelectedStacks, StackSchedule
+
+if TYPE_CHECKING:
+    from mpwatch.observe.recording.file import RecordingWriter
 
 GAUGES_S = 2.0
 """Interval at which a hook is asked for its gauges."""
@@ -83,6 +86,7 @@ class LiveSource:
                 _request,
                 gauges_s=GAUGES_S,
                 reads_values=options.values,
+                first_bare=True,
             ),
             StackSchedule(
                 SelectedStacks(samples_ranks=options.samples_ranks) if options.stacks else None
@@ -170,9 +174,12 @@ class LiveSource:
 
     def _switch_recording(self, path: str | None) -> str | None:
         self._recorder.end()
+        if path is None:
+            return None
+        from mpwatch.observe.recording.file import CannotRecord
+
         try:
-            if path is not None:
-                self._recorder.begin(path, self._root)
+            self._recorder.begin(path, self._root)
         except CannotRecord as error:
             return str(error)
         return None
@@ -204,6 +211,9 @@ class Recorder:
         Raises:
             CannotRecord: The file exists already, or cannot be written.
         """
+        # Imported for a recording only: it takes a twentieth of the time to the first screen.
+        from mpwatch.observe.recording.file import RecordingWriter
+
         writer = RecordingWriter(path, root)
         with self._lock:
             self._writer = writer

@@ -8,18 +8,23 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from mpwatch.collect.job.reader import ReadRequest
 from mpwatch.collect.process.written_errors import ErrorReads
-from mpwatch.collect.source.source_code import SourceReads
-from mpwatch.diagnose.engine import Engine
 from mpwatch.model.events import HookStatus, Input
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import StacksTaken, ValuesRead
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.observe.sources.attach_schedule import Inject, Injection
 from mpwatch.observe.sources.collectors import Collectors, InputQueue
-from mpwatch.observe.sources.on_demand import NcclStatuses, ValueReads, WorkerServers
+from mpwatch.observe.sources.on_demand import (
+    NcclStatuses,
+    SourceReads,
+    ValueReads,
+    WorkerServers,
+)
 from mpwatch.observe.sources.stack_schedule import (
     StackRequest,
     StackSchedule,
@@ -27,6 +32,9 @@ from mpwatch.observe.sources.stack_schedule import (
     has_ready_hook,
 )
 from mpwatch.observe.state.fold import Fold
+
+if TYPE_CHECKING:
+    from mpwatch.diagnose.engine import Engine
 
 SOON_S = 0.1
 """First intervals, and those after a start or an exit; each is twice as long as the one before."""
@@ -109,6 +117,8 @@ class ObservationPlan:
     """Whether snapshots have findings, for which rules run at each reading."""
     reads_values: bool = True
     """Whether values of names may be read where a finding asks for them."""
+    first_bare: bool = False
+    """Whether the snapshot of the first reading is delivered at once, then again with findings."""
 
 
 class Observer:
@@ -145,7 +155,6 @@ class Observer:
         self._injection = injection
         self._clock = clock
         self._fold = Fold()
-        self._engine = Engine()
         self._queue = InputQueue()
         self._threads = StackThreads(collectors, self._queue.put, threads=plan.stack_threads)
         self._gauges_asked_s: dict[ProcessId, float] = {}
@@ -173,6 +182,9 @@ class Observer:
                 if not self.is_ended:
                     cost_s = self._read_next()
                 if deliver is not None:
+                    if self._plan.first_bare and self.readings == 1:
+                        deliver(self.snapshot())
+                        self.poll(POLL_S)  # leaves the interpreter to what paints it
                     snapshot = self.diagnosed() if self._plan.diagnoses else self.snapshot()
                     if not self.is_ended:
                         self.read_values(snapshot)
@@ -259,6 +271,13 @@ class Observer:
         self._fold.apply(input)
 
     # --- what is known ---------------------------------------------------------------------------
+
+    @cached_property
+    def _engine(self) -> Engine:
+        # The rules are imported after the first screen: they are a fifth of the imports before it.
+        from mpwatch.diagnose.engine import Engine
+
+        return Engine()
 
     def snapshot(self) -> Snapshot:
         """The job as it is now, without findings."""

@@ -1,4 +1,6 @@
-"""What is read of a job on demand: values of names, torch's flight recorder, NCCL RAS.
+"""What is read of a job on demand: source lines, values of names, torch's recorder, NCCL RAS.
+
+Lines of source are read once a stack has named them.
 
 Values are read while there is a finding whose cause they would decide. A process with a hook is
 asked through it, another one by py-spy, which reads it while it runs and knows no attributes of
@@ -14,10 +16,11 @@ In another job no process is asked.
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from mpwatch.collect.job.flight_recorder import (
     SERVER_THREAD,
@@ -26,17 +29,22 @@ from mpwatch.collect.job.flight_recorder import (
     gauge_of,
     socket_of,
 )
-from mpwatch.collect.job.nccl_ras import ask as ask_ras
-from mpwatch.collect.job.nccl_ras import find_listener, port_of
-from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.values import wanted_values
+from mpwatch.describe.frames import is_library
 from mpwatch.model.collectives import NcclAnswer, NcclStatus
 from mpwatch.model.events import HookGauges
 from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.samples import ValuesRead, WantedFrame
+from mpwatch.model.samples import Frame, StacksTaken, ValuesRead, WantedFrame
+from mpwatch.model.sanitize import clean
 from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.source_code import LINES_LIMIT, DroppedResult, Mark, SourceLine, SourceRead
 
+if TYPE_CHECKING:
+    from mpwatch.collect.source.source_code import SourceCode
+
+POLL_S = 0.01
+PROBLEM_LIMIT = 100
+"""Characters of an error that are shown."""
 VALUES_S = 5.0
 """Shortest interval between two readings of one process by its hook."""
 OUTSIDE_S = 15.0
@@ -57,6 +65,119 @@ SEARCHED = 1024
 
 Wanted: TypeAlias = Mapping[ProcessId, Sequence[WantedFrame]]
 AskNccl: TypeAlias = Callable[[Sequence[ProcessId], int], NcclAnswer | None]
+
+
+class _LineRequest(NamedTuple):
+    process: ProcessId
+    frame: Frame
+    since_s: float
+
+
+class SourceReads:
+    """Reads each line of the program at which a stack was taken once, from its source file.
+
+    On a thread of its own: a file of a job that hangs may be on a file system that hangs.
+    """
+
+    def __init__(self, report: Callable[[SourceRead], None]) -> None:
+        """Make it; the thread starts with the first request.
+
+        Args:
+            report: Called on the thread with what was read.
+        """
+        self._report = report
+        self._code: SourceCode | None = None
+        self._known: set[tuple[str, int, str]] = set()
+        self._new: list[tuple[ProcessId, Frame]] = []
+        self._requests: queue.SimpleQueue[list[_LineRequest] | None] = queue.SimpleQueue()
+        self._files: set[str] = set()
+        self._failed: set[str] = set()
+        """Files at which the reading failed: they are not read again."""
+        self._under_way = 0
+        self._done = 0
+        self._has_started = False
+
+    def received(self, taken: StacksTaken) -> None:
+        """Note the lines of new stacks."""
+        for stack in taken.stacks:
+            for frame in stack.frames:
+                key = (frame.file, frame.line, frame.function)
+                if key in self._known or len(self._known) >= LINES_LIMIT or is_library(frame):
+                    continue
+                self._known.add(key)
+                self._new.append((taken.process, frame._replace(locals=())))
+
+    def start_due(self, snapshot: Snapshot) -> None:
+        """Begin to read the lines that were noted."""
+        requests: list[_LineRequest] = []
+        waiting: list[tuple[ProcessId, Frame]] = []
+        for process, frame in self._new:
+            known = snapshot.get(process)
+            started_s = known.sample.born_wall_s if known is not None else None
+            if started_s is not None:
+                requests.append(_LineRequest(process, frame, started_s))
+            elif known is None or known.is_gone:
+                # Another process may stand at the same line later.
+                self._known.discard((frame.file, frame.line, frame.function))
+            else:
+                waiting.append((process, frame))
+        self._new = waiting
+        if not requests:
+            return
+        self._under_way += 1
+        self._requests.put(requests)
+        if not self._has_started:
+            self._has_started = True
+            threading.Thread(target=self._run, name="mpwatch-source", daemon=True).start()
+
+    def wait(self, limit_s: float) -> None:
+        """Wait until everything requested was reported, at most this long."""
+        end_s = time.monotonic() + limit_s
+        while self._done < self._under_way and time.monotonic() < end_s:
+            time.sleep(POLL_S)
+
+    def stop(self) -> None:
+        """End after the lines at hand, without waiting for that."""
+        self._requests.put(None)
+
+    def _run(self) -> None:
+        while (requests := self._requests.get()) is not None:
+            try:
+                self._report(self._read(requests))
+            finally:
+                self._done += 1
+
+    def _read(self, requests: list[_LineRequest]) -> SourceRead:
+        if self._code is None:
+            # What reads syntax is imported here: the first screen comes before the first stack.
+            from mpwatch.collect.source.source_code import SourceCode
+
+            self._code = SourceCode()
+        code = self._code
+        lines: list[SourceLine] = []
+        dropped: list[DroppedResult] = []
+        marks: list[Mark] = []
+        problems: list[str] = []
+        for process, frame, since_s in requests:
+            if frame.file in self._failed:
+                continue
+            try:
+                if frame.file not in self._files:
+                    self._files.add(frame.file)
+                    dropped += code.dropped(process, frame.file, since_s)
+                    marks += code.marks(process, frame.file, since_s)
+                # After the marks, for which the files that it imports are read.
+                line = code.line(process, frame, since_s)
+            except Exception as error:  # noqa: BLE001 - the other files are still to be read
+                self._failed.add(frame.file)
+                what = clean(f"{type(error).__name__}: {error}", PROBLEM_LIMIT)
+                problems.append(f"the source file {frame.file} was not understood ({what})")
+                continue
+            if line is not None:
+                lines.append(line)
+        return SourceRead(
+            time.monotonic(), tuple(lines), tuple(dropped), tuple(marks), tuple(problems)
+        )
 
 
 class Readers(Protocol):
@@ -94,6 +215,10 @@ class ValueReads:
         """
         if not snapshot.findings:
             return set()
+        # Imported for a finding only: it would be a fiftieth of the time to the first screen.
+        from mpwatch.diagnose.analysis.index import Index
+        from mpwatch.diagnose.analysis.values import wanted_values
+
         wanted = wanted_values(Index(snapshot, history), snapshot.findings)
         self._asked_s = {each: at_s for each, at_s in self._asked_s.items() if each in wanted}
         is_busy = self._thread is not None and self._thread.is_alive()
@@ -248,6 +373,8 @@ class NcclStatuses:
                 self._report(NcclStatus(self._last.process, snapshot.at_s))
                 self._last = None
             return False
+        from mpwatch.collect.job.nccl_ras import port_of
+
         port = port_of(still.sample.environment)
         if port is None:
             return False
@@ -278,5 +405,8 @@ class NcclStatuses:
 
 
 def _ask_nccl(processes: Sequence[ProcessId], port: int) -> NcclAnswer | None:
+    from mpwatch.collect.job.nccl_ras import ask as ask_ras
+    from mpwatch.collect.job.nccl_ras import find_listener
+
     listener = find_listener(processes, port)
     return None if listener is None else ask_ras(listener)

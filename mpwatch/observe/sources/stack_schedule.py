@@ -27,12 +27,14 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Set
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import StacksTaken
 from mpwatch.model.snapshot import Process, Snapshot
-from mpwatch.observe.sources.source import TakeStacks
+
+if TYPE_CHECKING:
+    from mpwatch.observe.sources.source import TakeStacks
 
 STILL_S = 3.0
 """A process none of whose threads has used cpu for this long has stopped."""

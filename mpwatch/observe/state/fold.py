@@ -77,6 +77,7 @@ class Fold:
         self._segments: tuple[Segment, ...] = ()
         self._at_s = 0.0
         self._snapshot: Snapshot | None = None
+        self._numbers: History | None = None
         self._processes = ProcessTable()
         self._hooks = HookTable()
         self._flows = FlowTable()
@@ -100,7 +101,7 @@ class Fold:
 
     def apply(self, input: Input) -> None:
         """Apply one input; one about an unknown process is kept until it is known."""
-        self._snapshot = None
+        self._snapshot = self._numbers = None
         if not isinstance(input, HookNote):  # the time of a note is that of its event
             self._at_s = max(self._at_s, input.at_s)
         match input:
@@ -134,8 +135,13 @@ class Fold:
         return self._snapshot
 
     def history(self) -> History:
-        """The history of numbers up to now, for rules."""
-        return self._history.history()
+        """The history of numbers up to now, for rules; the same object until the next input.
+
+        Making one of 64 workers takes a millisecond, and it is asked for twice a reading.
+        """
+        if self._numbers is None:
+            self._numbers = self._history.history()
+        return self._numbers
 
     # --- readings --------------------------------------------------------------------------------
 

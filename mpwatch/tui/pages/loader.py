@@ -7,7 +7,7 @@ from statistics import median
 from mpwatch.diagnose.analysis.process_queries import counted
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Loader, Process, WorkerLoad
-from mpwatch.model.units import count_text, percent_text, seconds_text
+from mpwatch.model.units import bytes_text, count_text, percent_text, seconds_text
 from mpwatch.tui.elements.page import MARKS, Page, SnapshotView
 from mpwatch.tui.elements.styled_text import (
     Line,
@@ -30,8 +30,9 @@ COLUMNS = (
     ScreenColumn("PID", 7, align="right", keep=3),
     ScreenColumn("FETCH p50", 9, align="right", keep=8),
     ScreenColumn("p99", 7, align="right", keep=6),
-    ScreenColumn("LAST BATCHES", 13, align="right", keep=7, most=20, spreads=RECENT_WIDTH),
+    ScreenColumn("LAST BATCHES", 13, align="right", keep=7, spreads=RECENT_WIDTH),
     ScreenColumn("CPU", 4, align="right", keep=1, letter="C"),
+    ScreenColumn("PRIVATE", 7, align="right", keep=0, letter="P"),
     ScreenColumn("QUEUED", 6, align="right", keep=6),
     ScreenColumn("PARKED", 6, align="right", keep=6),
     ScreenColumn("DONE", 6, align="right", keep=2),
@@ -69,6 +70,7 @@ def _row(process: Process, view: SnapshotView) -> Row:
             cell(seconds_text(load.fetch_p99_s)),
             Trend(load.recent_s, top=slowest or 1.0),
             cell(percent_text(process.cpu_percent)),
+            cell(bytes_text(process.private_bytes)),
             cell(count_text(load.queued)),
             cell(count_text(load.parked), "accent" if load.parked else ""),
             cell(count_text(load.fetched) if process.loader else "-"),
@@ -214,6 +216,7 @@ PAGE: Page[Process] = Page(
         "FETCH p50": lambda p: p.loader.fetch_p50_s if p.loader else None,
         "p99": lambda p: p.loader.fetch_p99_s if p.loader else None,
         "CPU": lambda p: p.cpu_percent,
+        "PRIVATE": lambda p: p.private_bytes,
         "QUEUED": lambda p: p.loader.queued if p.loader else None,
         "PARKED": lambda p: p.loader.parked if p.loader else None,
         "DONE": lambda p: float(p.loader.fetched) if p.loader else None,
@@ -222,6 +225,7 @@ PAGE: Page[Process] = Page(
         "DataLoader workers with their fetch time per batch, as measured by the hook.",
         "LAST BATCHES  one block per batch, all workers on one scale.",
         "CPU  percent of one core: a worker far below 100 that is never idle waits for its data.",
+        "PRIVATE  memory of this worker only: what grows in one worker is its copy of the dataset.",
         "main takes batches in order; the owner of the next one holds up all others.",
         "QUEUED  batches assigned to the worker and not begun.",
         "PARKED  batches the worker has finished and main has not taken: an earlier batch is"

@@ -7,6 +7,8 @@ refused to the hook reaches the program.
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +19,7 @@ import pytest
 
 from tests import procfs
 from tests.conftest import PROGRAMS
+from tests.integration import on_demand
 from tests.procfs import eventually
 
 pytestmark = pytest.mark.slow
@@ -78,22 +81,112 @@ def test_without_the_hook_a_program_hangs_whose_audit_hook_waits_for_a_killed_th
         assert process.poll() is None
 
 
-@pytest.mark.parametrize("kind", ["own", "base", "RuntimeError", "PermissionError", "SystemExit"])
-@pytest.mark.parametrize(
-    "event",
-    ["open", "socket.", "os.m", "os.r", "os.l", "sys.", "marshal."]
-    + ["_thread."] * (sys.version_info >= (3, 12)),
-)
-@pytest.mark.usefixtures("directory")
-def test_what_is_refused_to_the_hook_does_not_reach_the_program(event: str, kind: str) -> None:
+KINDS = ("own", "base", "RuntimeError", "PermissionError", "SystemExit", "KeyboardInterrupt")
+EVENTS = (
+    "builtins.id", "code.", "exec", "fcntl", "marshal.", "mmap", "object.__getattr__", "open",
+    "os.l", "os.m", "os.r", "socket.", "sys.",
+    *["_thread."] * (sys.version_info >= (3, 12)),
+)  # fmt: skip
+NOT_ALWAYS = ("builtins.id", "fcntl")
+"""What the hook does not do, or only where its directory is on a disk."""
+NOTHING = "nothing that the hook does was refused"
+IN_C = """
+#include <string.h>
+
+typedef struct _object PyObject;
+extern int PySys_AddAuditHook(int (*)(const char *, PyObject *, void *), void *);
+extern void PyErr_SetString(PyObject *, const char *);
+
+static PyObject *kind;
+static char prefix[64];
+static volatile char *refusals;
+static int is_on;
+
+static int hear(const char *event, PyObject *arguments, void *data) {
+    if (!is_on || strncmp(event, prefix, strlen(prefix)))
+        return 0;
+    refusals[0] = 1;
+    PyErr_SetString(kind, event);
+    return -1;
+}
+
+void refuse_now(int is_now_on) { is_on = is_now_on; }
+
+int refuse(PyObject *of_kind, const char *events, char *first) {
+    kind = of_kind;
+    strncpy(prefix, events, sizeof prefix - 1);
+    refusals = first;
+    return PySys_AddAuditHook(hear, 0);
+}
+"""
+
+
+def compare(event: str, kind: str, how: str, *more: str) -> None:
     def run(way: str) -> tuple[int, str, str]:
         program = str(PROGRAMS / "hook_audit_refuses.py")
         done = subprocess.run(
-            [sys.executable, program, way, event, kind],
+            [sys.executable, program, way, event, kind, how, *more],
             capture_output=True, text=True, timeout=WITHIN_S, check=False,
         )  # fmt: skip
-        return done.returncode, done.stdout, done.stderr
+        # Python 3.12 warns of a fork in a process of several threads.
+        return done.returncode, done.stdout, re.sub(r"pid=\d+", "pid=", done.stderr)
 
     bare, hooked = run("bare"), run("hook")
     assert bare[0] == 0, bare
-    assert hooked == bare
+    if event in NOT_ALWAYS and hooked[2].endswith(f"AssertionError: {NOTHING}\n"):
+        assert hooked[:2] == (1, bare[1])
+    else:
+        assert hooked == bare
+
+
+@pytest.mark.parametrize("kind", on_demand.cases(KINDS, ("base", "KeyboardInterrupt")))
+@pytest.mark.parametrize("event", EVENTS)
+@pytest.mark.usefixtures("directory")
+def test_what_is_refused_to_the_hook_does_not_reach_the_program(event: str, kind: str) -> None:
+    compare(event, kind, "function")
+
+
+@pytest.mark.parametrize("kind", on_demand.cases(KINDS, ("own",)))
+@pytest.mark.parametrize("event", ["sys.", "object.__getattr__"])
+def test_what_is_refused_after_a_look_at_a_frame_does_not_reach_the_program(
+    event: str, kind: str
+) -> None:
+    compare(event, kind, "passing")
+
+
+@pytest.mark.parametrize("kind", on_demand.cases(KINDS, ("base",)))
+@pytest.mark.parametrize("event", ["", *on_demand.cases(EVENTS, ())])
+def test_what_is_refused_in_a_program_with_torch_does_not_reach_it(event: str, kind: str) -> None:
+    compare(event, kind, "function", "torch")
+
+
+@pytest.mark.parametrize("kind", on_demand.cases(KINDS, ("own", "KeyboardInterrupt")))
+@pytest.mark.parametrize("event", ["", "import", "exec", "marshal.", "open", "os.", "socket."])
+def test_what_is_refused_while_the_hook_is_attached_does_not_reach_the_program(
+    event: str, kind: str
+) -> None:
+    program = str(PROGRAMS / "hook_enters_refused.py")
+    done = subprocess.run(
+        [sys.executable, program, event, kind],
+        capture_output=True, text=True, timeout=WITHIN_S, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An audit hook written in C."""
+    source = tmp_path_factory.mktemp("audit") / "audit.c"
+    source.write_text(IN_C)
+    built = source.with_suffix(".so")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", built, source], check=True)
+    return str(built)
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+@pytest.mark.parametrize("kind", on_demand.cases(KINDS, ("own", "KeyboardInterrupt")))
+@pytest.mark.parametrize("event", EVENTS)
+def test_what_an_audit_hook_in_c_refuses_does_not_reach_the_program(
+    event: str, kind: str, library: str
+) -> None:
+    compare(event, kind, library)

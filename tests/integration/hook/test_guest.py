@@ -15,7 +15,6 @@ import pytest
 
 from mpwatch.collect.hook import client
 from mpwatch.hook import wire
-from tests.integration import on_demand
 from tests.integration.hook.client import Client, ring_records, sockets, wait_for_sockets
 from tests.integration.hook.guest import Guest
 from tests.procfs import eventually
@@ -45,7 +44,7 @@ def test_a_hook_without_an_observer_has_two_descriptors_and_one_hidden_thread() 
     )
 
 
-@pytest.mark.parametrize("mode", on_demand.cases(["weight", "weight_under_run"], ["weight"]))
+@pytest.mark.parametrize("mode", ["weight", "weight_under_run"])
 def test_with_its_ring_and_notes_full_the_hook_takes_less_than_a_mebibyte(mode: str) -> None:
     with Guest(mode) as guest:
         code, said = guest.finish()

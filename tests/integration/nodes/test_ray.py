@@ -325,7 +325,8 @@ def test_an_actor_that_is_killed_is_started_again(
         before, (actors, _, _) = set(agents()), ray_state(cluster)
         actor = next(pid for pid in ours() if b"MpwatchNode" in _cmdline(pid))
         os.kill(actor, signal.SIGKILL)
-        step_until(head, lambda views: live_count(views) == 1)
+        # Not merely silent, as all are that were not listened to meanwhile.
+        step_until(head, lambda views: live_count(views) == 1 and "silent" not in states(views))
         step_until(head, lambda views: live_count(views) == 2)
         assert len(set(agents()) - before) == 1
         assert ray_state(cluster)[0] == actors

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from mpwatch.nodes.agent.find import Selection, find_roots
-from mpwatch.nodes.agent.jobs_of_node import JobsOfNode
+from mpwatch.nodes.agent.jobs_of_node import JobsOfNode, Selection, find_roots
 from mpwatch.nodes.agent.rows import Rows
 from tests.integration.demo.refusals import refuse_tracing
 from tests.integration.nodes.test_job import mark as mark

@@ -30,7 +30,10 @@ from typing import Any
 import pytest
 
 from mpwatch import nodes as mpwatch_nodes
+from mpwatch.nodes.head.head import Head
 from mpwatch.nodes.head.node import BRING_IT
+from mpwatch.nodes.launchers import tree
+from mpwatch.nodes.launchers.engines import launches
 from mpwatch.nodes.launchers.launch import AgentCommand
 from tests import procfs
 from tests.conftest import PROGRAMS, Start, free_port
@@ -210,6 +213,34 @@ def test_a_stuck_rank_of_a_slurm_job_is_named_and_no_fault_leaves_an_agent(
             head.wait()
     # The last fault was the end of the allocation.
     assert f"Slurm cancelled the agent, as it does when job {job} ends." in said
+
+
+def test_many_nodes_of_a_slurm_job_are_reached_through_steps_of_others(
+    job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tree, "DIRECT_NODES", 2)
+    monkeypatch.setattr(tree, "BATCH_NODES", 2)
+    head = Head(launches(f"slurm:{job}", AgentCommand()))
+    try:
+        end_s, counts = time.monotonic() + 90, [0]
+        # A node finds its two ranks one after the other.
+        while counts != [2] * len(NODES) and time.monotonic() < end_s:
+            head.step()
+            views = head.views()
+            counts = [len(view.summary.ranks) for view in views if view.summary]
+        own = [
+            pid for pid in procfs.children(os.getpid()) if "--relay" in procfs.text(pid, "cmdline")
+        ]
+    finally:
+        head.close()
+
+    assert [(view.name, view.state, view.problem) for view in views] == [
+        (name, "live", "") for name in NODES
+    ]
+    assert counts == [2] * len(NODES)
+    assert len(own) == 2
+    until(lambda: _python_agents(job) == [])
+    until(lambda: _steps_of_agents(job) == [])
 
 
 @pytest.fixture

@@ -16,10 +16,13 @@ import pytest
 
 from mpwatch.nodes.across.judge import job_findings
 from mpwatch.nodes.agent.agent import SILENCE_S
+from mpwatch.nodes.head import node as node_module
 from mpwatch.nodes.head.head import STARTING_LIMIT, Head
 from mpwatch.nodes.head.node import SILENT_S
+from mpwatch.nodes.launchers import tree
 from mpwatch.nodes.launchers.engines import launches
 from mpwatch.nodes.launchers.launch import AgentCommand
+from mpwatch.nodes.launchers.tree import DIRECT_NODES
 from mpwatch.nodes.wire.summary import BYTES_PER_S
 from tests import procfs
 from tests.conftest import Start, free_port
@@ -44,6 +47,7 @@ def sshd(
     monkeypatch: pytest.MonkeyPatch,
     address: str = "127.0.0.1",
     prefix: Sequence[str] = (),
+    more: str = "",
 ) -> int:
     """Start an sshd, which `ssh` on PATH knows as `node7` and `node8`; its pid.
 
@@ -53,6 +57,7 @@ def sshd(
         monkeypatch: Changes PATH.
         address: Of the server for the client.
         prefix: Words before the command of the server.
+        more: Further lines of its configuration.
     """
     sshd = os.environ.get("MPWATCH_SSHD") or shutil.which("sshd", path="/usr/sbin:/usr/bin:/sbin")
     client = shutil.which("ssh")
@@ -70,7 +75,7 @@ def sshd(
     (tmp_path / "sshd_config").write_text(
         f"Port {port}\nListenAddress {listen}\nHostKey {tmp_path}/host\nPidFile none\n"
         f"AuthorizedKeysFile {tmp_path}/user.pub\nStrictModes no\nUsePAM no\n"
-        f"PermitRootLogin yes\nBanner {tmp_path}/banner\n"
+        f"PermitRootLogin yes\nBanner {tmp_path}/banner\n{more}"
     )
     (tmp_path / "ssh_config").write_text(
         f"Host node7 node8 many-*\n  HostName {address}\n  Port {port}\n"
@@ -126,11 +131,11 @@ def test_many_hosts_are_read_although_others_accept_and_say_nothing(
         port = silent.getsockname()[1]
         file.write(f"Host hung-*\n  HostName 127.0.0.1\n  Port {port}\n")
     hung = [f"hung-{number}" for number in range(2 * STARTING_LIMIT)]
-    many = [f"many-{number}" for number in range(40)]
+    many = [f"many-{number}" for number in range(DIRECT_NODES - len(hung))]
     match = AgentCommand({"MPWATCH_TEST_JOB": mark})
     found = launches(f"ssh:{','.join([*hung, *many])}", match)
     assert isinstance(found, Sequence)
-    # Forty agents start on the cores of this machine; those that hang are given up by ssh.
+    # Dozens of agents start on the cores of this machine; those that hang are given up by ssh.
     head = Head([each._replace(start_s=120.0) for each in found])
     try:
         step_until(head, lambda: head.is_settled, limit_s=500.0)
@@ -142,6 +147,41 @@ def test_many_hosts_are_read_although_others_accept_and_say_nothing(
     assert {(view.state, view.problem) for view in views[len(hung) :]} == {("live", "")}
     assert {view.state for view in views[: len(hung)]} == {"failed"}
     assert {"timed out" in view.problem for view in views[: len(hung)]} == {True}
+    until(lambda: agents(mark) == [])
+
+
+@pytest.mark.timeout(600)
+def test_many_hosts_are_read_through_few_connections_of_the_head(
+    start: Start, sleepers: list[int], mark: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # All of these hosts have one server, and the command of ssh that the head has.
+    path = f"{tmp_path}/bin:{os.environ['PATH']}"
+    sshd(start, tmp_path, monkeypatch, more=f"MaxStartups 100\nSetEnv PATH={path}\n")
+    monkeypatch.setattr(tree, "DIRECT_NODES", 4)
+    monkeypatch.setattr(tree, "BATCH_NODES", 4)
+    monkeypatch.setattr(node_module, "RESTART_S", 0.5)
+    spec = f"ssh:{','.join(f'many-{number}' for number in range(12))}"
+    head = Head(launches(spec, AgentCommand({"MPWATCH_TEST_JOB": mark})), restarts=True)
+
+    def states() -> list[str]:
+        return [view.state for view in head.views()]
+
+    def clients() -> list[int]:
+        return [p for p in procfs.children(os.getpid()) if mark in procfs.text(p, "cmdline")]
+
+    try:
+        step_until(head, lambda: states() == ["live"] * 12, limit_s=300.0)
+        before = clients()
+        os.kill(before[0], signal.SIGKILL)
+        step_until(head, lambda: states() != ["live"] * 12)
+        step_until(head, lambda: states() == ["live"] * 12 and head.is_settled, limit_s=300.0)
+        after = clients()
+        views = head.views()
+    finally:
+        head.close()
+
+    assert (len(before), len(after)) == (3, 3)
+    assert {view.summary.node.processes for view in views if view.summary} == {len(sleepers)}
     until(lambda: agents(mark) == [])
 
 

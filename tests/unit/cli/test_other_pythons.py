@@ -46,14 +46,22 @@ def test_a_python_that_is_too_old_is_one_sentence() -> None:
     )
 
 
-def test_what_only_python_3_10_needs_is_one_sentence() -> None:
-    # A single file made by a later version has no tomli.
+def test_what_only_python_3_10_needs_is_one_sentence(tmp_path: Path) -> None:
+    # A single file made by a later version has no tomli, which reads the configuration file.
+    (tmp_path / "mpwatch").mkdir()
+    (tmp_path / "mpwatch/config.toml").write_text("[values]\nread = true\n")
+    (tmp_path / "mpwatch/config.toml").chmod(0o600)
     told = (
         "import sys; sys.version_info = (3, 10, 13, 'final', 0); sys.modules['tomli'] = None; "
-        "from mpwatch.cli import main; sys.exit(main(['attach', '1', '--dry-run']))"
+        "from mpwatch.cli import main; sys.exit(main(['dump', '1']))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", told], cwd=REPOSITORY, capture_output=True, text=True, check=False
+        [sys.executable, "-c", told],
+        cwd=REPOSITORY,
+        env={**os.environ, "XDG_CONFIG_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
     assert done.returncode == 2

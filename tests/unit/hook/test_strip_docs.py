@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import importlib
+import inspect
 import sys
 from importlib.machinery import ModuleSpec
 from importlib.util import cache_from_source
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -37,7 +40,7 @@ def module(name: str, parent: ModuleType | None = None) -> ModuleType:
     return made
 
 
-def test_only_modules_of_the_package_are_stripped() -> None:
+def test_only_the_package_and_its_modules_are_stripped() -> None:
     package = module("lean_package")
     inner = module("lean_package.points", package)
     deep = module("lean_package.points.deep", inner)
@@ -46,8 +49,9 @@ def test_only_modules_of_the_package_are_stripped() -> None:
 
     strip_package(package)
 
-    for each in (inner, deep):
-        assert each.__doc__ is None
+    assert package.__doc__ == "What it is."
+    assert inner.__doc__ is deep.__doc__ is None
+    for each in (package, inner, deep):
         assert each.Thing.__doc__ is None
         assert not each.outside.__annotations__
         assert not each.Thing.plain.__annotations__
@@ -55,9 +59,20 @@ def test_only_modules_of_the_package_are_stripped() -> None:
         assert not each.Thing.loose.__annotations__
         assert each.Thing().plain(3) == 3
         assert each.Thing.plain.__qualname__ == "plain"
-    assert package.outside.__annotations__
     assert other.outside.__annotations__
     assert other.Thing.__doc__ == "A thing."
+
+
+def test_functions_of_the_package_that_users_call_stay_as_they_are() -> None:
+    package = ModuleType("lean_package")
+    exec('def call() -> int:\n    """Call it."""\n    return 1\n', vars(package))
+    code = package.call.__code__
+
+    strip_package(package, ("call",))
+
+    assert package.call.__doc__ == "Call it."
+    assert package.call.__annotations__
+    assert package.call.__code__ is code
 
 
 def test_stripped_functions_have_no_docstrings_and_return_the_same() -> None:
@@ -108,6 +123,7 @@ def test_stripped_functions_have_one_line_and_raise_and_return_the_same() -> Non
 def test_the_path_of_a_modules_bytecode_is_found_again_where_it_is_asked_for() -> None:
     package = module("lean_package")
     inner = module("lean_package.points", package)
+    inner.__path__ = ["/lean_package"]
     spec = ModuleSpec(inner.__name__, None, origin="/lean_package/points.py")
     spec.has_location = True
     inner.__spec__, path = spec, spec.cached
@@ -116,6 +132,29 @@ def test_the_path_of_a_modules_bytecode_is_found_again_where_it_is_asked_for() -
 
     assert not hasattr(inner, "__cached__") or inner.__cached__ is None
     assert spec.cached == path == cache_from_source("/lean_package/points.py")
+
+
+def test_a_stripped_module_is_imported_and_reloaded_as_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "lean_folder"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("from . import words\n")
+    (folder / "words.py").write_text("from . import lines as lines\n" + TEXT)
+    (folder / "lines.py").write_text("count = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    package = importlib.import_module("lean_folder")
+    words = package.words
+
+    strip_package(package)
+
+    assert words.__spec__ is words.__loader__ is None
+    assert importlib.import_module("lean_folder.words") is words
+    assert "loose" in inspect.getsource(words)
+    assert importlib.reload(words) is words
+    assert words.__spec__ is not None
+    for name in [name for name in sys.modules if name.startswith("lean_folder")]:
+        monkeypatch.delitem(sys.modules, name)
 
 
 def test_equal_constants_of_other_types_are_not_exchanged() -> None:

@@ -40,6 +40,7 @@ from mpwatch.diagnose.analysis.mechanisms.cases import (
     with_sigterm,
 )
 from mpwatch.diagnose.analysis.mechanisms.kept_locks import kept_file_lock
+from mpwatch.diagnose.analysis.mechanisms.part_batch import part_batch
 from mpwatch.diagnose.analysis.mechanisms.servers import managed, one_at_a_time, unset_key
 from mpwatch.diagnose.analysis.mechanisms.unreleased import (
     left,
@@ -492,7 +493,7 @@ def _joins_one_that_waits_for_it(case: Case) -> Mechanism | None:
     elif child.edge.what.startswith(FULL_QUEUE):
         found = _joins_one_that_puts(joining, child)
     elif child.edge.kind in READS:
-        found = _joins_a_reader(case, joining, child)
+        found = part_batch(case) or _joins_a_reader(case, joining, child)
     if found is None:
         return None
     cause, advice = with_sigterm(child.process, found.cause, found.advice)
@@ -652,6 +653,9 @@ def _all_read(case: Case) -> Mechanism | None:
         each.edge.kind in READS or each.edge.what.startswith(QUEUE_LOCK) for each in case.waiters
     ):
         return None
+    partial = part_batch(case)
+    if partial is not None:
+        return partial
     by_queue = all(gets_from_queue(each) for each in case.waiters)
     joined = _joined_by_their_parent(case) if by_queue else None
     if joined is not None:

@@ -30,6 +30,7 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
     BACKWARD,
     NEW_GROUP,
     OF_NCCL,
+    LeftFunction,
     all_on_gpu,
     apart,
     apart_s,
@@ -44,6 +45,7 @@ from mpwatch.diagnose.analysis.source_code import (
     begun_again,
     branch_of_one_side,
     collective_under_rank,
+    ends_by_clock,
     guard_on_rank,
     loop_ends,
     mark_words,
@@ -59,7 +61,7 @@ from mpwatch.model.collectives import Recorded
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process
-from mpwatch.model.source_code import Statement
+from mpwatch.model.source_code import Mark, Statement
 from mpwatch.model.units import seconds_text
 
 RULE = "collective-mismatch"
@@ -211,7 +213,11 @@ def _finding(index: Index, groups: Mapping[str, list[Process]], since_s: float) 
         evidence += _batches(index, [rank for _, group in by_call for rank in group])
     ranks = [rank for _, group in by_call for rank in group]
     differs = difference(index, ranks)
-    guarded = None if BUFFERS in groups else _guarded(index, by_call)
+    are_messages = _MESSAGES.issuperset(groups)
+    if are_messages or BUFFERS in groups or _in_another_order(index, by_call) is not None:
+        guarded = None
+    else:
+        guarded = _guarded(index, by_call)
     cause, advice = guarded or _explained(index, by_call, [each for _, each in records])
     if differs is not None:
         evidence.append(differs.evidence)
@@ -221,7 +227,11 @@ def _finding(index: Index, groups: Mapping[str, list[Process]], since_s: float) 
         rule=RULE,
         severity=Severity.CRITICAL,
         process=odd.process,
-        summary="ranks wait for each other in different collectives: "
+        summary=(
+            "ranks wait for each other in messages that do not match: "
+            if are_messages
+            else "ranks wait for each other in different collectives: "
+        )
         + ", ".join(f"{len(group)} in {name}" for name, group in by_call),
         evidence=tuple(evidence),
         cause=f"{cause} {WAIT_FOR_TIMEOUT}",
@@ -255,7 +265,9 @@ def _explained(
     """Cause and advice, as far as it is known what differs."""
     places = dict(by_call)
     unequal = (
-        _in_handler(index, by_call)
+        _in_another_order(index, by_call)
+        or (_unmatched(by_call) if _MESSAGES.issuperset(places) else None)
+        or _in_handler(index, by_call)
         or _after_swallowed(index, by_call)
         or _unequal_loop(index, by_call)
     )
@@ -280,7 +292,83 @@ def _explained(
     why, left = _why_different(by_call, records), _left_early(index, by_call)
     if left is None:
         return why, COMPARE_CALLS
+    if left.is_known:
+        return left.cause, left.advice
     return f"{left.cause} {why}", f"{left.advice} {COMPARE_CALLS}"
+
+
+_MESSAGES = frozenset(("send", "recv"))
+"""Each is a call of two ranks, for one message."""
+
+
+def _unmatched(by_call: Sequence[tuple[str, list[Process]]]) -> tuple[str, str]:
+    """Cause and advice where all ranks send or receive, and no message arrives."""
+    sides = " and ".join(f"{all_called(ranks)} {_are(ranks)} in {name}" for name, ranks in by_call)
+    return (
+        "A send ends when its receiver takes that message, and a recv when the one that it waits "
+        f"for has come: both have to name each other, with the same tag and group. {sides}, so "
+        "none of the messages that are sent is one that is waited for: another tag, another peer, "
+        "another order, or one more than the other side expects.",
+        "Print peer, tag and number of each message on both sides and compare the first that "
+        "differ. Go through the messages in one fixed order on both sides (a list, sorted()), and "
+        "let one side send while the other receives.",
+    )
+
+
+def _in_another_order(
+    index: Index, by_call: Sequence[tuple[str, list[Process]]]
+) -> tuple[str, str] | None:
+    """Cause and advice where ranks communicate in a loop, and the program goes through a set.
+
+    Not of ranks that are forks of one process: texts have the same hashes in all of them.
+    """
+    ranks = [rank for _, group in by_call for rank in group]
+    if all(rank.sample.start_method == "fork" for rank in ranks):
+        return None
+    loops = [_loop_over_things(index, group[0]) for _, group in by_call]
+    first = loops[0]
+    if first is None or len({each and each[1].text for each in loops}) > 1:
+        return None
+    frame, header = first
+    sets = marks(index, "set-order")
+    near = [each for each in sets if _goes_over(frame, header, each)]
+    if not near and len({(each.file, each.statement) for each in sets}) > FEW_SETS:
+        return None
+    mark = next(iter(near or [each for each in sets if each.file != frame.file]), None)
+    if mark is None:
+        return None
+    return (
+        f"The ranks are in different rounds of the loop `{header.text}` of line {header.line} "
+        f"({frame_words(frame)}), whose order {'most likely comes' if near else 'may come'} from a "
+        f"set: {mark_words(mark)} goes through the set {mark.about}. Equal sets of texts have "
+        "another order in each process that was not forked from the other (the hashes of texts "
+        "are random, PYTHONHASHSEED), so each rank takes the elements in an order of its own.",
+        f"Go through a fixed order there: sorted({mark.about}), or a list or the keys of a dict "
+        "in place of the set. PYTHONHASHSEED=0 for all ranks shows whether that is the reason. A "
+        "longer timeout or another backend does not help.",
+    )
+
+
+def _loop_over_things(index: Index, rank: Process) -> tuple[Frame, Statement] | None:
+    """The innermost `for` loop around a call of a rank that does not count, and its frame."""
+    for frame in own_frames(_stack(rank)):
+        line = None if is_library(frame) else source_of(index, frame)
+        loops = [each for each in line.within if each.text.startswith("for ")] if line else []
+        if loops:
+            return None if " in range(" in loops[-1].text else (frame, loops[-1])
+    return None
+
+
+def _goes_over(frame: Frame, header: Statement, mark: Mark) -> bool:
+    """Whether a loop goes over a set, or over what a function of its file makes of one."""
+    if mark.file != frame.file:
+        return False
+    over = header.text.partition(" in ")[2]
+    return header.line == mark.statement.line or mark.function in re.findall(r"\w+", over)
+
+
+FEW_SETS = 3
+"""With more of them in the files that were read, one in another file than the loop says little."""
 
 
 def _in_handler(
@@ -727,6 +815,8 @@ def _loop_words(frame: Frame, header: Statement) -> str:
 class _LeftEarly(NamedTuple):
     cause: str
     advice: str
+    is_known: bool = False
+    """Whether the source shows by what condition."""
 
 
 def _left_early(index: Index, by_call: Sequence[tuple[str, list[Process]]]) -> _LeftEarly | None:
@@ -748,6 +838,8 @@ def _left_early(index: Index, by_call: Sequence[tuple[str, list[Process]]]) -> _
             "each later collective of theirs meets another one of the others.",
             alone.advice,
         )
+    if (timed := _left_by_clock(index, left, call, inside, (other, ahead))) is not None:
+        return timed
     if len(inside) < len(ahead):
         return _LeftEarly(
             f"{all_called(inside)} {'calls' if len(inside) == 1 else 'call'} {call} in {at}. "
@@ -779,6 +871,41 @@ def _left_early(index: Index, by_call: Sequence[tuple[str, list[Process]]]) -> _
         f"Let all ranks make the same calls in {at}: a loop there has to run over the same items "
         "on all of them (a fixed list of keys, classes or batches, with zeros for what a rank does "
         "not have), or reduce one tensor that holds all.",
+    )
+
+
+def _left_by_clock(
+    index: Index,
+    left: LeftFunction,
+    call: str,
+    inside: Sequence[Process],
+    after: tuple[str, Sequence[Process]],
+) -> _LeftEarly | None:
+    """That ranks have left a loop by its condition on the time.
+
+    Args:
+        index: The snapshot.
+        left: The function with the loop.
+        call: The collective in which the others still are.
+        inside: Those.
+        after: The collective that comes after the loop, and the ranks in it.
+    """
+    timed = ends_by_clock(index, left.line)
+    if timed is None:
+        return None
+    (header, part), (other, ahead) = timed, after
+    has = "has" if len(ahead) == 1 else "have"
+    return _LeftEarly(
+        f"{all_called(ahead)} {has} left the loop `{header.text}` of line {header.line} in "
+        f"{left.line.function}(), in which {all_called(inside)} still "
+        f"{'calls' if len(inside) == 1 else 'call'} {call}, and {has} come to {other} at "
+        f"{frame_words(left.past)}. Most likely by `{part}`, which each rank tests by a clock "
+        f"of its own: they begin to count at different moments, so the time of "
+        f"{all_called(ahead)} was up a round before.",
+        "Let one rank decide when the time is up, and tell the others in each round "
+        f"(broadcast a flag, or all_reduce `{part}` with MIN), before any of them leaves the "
+        "loop. Barriers before the loop only make it rarer.",
+        is_known=True,
     )
 
 

@@ -56,6 +56,7 @@ from mpwatch.diagnose.analysis.shares import is_at_one_wait
 from mpwatch.diagnose.analysis.source_code import (
     collective_under_rank,
     end_of_loop,
+    endless_loop,
     guard_on_rank,
     kept_inside,
     loop_around,
@@ -65,7 +66,13 @@ from mpwatch.diagnose.analysis.source_code import (
     why_endless,
 )
 from mpwatch.diagnose.analysis.stack_merge import merge
-from mpwatch.diagnose.analysis.stack_patterns import has_stacks, main_shape, main_thread
+from mpwatch.diagnose.analysis.stack_patterns import (
+    calls,
+    has_stacks,
+    main_shape,
+    main_thread,
+    user_frame,
+)
 from mpwatch.diagnose.analysis.values import difference
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.edges import OWN_LOCK
@@ -85,6 +92,8 @@ LONG_JOINING_S = 120.0
 PAUSE_S = 120.0
 """A rank that does something alone, and wakes up meanwhile, may take this long for it: a tenth or a
 fifth of the timeouts that process groups have by default."""
+SERVES_S = 90.0
+"""Without a request from outside for so long, a server is no example of one that is in use."""
 LONG_SLEEP_S = 5.0
 """With so much of a sleep left, a rank is in no loop that polls."""
 MAKES_GROUP_S = 12.0
@@ -497,9 +506,32 @@ def _in_circles(rank: Process, index: Index) -> _Whereabouts | None:
     )
 
 
+def _serves(rank: Process, index: Index) -> bool:
+    """Whether a rank waits in a loop without an end for the next item of a queue of its own.
+
+    A server that works in several ranks stands so between two requests: one rank takes them, and
+    the others wait in the collective by which it hands them on.
+    """
+    thread = main_thread(rank)
+    found = endless_loop(index, thread.stack) if thread is not None else None
+    if thread is None or found is None or not calls(own_frames(thread.stack), "queue.py:get"):
+        return False
+    frame, _ = found
+    line = source_of(index, frame)
+    return frame == user_frame(thread.stack) and line is not None and ".get(" in line.statement.text
+
+
 def _quiet(rank: Process, at: str, index: Index) -> _Whereabouts:
     """A rank that makes no progress."""
     name, (what, end) = called(rank), _own_wait(rank, index)
+    if _serves(rank, index):
+        return _Whereabouts(
+            f"{name} waits{at} for the next item of a queue, which another thread of it puts, and "
+            "hands it on to the others by that collective. If the items are requests from outside, "
+            "and none has come, nothing is wrong.",
+            f"If requests have come, find out what the thread that puts them does. {_SAME_STEPS}",
+            innocent_s=SERVES_S,
+        )
     waits = f": it waits for {what}. {end}".rstrip() if what else "."
     return _Whereabouts(
         f"{name} has made no progress for {seconds_text(quiet_s(rank, index) or 0.0)}{at}{waits}",

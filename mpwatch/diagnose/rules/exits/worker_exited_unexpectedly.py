@@ -68,7 +68,7 @@ from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended, Frame
 from mpwatch.model.snapshot import LogEntry, Process, Snapshot
-from mpwatch.model.source_code import Mark
+from mpwatch.model.source_code import Mark, Statement
 from mpwatch.model.units import seconds_text
 from mpwatch.model.waits import is_loader_poll
 
@@ -614,7 +614,14 @@ def _finding(
         rule=RULE,
         severity=severity,
         process=process.process,
-        summary=f"{names} ended unexpectedly: {ended.words}{_briefly(index.snapshot, process)}",
+        summary=(
+            f"{names} ended unexpectedly: {ended.words}"
+            + (
+                _briefly(index.snapshot, process)
+                if killer is None
+                else f", most likely by {killer.process.rstrip(',')} at {killer.place}"
+            )
+        ),
         evidence=tuple(evidence),
         cause=_cause(index, process, ended)
         if sender is None
@@ -627,14 +634,26 @@ def _finding(
     )
 
 
-def _leads_to(index: Index, frame: Frame, mark: Mark) -> bool:
-    """Whether a frame is in a loop in which a statement runs, or a call that leads to it."""
-    loops = mark.about.partition("; ")[0].split(", ")
-    own = source_of(index, frame) if frame.file == mark.file else None
-    return own is not None and any(
-        str(header.line) in loops and header.text.startswith(("while ", "for "))
-        for header in own.within
-    )
+def _leads_to(index: Index, stack: Sequence[Frame], mark: Mark) -> bool:
+    """Whether a thread is in a loop in which a statement runs, or a call that leads to it.
+
+    Or in a function that leads to it, which a loop of the program calls again and again.
+    """
+    loops, functions, _ = mark.about.split("; ", 2)
+    for number, frame in enumerate(stack):
+        if frame.file != mark.file:
+            continue
+        if any(str(each.line) in loops.split(", ") for each in _loops_around(index, frame)):
+            return True
+        if frame.function in functions.split(", "):
+            return any(_loops_around(index, each) for each in stack[number + 1 :])
+    return False
+
+
+def _loops_around(index: Index, frame: Frame) -> list[Statement]:
+    line = source_of(index, frame)
+    within = line.within if line is not None else ()
+    return [each for each in within if each.text.startswith(("while ", "for "))]
 
 
 class _Killer(NamedTuple):
@@ -643,6 +662,8 @@ class _Killer(NamedTuple):
     process: str
     """With its thread, in words."""
     line: str
+    place: str
+    """`pool.py:78 end`."""
     under: str
     """The condition for it; empty for none."""
 
@@ -656,17 +677,17 @@ def _killer(index: Index, ended: Ended) -> _Killer | None:
         (process, thread, mark)
         for process in index.snapshot.living()
         for thread in process.threads
-        for frame in own_frames(thread.stack)
         for mark in kills
-        if _leads_to(index, frame, mark)
+        if _leads_to(index, list(own_frames(thread.stack)), mark)
     ]
     if len({(process.process, mark) for process, _, mark in found}) != 1:
         return None
     process, thread, mark = found[0]
     by = "" if thread.tid == process.pid else f", in its thread {thread.name},"
-    _, _, condition = mark.about.partition("; ")
+    _, _, condition = mark.about.split("; ", 2)
     under = f", under `{condition.replace(' in line', '` in line')}" if condition else ""
-    return _Killer(f"{called(process)}{by}", mark_words(mark), under)
+    words = mark_words(mark)
+    return _Killer(f"{called(process)}{by}", words, words.rpartition(" at ")[2], under)
 
 
 def _briefly(snapshot: Snapshot, process: Process) -> str:

@@ -80,7 +80,7 @@ from mpwatch.model.host import NewFiles
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import FdKind, Frame, inode_of
 from mpwatch.model.snapshot import Process, Thread
-from mpwatch.model.source_code import UNDOES, Mark, MarkKind, Statement
+from mpwatch.model.source_code import UNDOES, AddedTo, Mark, MarkKind, Statement
 from mpwatch.model.units import bytes_text, count_text, rate_text, seconds_text
 
 RULE = "steady-growth"
@@ -448,15 +448,7 @@ def _of_grown(
             "gc.collect() or smaller batches do not help: the graph is referred to.",
         )
     each_bytes = found.growth.per_s / first.per_s
-    removes = (
-        f"only `{added.removed_by.text}` at {file}:{added.removed_by.line} {added.removed_in} "
-        "removes one. An entry stays for which that is not reached: nobody asks for it, or who did "
-        "has given up before (an exception, a time limit, a client that has left)"
-        if added.removed_by is not None
-        else f"what its class removes from {name} is less than that"
-        if added.is_emptied
-        else "nothing there removes any"
-    )
+    removes = _removes(added)
     others = [f"`{each.added.name}`" for each in hits[1:SHOWN]]
     more = f" {' and '.join(others)} {'grows' if len(others) == 1 else 'grow'} as well." * bool(
         others
@@ -485,14 +477,36 @@ def _of_grown(
             else f"{_exception_advice(caught[0])} Or remove each entry from {name} once it was "
             "used. "
             if caught
-            else "Remove the entry also where its owner gives up (a `finally` clause, an abort "
-            f"that deletes it and drops what comes later), or bound {name} by number or age. "
-            if added.removed_by is not None
-            else f"Remove each entry from {name} once it was used, or what is large in it (a "
-            "result that was fetched, tensors of a batch, of which numbers suffice); or bound it "
-            "(collections.deque(maxlen=...), a cache with a limit). "
+            else _remove_advice(added)
         )
         + f"gc.collect() or new workers do not help: {name} refers to all of it.",
+    )
+
+
+def _removes(added: AddedTo) -> str:
+    """What removes entries of a container, as a clause."""
+    file, by = added.file.rpartition("/")[2], added.removed_by
+    if by is not None:
+        return (
+            f"only `{by.text}` at {file}:{by.line} {added.removed_in} removes one. An entry stays "
+            "for which that is not reached: nobody asks for it, or who did has given up before (an "
+            "exception, a time limit, a client that has left)"
+        )
+    if added.is_emptied:
+        return f"what its class removes from {added.name} is less than that"
+    return "nothing there removes any"
+
+
+def _remove_advice(added: AddedTo) -> str:
+    if added.removed_by is not None:
+        return (
+            "Remove the entry also where its owner gives up (a `finally` clause, an abort that "
+            f"deletes it and drops what comes later), or bound {added.name} by number or age. "
+        )
+    return (
+        f"Remove each entry from {added.name} once it was used, or what is large in it (a result "
+        "that was fetched, tensors of a batch, of which numbers suffice); or bound it "
+        "(collections.deque(maxlen=...), a cache with a limit). "
     )
 
 

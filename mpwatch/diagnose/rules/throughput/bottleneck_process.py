@@ -33,6 +33,7 @@ from mpwatch.diagnose.analysis.shares import (
     doing_words,
     imported_until_s,
     shares,
+    shares_lately,
     switches_between,
     with_a_core,
     work_place,
@@ -232,9 +233,10 @@ def _at_costly_line(index: Index, process: Process) -> Iterator[Finding]:
     """A process that spends its time at a line that takes long for what it does."""
     if _computing_share(index, process) < COMPUTES_SHARE:
         return
-    place = work_place(index, (process,))
+    places = [work_place(index, (process,), shares_of=each) for each in (shares, shares_lately)]
+    place = next((p for p in places if p and p.is_main and costly(index, p.words)), None)
     found = costly(index, place.words) if place is not None else None
-    if place is None or found is None or not place.is_main:
+    if place is None or found is None:
         return
     name = called(process)
     yield Finding(

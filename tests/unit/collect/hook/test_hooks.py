@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,9 +49,9 @@ def test_a_process_is_searched_again_when_its_directory_changes_or_after_a_while
     searches: list[bool] = []
     connect = discovery.connect
 
-    def counted(sample: ProcSample, proc: str, *, thorough: bool) -> socket.socket:
+    def counted(sample: ProcSample, proc: str, *, thorough: bool, **more: Any) -> socket.socket:
         searches.append(thorough)
-        return connect(sample, proc, thorough=thorough)
+        return connect(sample, proc, thorough=thorough, **more)
 
     monkeypatch.setattr(discovery, "connect", counted)
     os.utime(observed.folder, (1, 1))
@@ -405,3 +406,18 @@ def test_a_request_that_could_not_be_sent_is_not_waited_for(observed: ObservedHo
     observed.clock.now_s += 10
     assert observed.poll() == []
     hook.close()
+
+
+def test_processes_of_one_network_share_a_table_of_sockets(tmp_path: Path) -> None:
+    network = tmp_path / "network"
+    network.touch()
+    for pid in ("7", "8", "9"):
+        (tmp_path / pid / "ns").mkdir(parents=True)
+        (tmp_path / pid / "net").mkdir()
+        (tmp_path / pid / "net/unix").write_text(f"of {pid}")
+    for pid in ("7", "8"):
+        (tmp_path / pid / "ns/net").symlink_to(network)
+    tables = discovery.SocketTables(str(tmp_path))
+
+    # It cannot be told to which network 9 belongs.
+    assert [tables.of(pid) for pid in (7, 8, 9)] == [b"of 7", b"of 7", b"of 9"]

@@ -19,12 +19,12 @@ from mpwatch.collect.source.source_code import (
     FILES,
     MARKS_OF_KIND,
     SourceCode,
-    SourceReads,
 )
 from mpwatch.collect.source.syntax import EXPRESSION_NODES
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame, StackSample, StacksTaken
 from mpwatch.model.source_code import SourceLine, SourceRead, Statement
+from mpwatch.observe.sources.on_demand import SourceReads
 from tests.builders.snapshots import exited, process, snapshot_of
 
 OWN = ProcessId(os.getpid(), 5000 + os.getpid())
@@ -1633,6 +1633,38 @@ def test_hooks_that_a_function_registers_in_each_call_are_read(tmp_path: Path) -
     assert found == [("registers-hook", 2, "")]
 
 
+def test_sets_that_are_gone_through_where_the_order_matters_are_read(tmp_path: Path) -> None:
+    text = (
+        "class Syncer:\n"
+        "    def __init__(self, names):\n"
+        "        self.names = {name for name in names}\n"
+        "        self.known = set(names)\n"
+        "        self.rows = list(names)\n"
+        "    def active(self):\n"
+        "        return self.names & self.known\n"
+        "    def push(self):\n"
+        "        for name in self.names:\n"
+        "            send(name)\n"
+        "        made = {name: None for name in self.active()}\n"
+        "        order = list(self.known.union(made))\n"
+        "        total = sum(size(name) for name in self.names)\n"
+        "        for name in sorted(self.names):\n"
+        "            send(name)\n"
+        "        for row in self.rows:\n"
+        "            send(row)\n"
+        "        for number in range(len(self.rows) - 1):\n"
+        "            send(number)\n"
+    )
+
+    found = [each for each in marks_of(tmp_path / "sync.py", text) if each[0] == "set-order"]
+
+    assert found == [
+        ("set-order", 9, "self.names"),
+        ("set-order", 11, "self.active()"),
+        ("set-order", 12, "self.known.union(made)"),
+    ]
+
+
 def test_lines_that_kill_another_process_are_read_with_their_condition(tmp_path: Path) -> None:
     text = (
         "def watch(child, used):\n"
@@ -1645,9 +1677,9 @@ def test_lines_that_kill_another_process_are_read_with_their_condition(tmp_path:
     )
 
     assert marks_of(tmp_path / "watch.py", text) == [
-        ("kills", 3, "; if used > 9: in line 2"),
-        ("kills", 4, "; "),
-        ("kills", 5, "; "),
+        ("kills", 3, "; watch; if used > 9: in line 2"),
+        ("kills", 4, "; watch; "),
+        ("kills", 5, "; watch; "),
     ]
 
 
@@ -1666,10 +1698,10 @@ def test_a_function_that_kills_is_read_with_the_only_calls_that_lead_to_it(tmp_p
     )
 
     assert marks_of(tmp_path / "watch.py", text) == [
-        ("kills", 2, "8, 4; if entry.memory > self.limit: in line 5"),
+        ("kills", 2, "8, 4; run, check, end; if entry.memory > self.limit: in line 5"),
     ]
     twice = f"{text}def stop(self):\n    end(self.pid)\n"
-    assert marks_of(tmp_path / "other.py", twice)[0] == ("kills", 2, "; ")
+    assert marks_of(tmp_path / "other.py", twice)[0] == ("kills", 2, "; end; ")
 
 
 SESSION = """\

@@ -558,6 +558,22 @@ def test_a_process_that_compares_elements_of_a_tensor_one_by_one_is_reported(
         assert findings[0].advice.startswith("Move the tensor to the CPU once before the loop")
 
 
+def test_what_a_process_did_while_it_started_does_not_hide_the_line_that_takes_long() -> None:
+    def at(second: int) -> Snapshot:
+        place = "train.py:setup:9" if second < 30 else "train.py:repeats:26"
+        busy = thread(MAIN, place, state="R", stack_age_s=0.1, cpu_percent=95.0)
+        own = main(threads=[busy])
+        ticks = (ThreadSample(MAIN, "p", "R", 95 * second),)
+        own = replace(own, sample=replace(own.sample, threads=ticks))
+        seen = SourceLine("/home/me/train.py", 26, "repeats", Statement(26, COMPARES))
+        at_s = NOW_S - 60 + second
+        return snapshot_of(own, at_s=at_s, source=(seen,), marks=(ELEMENTS,))
+
+    (finding,) = found(check, accounted(*(at(n) for n in range(58))))
+
+    assert finding.summary.startswith("main (100) spends its time at train.py:26 repeats: ")
+
+
 def test_a_comprehension_counts_as_the_function_that_it_is_written_in() -> None:
     seen = SourceLine("/home/me/train.py", 26, "repeats", Statement(26, COMPARES))
     compared = snapshot_of(main(), source=(seen,), marks=(ELEMENTS,))

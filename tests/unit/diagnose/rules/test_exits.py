@@ -630,7 +630,7 @@ KILLS = Mark(
     "kills",
     "/home/me/train.py",
     "run",
-    "60, 47; if used > limit: in line 50",
+    "60, 47; poll, run; if used > limit: in line 50",
     Statement(51, "os.kill(child.pid, signal.SIGKILL)"),
 )
 
@@ -651,11 +651,31 @@ def test_a_process_that_is_in_a_loop_that_kills_is_named_as_the_sender(number: i
     finding = only(worker_exited_unexpectedly.check, job)
 
     line = "`os.kill(child.pid, signal.SIGKILL)` at train.py:51 run"
+    assert finding.summary.endswith(
+        "SIGKILL), most likely by main (100), in its thread monitor at train.py:51 run"
+    )
     assert finding.cause.startswith(
         f"Most likely main (100), in its thread monitor, ended it: {line} sends that signal, under "
         "`if used > limit:` in line 50. Otherwise: "
     )
     assert finding.advice.startswith(f"Look at the condition for {line} first.")
+
+
+@pytest.mark.parametrize("loop", [(), (Statement(9, "while self.jobs:"),)], ids=["once", "often"])
+def test_a_process_in_a_function_that_leads_to_it_is_named_where_a_loop_calls_that(
+    loop: tuple[Statement, ...],
+) -> None:
+    watches = main(threads=[thread(MAIN, "train.py:poll:20", "train.py:main:12")])
+    lines = (
+        SourceLine("/home/me/train.py", 20, "poll", Statement(20, "ready = wait(conns, 1)")),
+        SourceLine("/home/me/train.py", 12, "main", Statement(12, "pool.poll()"), loop),
+    )
+    dead = dead_worker(role="spawned", signal=9)
+    job = snapshot_of(watches, dead, marks=(KILLS,), source=lines)
+
+    cause = only(worker_exited_unexpectedly.check, job).cause
+
+    assert ("main (100) ended it" in cause) is bool(loop)
 
 
 def test_a_process_in_a_loop_that_calls_what_kills_is_named_as_the_sender() -> None:

@@ -112,6 +112,87 @@ def test_ranks_in_different_calls_for_a_moment_are_no_mismatch(job: tuple[Proces
     assert found(collective_mismatch.check, snapshot_of(main(), *job)) == []
 
 
+def test_messages_that_do_not_match_are_no_collective_which_only_some_ranks_call() -> None:
+    sends, receives = called(0, "send", 41), called(1, "recv", 50)
+    guard = (Statement(49, "else of if rank < 2:"),)
+    lines = tuple(
+        SourceLine("/home/me/train.py", n, "step", Statement(n, "dist.recv(x)"), guard)
+        for n in (41, 50)
+    )
+
+    finding = only(collective_mismatch.check, snapshot_of(main(), sends, receives, source=lines))
+
+    assert finding.summary.startswith("ranks wait for each other in messages that do not match: ")
+    assert finding.cause.startswith("A send ends when its receiver takes that message")
+    assert "rank 0 (300) is in send" in finding.cause
+    assert "Only some ranks" not in finding.cause
+
+
+KEYS = "for key, value in outputs.items():"
+MADE_OF_A_SET = Mark(
+    "set-order", "/home/me/model.py", "forward", "self.active & self.known",
+    Statement(31, "result = {key: None for key in self.active & self.known}"),
+)  # fmt: skip
+FROM_A_SET = MADE_OF_A_SET._replace(file="/home/me/train.py", function="outputs")
+
+
+def in_a_loop(*headers: str, forked: bool = False, marks: tuple[Mark, ...]) -> list[Finding]:
+    """Two ranks in different collectives, each under a loop."""
+    calls = (called(0, "all_reduce", 37), called(1, "all_to_all", 40))
+    method = "fork" if forked else "spawn"
+    ranks = [replace(e, sample=replace(e.sample, start_method=method)) for e in calls]
+    lines = tuple(
+        SourceLine(
+            "/home/me/train.py", n, "step", Statement(n, "dist.f(x)"), (Statement(35, header),)
+        )
+        for n, header in zip((37, 40), headers, strict=True)
+    )
+    return found(collective_mismatch.check, snapshot_of(main(), *ranks, source=lines, marks=marks))
+
+
+def test_ranks_that_go_through_a_set_in_another_order_each_are_told_so() -> None:
+    (finding,) = in_a_loop(KEYS, KEYS, marks=(FROM_A_SET,))
+    (other,) = in_a_loop(KEYS, KEYS, marks=(MADE_OF_A_SET,))
+
+    assert "whose order most likely comes from a set: `result = {key: None" in finding.cause
+    assert "at train.py:31 outputs goes through the set self.active & self.known" in finding.cause
+    assert "sorted(self.active & self.known)" in finding.advice
+    assert "whose order may come from a set" in other.cause
+
+
+@pytest.mark.parametrize(
+    "findings",
+    [
+        pytest.param(in_a_loop(KEYS, KEYS, forked=True, marks=(FROM_A_SET,)), id="forked"),
+        pytest.param(in_a_loop(KEYS, "for x in xs:", marks=(FROM_A_SET,)), id="another loop"),
+        pytest.param(
+            in_a_loop(*["for i in range(9):"] * 2, marks=(FROM_A_SET,)), id="a loop that counts"
+        ),
+        pytest.param(in_a_loop(KEYS, KEYS, marks=()), id="no set"),
+    ],
+)
+def test_ranks_that_are_not_in_one_loop_over_things_are_not_apart_by_a_set(
+    findings: list[Finding],
+) -> None:
+    assert all("a set" not in each.cause for each in findings)
+
+
+def test_a_loop_that_ranks_leave_by_their_own_clocks_is_named_with_that_condition() -> None:
+    outer = ("train.py:main:86", "train.py:<module>:95")
+    loops = [rank(n, f"{C10D}:all_reduce", "train.py:execute:48", *outer) for n in (1, 2)]
+    ahead = rank(0, f"{C10D}:gather", "train.py:write:59", "train.py:main:88", *outer[1:])
+    header = Statement(47, "while self.time < self.end and self.elapsed() < self.limit:")
+    line = SourceLine("/home/me/train.py", 48, "execute", Statement(48, "dt = step()"), (header,))
+
+    finding = only(collective_mismatch.check, snapshot_of(main(), ahead, *loops, source=(line,)))
+
+    assert (
+        "Most likely by `self.elapsed() < self.limit`, which each rank tests by a clock of its own"
+        in finding.cause
+    )
+    assert finding.advice.startswith("Let one rank decide when the time is up")
+
+
 def test_ranks_that_have_left_a_loop_of_collectives_early_are_named_with_it() -> None:
     outer = ("train.py:main:86", "train.py:<module>:95")
     reduces = ("data.py:reduce:34", "train.py:validate:51", *outer)
@@ -322,6 +403,32 @@ def test_a_rank_that_sleeps_repeatedly_is_reported_later(
     job = snapshot_of(main(), sleeps, called(1, "barrier", still_s=waited_s))
 
     assert only(rank_stuck_in_collective.check, job).severity is severity
+
+
+@pytest.mark.parametrize(
+    ("header", "waited_s", "severity"),
+    [
+        ("while True:", 20.0, Severity.INFO),
+        ("while True:", 100.0, Severity.CRITICAL),
+        ("for step in range(steps):", 20.0, Severity.WARNING),
+    ],
+    ids=["a server", "for long", "a training"],
+)
+def test_a_rank_that_waits_for_a_request_may_be_a_server_between_two(
+    header: str, waited_s: float, severity: Severity
+) -> None:
+    takes = rank(0, "threading.py:wait", "queue.py:get", "train.py:lead:78", still_s=waited_s)
+    line = SourceLine(
+        "/home/me/train.py", 78, "lead", Statement(78, "job = inbox.get()"),
+        (Statement(77, header),),
+        endless=EndlessLoop(Statement(77, header)) if header == "while True:" else None,
+    )  # fmt: skip
+    job = snapshot_of(main(), takes, called(1, "broadcast", still_s=waited_s), source=(line,))
+
+    finding = only(rank_stuck_in_collective.check, job)
+
+    assert finding.severity is severity
+    assert ("hands it on to the others" in finding.cause) is (header == "while True:")
 
 
 def test_a_rank_in_one_long_sleep_is_information() -> None:

@@ -187,6 +187,43 @@ def test_a_process_that_waits_for_another_one_at_a_barrier_is_explained_step_by_
     assert "actor 1 (301) continues when actor 0 (300) releases that semaphore" in finding.cause
 
 
+@pytest.mark.parametrize(
+    ("header", "is_part"),
+    [
+        ("while count < batch_size:", True),
+        ("while len(rows) < self.size:", True),
+        ("while True:", False),
+    ],
+)
+def test_a_batch_whose_last_part_does_not_come_is_told_with_the_one_that_waits_for_its_results(
+    header: str, is_part: bool
+) -> None:
+    """Main joins both; all of them have both pipes, as forks have."""
+    ends = tuple(pipe(fd, 500 + fd // 7, fd % 2 == 0) for fd in (5, 6, 7, 8))
+    get = ("multiprocessing/queues.py:get", "train.py:next_batch:31")
+    sends = ("multiprocessing/queues.py:get", "train.py:feed:67")
+    jobs = [
+        one(MAIN, waits_for_child(300), *JOIN, links=ends),
+        one(300, WaitedOn("pipe-read", "read", ("pipe:[500]",)), *get, links=ends),
+        one(301, WaitedOn("pipe-read", "read", ("pipe:[501]",)), *sends, links=ends),
+    ]
+    line = SourceLine(
+        "/home/me/train.py", 31, "next_batch", Statement(31, "item = rows.get()"),
+        (Statement(30, header),),
+    )  # fmt: skip
+
+    finding = only(standing_still.check, snapshot_of(*jobs, source=(line,)))
+
+    assert finding.summary.startswith(
+        "actor 0 (300) waits for more items of a batch, and actor 1 (301) waits to receive"
+        if is_part
+        else "main (100) waits for the exit of actor 0 (300)"
+    )
+    if is_part:
+        assert "waits itself, to receive (actor 1 (301) at train.py:67 feed)" in finding.cause
+        assert finding.advice.startswith("Let the sender mark the end of each part")
+
+
 def test_a_parent_that_joins_a_worker_which_was_never_told_to_end() -> None:
     links = (pipe(5, 500, False), pipe(6, 500, True))
     jobs = [

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
+import multiprocessing.util
 import sys
 import types
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import pytest
 
 from mpwatch.hook.checks import late_attach_scan
 from mpwatch.hook.checks.late_attach_scan import LateAttachScan
+from mpwatch.hook.safe.exact import key_of
 from mpwatch.hook.session import Session
 
 CONTEXT = multiprocessing.get_context("fork")
@@ -46,15 +48,23 @@ def taken() -> tuple[Session, dict[str, Any]]:
     return session, found.summary
 
 
+@pytest.mark.parametrize("registered", [[], [multiprocessing.util.ForkAwareLocal()]])
 def test_a_program_without_locks_and_queues_is_not_searched(
-    monkeypatch: pytest.MonkeyPatch,
+    registered: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(late_attach_scan, "registered_for_forks", list)
+    monkeypatch.setattr(late_attach_scan, "registered_for_forks", registered.copy)
     monkeypatch.setattr(gc, "get_referrers", None)
 
     _, summary = taken()
 
     assert (summary["queues"], summary["loaders"], summary["problem"]) == (0, 0, None)
+
+
+def test_a_program_with_a_lock_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(late_attach_scan, "registered_for_forks", [CONTEXT.Lock()].copy)
+    monkeypatch.setattr(gc, "get_referrers", None)
+
+    assert "TypeError" in taken()[1]["problem"]
 
 
 def test_a_worker_of_a_loader_is_not_searched_but_for_queues_in_a_table(
@@ -98,7 +108,7 @@ def test_queues_are_found_wherever_they_are_held() -> None:
     session, summary = taken()
 
     assert summary["queues"] - before["queues"] == 3
-    assert {id(each) for each in (*hold(), full)} <= set(session.items.depths.known)
+    assert {key_of(each) for each in (*hold(), full)} <= set(session.items.depths.known)
     assert Liar.asked == 0
     assert isinstance(liar, SimpleQueue)
     full.close()
@@ -115,7 +125,7 @@ def test_a_program_with_too_many_objects_is_not_searched_and_the_hello_says_so(
 
     assert "was left out" in summary["problem"]
     assert session.problems == [f"on arrival: {summary['problem']}"]
-    assert id(full) in session.items.depths.known
+    assert key_of(full) in session.items.depths.known
     full.close()
 
 

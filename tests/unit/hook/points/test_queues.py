@@ -10,6 +10,7 @@ import pytest
 
 from mpwatch.hook import wire
 from mpwatch.hook.points import queues
+from mpwatch.hook.safe.exact import key_of
 from mpwatch.hook.session import Session
 from mpwatch.hook.state.queue_sampling import APART_NS, EVERY
 from tests.builders.clock import NanosecondClock
@@ -103,7 +104,7 @@ def test_the_first_call_of_each_queue_is_recorded(
         call(other)
 
     assert numbers(session) == [1, 2]
-    assert id(other) in session.items.depths.known
+    assert key_of(other) in session.items.depths.known
 
 
 def test_one_put_in_some_is_recorded_and_examined(session: Session, clock: NanosecondClock) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ctypes
 import functools
 import gc
 import os
@@ -114,6 +115,76 @@ def test_what_an_audit_hook_refuses_to_the_hook_is_not_foreign(
     with pytest.raises(Refused) as info:
         refuse("open", ())
     assert not foreign_exceptions.is_ours(info.value)
+
+
+def passes_on(event: str, arguments: tuple[object, ...]) -> None:
+    looks_at(*arguments)
+
+
+def looks_at(frame: object) -> None:
+    raise Refused
+
+
+def test_what_an_audit_hook_refuses_after_a_look_at_a_frame_is_not_foreign() -> None:
+    event = functools.partial(passes_on, "sys._getframe", (sys._getframe(),))
+    assert foreign_exceptions.is_ours(run_by_the_hook(event))
+
+
+class Cancelled(Exception):
+    def __init__(self) -> None:
+        super().__init__("cancelled")
+
+
+def test_an_exception_without_a_frame_is_an_audit_hooks_if_c_code_has_given_it_a_message() -> None:
+    """`PyThreadState_SetAsyncExc` gives none; a class may do that by itself."""
+    api = ctypes.pythonapi
+    kind: type[BaseException]
+    for kind in (Refused, KeyboardInterrupt, SystemExit):
+        refuse = functools.partial(api.PyErr_SetString, ctypes.py_object(kind), b"no")
+        assert foreign_exceptions.is_ours(run_by_the_hook(refuse))
+    for kind in (Refused, KeyboardInterrupt, SystemExit, Cancelled):
+        interrupt = functools.partial(api.PyErr_SetNone, ctypes.py_object(kind))
+        assert not foreign_exceptions.is_ours(run_by_the_hook(interrupt))
+
+
+def interrupts(event: str, arguments: tuple[object, ...]) -> None:
+    raise KeyboardInterrupt
+
+
+def is_interrupted(event: str, arguments: tuple[object, ...]) -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+def test_an_audit_hook_may_refuse_by_an_interrupt_and_be_interrupted() -> None:
+    refused = run_by_the_hook(functools.partial(interrupts, "open", ("/", None, 0)))
+    assert foreign_exceptions.is_ours(refused)
+    assert foreign_exceptions.signal_behind(refused) is None
+    struck = run_by_the_hook(functools.partial(is_interrupted, "open", ("/", None, 0)))
+    assert foreign_exceptions.signal_behind(struck) == signal.SIGINT
+
+
+class Reader:
+    """Refuses to have frames read, or is struck by a handler the first time."""
+
+    def __init__(self, times: int, kind: type[BaseException]) -> None:
+        self.times, self.kind = times, kind
+
+    def __call__(self, error: BaseException) -> str:
+        self.times -= 1
+        if self.times >= 0:
+            raise self.kind
+        return "answer"
+
+
+def test_what_is_refused_each_time_is_returned_and_what_strikes_once_is_raised() -> None:
+    error = ValueError()
+    assert foreign_exceptions.asked(Reader(0, Refused), error) == ("answer", None)
+    answer, refusal = foreign_exceptions.asked(Reader(99, Refused), error)
+    assert (answer, type(refusal)) == (None, Refused)
+    with pytest.raises(Refused):
+        foreign_exceptions.asked(Reader(1, Refused), error)
+    with pytest.raises(KeyboardInterrupt):
+        foreign_exceptions.asked(Reader(3, KeyboardInterrupt), error)
 
 
 @pytest.mark.parametrize("trace", [traces, refuses_any])

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import multiprocessing
 
+from mpwatch.hook.safe.exact import key_of
 from mpwatch.hook.state import queue_sampling
 from mpwatch.hook.state.queue_sampling import QueueDepths
 
@@ -15,7 +16,7 @@ def test_a_queue_has_its_number_of_items_and_its_limit() -> None:
 
     (row,) = seen.show() or []
 
-    assert (row["key"], row["maxsize"], row["depth"]) == (id(queue), 5, 2)
+    assert (row["key"], row["maxsize"], row["depth"]) == (key_of(queue), 5, 2)
     for _ in range(2):
         queue.get(timeout=20)
     queue.close()

@@ -85,6 +85,13 @@ def test_the_rank_that_is_elsewhere_is_named_with_its_node() -> None:
     )
 
 
+def test_the_line_of_a_rank_is_said_once() -> None:
+    late = elsewhere(1, line="save.py:9 save", doing="save.py:9 save, waits for a FIFO")
+    found = only(node("a", row(0, world=2)), node("b", late))
+
+    assert found.evidence[1].endswith(" at save.py:9 save; waits for a FIFO")
+
+
 def test_the_rank_is_named_while_the_node_of_those_that_wait_does_not_answer() -> None:
     silent = node("node-1", row(0), row(1), state="silent", last_seen_s=12.0)
     late = node("node-2", elsewhere(2, quiet_s=212.0))
@@ -331,6 +338,23 @@ def test_nodes_that_fail_for_one_reason_are_one_finding() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("problem", "fix"),
+    [
+        ("ssh ended with status 255: Connection timed out.", "starts mpwatch there: ssh a mpwatch"),
+        ("ssh ended with status 127: sh: 1: mpwatch: not found.", "has to be installed there"),
+    ],
+)
+def test_the_fix_of_a_node_that_cannot_be_read_is_that_of_its_reason(
+    problem: str, fix: str
+) -> None:
+    failed = NodeView("a", "failed", problem=problem, check="ssh a mpwatch --version")
+    recorded = replace(failed, check="")
+
+    assert fix in only(failed).advice
+    assert ("has to be installed" in only(recorded).advice) is ("not found" in problem)
+
+
 def test_nodes_of_one_job_that_differ() -> None:
     same = {"python": "3.11", "open files limit": "1024"}
     moving: dict[str, Any] = {"quiet_s": None, "place": None}
@@ -513,6 +537,17 @@ def test_a_wait_that_ranks_have_often_made_is_no_warning() -> None:
     assert usual.severity is Severity.INFO
     assert "they have waited for up to 25 s in earlier steps" in usual.evidence
     assert longer.severity is Severity.WARNING
+
+
+def test_a_rank_that_the_others_have_met_in_earlier_steps_has_made_progress_since() -> None:
+    waiting = node("a", row(0, quiet_s=12.0, waits=6), row(1, quiet_s=12.0, waits=6))
+    slow, stands = (
+        only(waiting, node("b", row(2, quiet_s=12.0, waits=6), elsewhere(3, quiet_s=quiet_s)))
+        for quiet_s in (118.0, 20.0)
+    )
+
+    assert "rank 3 on b, which has made no progress for 12 s" in slow.summary
+    assert "rank 3 on b, which has made no progress for 20 s" in stands.summary
 
 
 def test_a_slow_rank_is_named_while_the_others_wait_for_as_long_as_usual() -> None:

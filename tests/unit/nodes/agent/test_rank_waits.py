@@ -313,3 +313,11 @@ def test_a_wait_that_has_been_as_long_twice_is_usual() -> None:
 
     assert known.usual_wait_s == 25
     assert (short.usual_wait_s, once.usual_wait_s) == (None, None)
+
+
+def test_waits_for_an_evaluation_are_usual_although_hundreds_of_short_steps_are_between() -> None:
+    short = [rank(), rank(waits=LOCK)]
+    evaluation = [rank(waits=LOCK)] * 39
+    known = read(RankWaits(), [*short * 200, *evaluation, *short * 200, *evaluation, *short * 200])
+
+    assert known.usual_wait_s == 40

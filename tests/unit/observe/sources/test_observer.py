@@ -323,3 +323,17 @@ def test_values_are_read_only_where_the_plan_allows_it(
     run(observing(world, reads_values=is_allowed), world, 5.0, lambda _: None)
 
     assert bool(asked) is is_allowed
+
+
+def test_a_dashboard_gets_its_first_snapshot_before_any_rule_runs() -> None:
+    world, shown = World(), list[Snapshot]()
+    observer = observing(world, first_bare=True)
+
+    run(observer, world, 2.5, shown.append)
+
+    # Waits are derived by what runs the rules.
+    first, second, *later = shown
+    assert (first.at_s, bool(first.waits.edges)) == (second.at_s, False)
+    assert len({each.at_s for each in shown}) == len(shown) - 1
+    assert all(each.account.processes for each in later)
+    assert not first.account.processes

@@ -1,0 +1,398 @@
+"""What a program keeps again and again without naming it: handlers and exceptions.
+
+Handlers are registered and never taken back; exceptions are kept with their tracebacks and all
+local variables of the frames.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Container, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from mpwatch.collect.source.kept import container_of, names_dropped_from, names_set
+from mpwatch.collect.source.repetition import Repeatable, functions_of, loop_around
+from mpwatch.collect.source.syntax import (
+    FUNCTIONS,
+    LOOPS,
+    QUOTE_LIMIT,
+    ParsedFile,
+    calls_in,
+    expression_text,
+    first_line,
+    last_line,
+    last_name,
+    names_in,
+    own_nodes,
+    quoted,
+    receiver_of,
+)
+from mpwatch.model.sanitize import clean
+from mpwatch.model.source_code import Mark
+
+_LEAST_DELAY_S: Final = 60
+"""A timer that ends sooner keeps little."""
+_FROM_OUTSIDE: Final = re.compile(r"do_[A-Z]+|on_\w+|handle(?:_\w+)?|__getitem__|forward")
+"""Functions that a server, a client or a library calls for each request, message or item."""
+_UNDONE_BY: Final[Mapping[str, str]] = {
+    "add_event_handler": "remove_event_handler",
+    "add_listener": "remove_listener",
+    "add_observer": "remove_observer",
+    "register_callback": "unregister_callback",
+    "register_handler": "unregister_handler",
+    "subscribe": "unsubscribe",
+}
+
+
+def registrations(file: str, module: ParsedFile) -> Iterator[Repeatable]:
+    """Statements of a file that register what nothing in it takes back."""
+    tree = module.tree
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    if not any(last_name(each.func) in _REGISTERS for each in calls):
+        return
+    called = {last_name(each.func) for each in calls}
+    called |= {expression_text(e.func) for e in calls if isinstance(e.func, ast.Attribute)}
+    for function, owner in functions_of(tree):
+        if not isinstance(function, FUNCTIONS):
+            continue
+        nodes = list(own_nodes(function))
+        found = [e for e in nodes if isinstance(e, ast.Call) and last_name(e.func) in _REGISTERS]
+        guarded = _once(nodes) if found else set()
+        inner = {each.name for each in nodes if isinstance(each, FUNCTIONS)}
+        own = {each.arg for each in (*function.args.args, *function.args.kwonlyargs)}
+        own |= {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        for call in (each for each in found if id(each) not in guarded):
+            given = _registered(call, called, nodes, function)
+            kept = _keeps(given.values, own - {"self"}, inner) if given is not None else ""
+            if given is None or not kept:
+                continue
+            is_own = kept == "self"
+            if is_own and (owner is None or (given.needs_other and _makes(owner, call))):
+                continue
+            by = owner.name if owner is not None and (is_own or function.name == "__init__") else ""
+            mark = Mark("registers", file, function.name, given.undone_by, quoted(module, call))
+            is_called = not is_own and _FROM_OUTSIDE.fullmatch(function.name) is not None
+            loop = None if is_own else loop_around(file, function, nodes, call)
+            yield Repeatable(mark, (by or function.name,), loop, is_called)
+
+
+_REGISTERS: Final = frozenset(
+    (
+        *("Timer", "addHandler", "call_at", "call_later", "finalize", "register"),
+        *("register_at_fork", *_UNDONE_BY),
+    )
+)
+
+
+class _Given(NamedTuple):
+    """What a call registers."""
+
+    values: Sequence[ast.expr]
+    undone_by: str
+    needs_other: bool = False
+    """Whether what it is registered with must outlive the object: not one that it has made."""
+
+
+def _registered(
+    call: ast.Call, called: Container[str], nodes: Sequence[ast.AST], function: ast.AST
+) -> _Given | None:
+    """What a call registers, and what would take that back; `None` if the file does so."""
+    name, to = last_name(call.func), receiver_of(call)
+    given = [*call.args, *(each.value for each in call.keywords if each.arg != "weak")]
+    if not given:
+        return None
+    if name == "register" and to == "atexit":
+        return None if "atexit.unregister" in called else _Given(given, "atexit.unregister()")
+    if name == "register_at_fork":
+        return _Given(given, "nothing")
+    if name in ("call_later", "call_at", "Timer") and len(given) > 1:
+        return _timer(call, name, given, called, nodes, function)
+    if name == "finalize" and len(given) > 1:
+        return _finalizer(given, called)
+    if name == "addHandler":
+        is_made = any(isinstance(each, ast.Call) for each in ast.walk(given[0]))
+        value = given[0] if is_made or isinstance(given[0], ast.Attribute) else None
+        made = [value] if value is not None else [_NEW] * (_is_made(given[0], nodes))
+        return None if "removeHandler" in called else _Given(made, "removeHandler()")
+    if name in _UNDONE_BY and isinstance(call.func, ast.Attribute):
+        functions = [e for e in given if isinstance(e, ast.Lambda | ast.Attribute | ast.Name)]
+        if _UNDONE_BY[name] in called:
+            return None
+        return _Given([e for e in functions if not _is_text(e)], f"{_UNDONE_BY[name]}()", True)
+    return None
+
+
+_NEW: Final = ast.Lambda(ast.arguments([], [], None, [], [], None, []), ast.Constant(None))
+"""Stands for an object that the function has made."""
+
+
+def _is_made(value: ast.expr, nodes: Sequence[ast.AST]) -> bool:
+    """Whether a variable is given a new object in the same function."""
+    name = expression_text(value)
+    return any(
+        isinstance(each, ast.Assign)
+        and isinstance(each.value, ast.Call)
+        and any(expression_text(target) == name for target in each.targets)
+        for each in nodes
+    )
+
+
+def _is_text(value: ast.expr) -> bool:
+    """Whether it is written like a constant: `Topic.READINGS`, `EVENT`."""
+    return last_name(value).isupper()
+
+
+def _timer(
+    call: ast.Call,
+    name: str,
+    given: Sequence[ast.expr],
+    called: Container[str],
+    nodes: Sequence[ast.AST],
+    function: ast.AST,
+) -> _Given | None:
+    """A timer that may last long, is dropped or never cancelled, and does not set itself again."""
+    delay = getattr(given[0], "value", None)
+    if isinstance(delay, int | float) and name != "call_at" and delay < _LEAST_DELAY_S:
+        return None
+    if last_name(given[1]) == getattr(function, "name", ""):
+        return None
+    for node in nodes:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is call:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = [expression_text(each) for each in targets]
+            if any(f"{each}.cancel" in called for each in names) or "cancel" in called:
+                return None
+        elif isinstance(node, ast.Return | ast.Await) and node.value is call:
+            return None  # its caller has it
+        elif isinstance(node, ast.Call) and call in node.args and "cancel" in called:
+            return None  # kept with others
+    return _Given(given[1:], "cancel() of its handle")
+
+
+def _finalizer(given: Sequence[ast.expr], called: Container[str]) -> _Given | None:
+    """A function of an object that is to run when nothing refers to the object any more."""
+    target = expression_text(given[0])
+    function, *rest = given[1:]
+    is_held = expression_text(function).startswith(f"{target}.") or (
+        isinstance(function, ast.Lambda) and target in names_in(function.body)
+    )
+    is_held = is_held or any(expression_text(each) == target for each in rest)
+    return _Given(given[:1], "a function that does not refer to the object") if is_held else None
+
+
+def _keeps(values: Sequence[ast.expr], own: Container[str], inner: Container[str]) -> str:
+    """What registered values keep: `self`, `call` for what belongs to one call, or nothing.
+
+    Args:
+        values: A function and what it is to be given; or an object.
+        own: Variables of the function that registers.
+        inner: Functions that are defined in it.
+    """
+    found = ""
+    for place, each in enumerate(values):
+        first = expression_text(each).partition(".")[0]
+        is_new = isinstance(each, ast.Lambda | ast.Call | ast.List | ast.Tuple | ast.Dict)
+        if is_new or first in inner:
+            return "call"
+        if first == "self":
+            found = "self"
+        elif first in own and (place > 0 or isinstance(each, ast.Attribute) or len(values) == 1):
+            return "call"
+    return found
+
+
+def _makes(owner: ast.ClassDef, call: ast.Call) -> bool:
+    """Whether a class makes that with which it registers: both are let go together."""
+    to = receiver_of(call)
+    return to == "self" or any(
+        isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Call)
+        and any(expression_text(target) == to for target in node.targets)
+        for node in ast.walk(owner)
+    )
+
+
+_ASKS: Final = re.compile(r"handlers|registered|is None|not self\._?\w+$|installed|subscribed")
+
+
+def _once(nodes: Sequence[ast.AST]) -> set[int]:
+    """The ids of what stands under a condition that it was not registered before."""
+    return {
+        id(part)
+        for node in nodes
+        if isinstance(node, ast.If) and _ASKS.search(expression_text(node.test))
+        for each in (*node.body, *node.orelse)
+        for part in ast.walk(each)
+    }
+
+
+_ADDS: Final = frozenset(("add", "append", "appendleft", "extend", "insert", "setdefault"))
+_CUTS: Final = frozenset(("clear_frames", "with_traceback"))
+"""What takes the frames away from an exception."""
+_GROUPS: Final = frozenset(("dict", "list", "partial", "set", "tuple"))
+
+
+def kept_exceptions(file: str, module: ParsedFile) -> Iterator[Repeatable]:
+    """`self.failures.append(Failure(page_id, error))` in `except ... as error:`.
+
+    Only where nothing in the file removes anything from the container. One that is a variable of
+    the function is looked at for the loops of that: it ends with the function.
+    """
+    texts = _classes_of_texts(module.tree)
+    let_go: frozenset[str] | None = None
+    for function, owner in functions_of(module.tree):
+        nodes = list(own_nodes(function))
+        own = getattr(function, "name", "<module>")
+        by = owner.name if owner is not None and own == "__init__" else own
+        for node, container in _found_in(nodes, texts):
+            if let_go is None:
+                let_go = frozenset(_let_go(module.tree))
+            name = expression_text(container)
+            if not name or container_of(name) in let_go:
+                continue
+            about = clean(name, QUOTE_LIMIT // 2)
+            mark = Mark("keeps-exception", file, own, about, quoted(module, node))
+            is_own = any(
+                isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and n.id == name
+                for n in nodes
+            )
+            around = _outliving(nodes, name) if is_own else nodes
+            loop = loop_around(file, function, around, node)
+            yield Repeatable(mark, () if is_own else (by,), loop)
+
+
+def _found_in(
+    nodes: Sequence[ast.AST], texts: Container[str]
+) -> Iterator[tuple[ast.AST, ast.expr]]:
+    """The statements of the `except` clauses of a function that keep exceptions."""
+    for handler in (each for each in nodes if isinstance(each, ast.ExceptHandler)):
+        inside = [part for each in handler.body for part in (each, *own_nodes(each))]
+        kept = [] if _cuts(inside) else _kept_in(inside, handler.name or "", texts)
+        yield from kept
+
+
+def _outliving(nodes: Sequence[ast.AST], name: str) -> list[ast.AST]:
+    """The loops of a function that do not make a variable anew in each round."""
+    making = [first_line(each) for each in nodes if name in names_set(each)]
+    return [
+        each
+        for each in nodes
+        if isinstance(each, LOOPS)
+        and not any(first_line(each) < line <= last_line(each) for line in making)
+        and not _is_of_attempts(each)
+    ]
+
+
+_ATTEMPTS: Final = re.compile(r"attempt|retr(?:y|ies)|tries", re.IGNORECASE)
+
+
+def _is_of_attempts(loop: ast.AST) -> bool:
+    """`for attempt in range(3)`: few rounds."""
+    if not isinstance(loop, ast.For) or not isinstance(loop.iter, ast.Call):
+        return False
+    is_number = all(isinstance(each, ast.Constant) for each in loop.iter.args)
+    is_range = last_name(loop.iter.func) == "range"
+    told = f"{expression_text(loop.target)} {expression_text(loop.iter)}"
+    return is_range and (is_number or _ATTEMPTS.search(told) is not None)
+
+
+def _let_go(tree: ast.Module) -> Iterator[str]:
+    """The last names of containers from which a file removes, that it makes anew, or bounds."""
+    for node in ast.walk(tree):
+        yield from map(container_of, names_dropped_from(node))
+        made = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
+        if isinstance(made, ast.Call) and last_name(made.func) == "deque":
+            yield from map(container_of, names_set(node))
+        if isinstance(node, FUNCTIONS) and node.name != "__init__":
+            for each in own_nodes(node):
+                yield from (
+                    container_of(name)
+                    for name in names_set(each)
+                    if "." in name and "[" not in name
+                )
+
+
+def _kept_in(
+    inside: Sequence[ast.AST], error: str, texts: Container[str]
+) -> Iterator[tuple[ast.AST, ast.expr]]:
+    """The statements of an `except` clause that keep its exception, and the containers."""
+    made = {
+        target.id
+        for node in inside
+        if isinstance(node, ast.Assign) and _holds(node.value, error, texts, frozenset())
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    for node in inside:
+        if isinstance(node, ast.Expr) and isinstance(call := node.value, ast.Call):
+            is_added = isinstance(call.func, ast.Attribute) and call.func.attr in _ADDS
+            if is_added and any(_holds(each, error, texts, made) for each in call.args):
+                yield node, call.func.value  # type: ignore[attr-defined]
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+            is_new = not isinstance(node.targets[0].slice, ast.Constant)
+            if is_new and _holds(node.value, error, texts, made):
+                yield node, node.targets[0].value
+        elif isinstance(node, ast.AugAssign) and _holds(node.value, error, texts, made):
+            yield node, node.target
+
+
+def _holds(value: ast.expr, error: str, texts: Container[str], made: Container[str]) -> bool:
+    """Whether an expression refers to the exception, itself or in an object made of it."""
+    if isinstance(value, ast.Name):
+        return (value.id == error and bool(error)) or value.id in made
+    if isinstance(value, ast.Attribute):
+        return value.attr == "__traceback__" and last_name(value.value) == error
+    if isinstance(value, ast.Tuple | ast.List | ast.Set):
+        return any(_holds(each, error, texts, made) for each in value.elts)
+    if isinstance(value, ast.Dict):
+        return any(_holds(each, error, texts, made) for each in value.values)
+    if not isinstance(value, ast.Call):
+        return False
+    name = last_name(value.func)
+    if name == "exc_info":
+        return True
+    # A function gives anything, such as a text; a class is written with a capital letter.
+    if name not in _GROUPS and (not name.lstrip("_")[:1].isupper() or name in texts):
+        return False
+    given = [*value.args, *(each.value for each in value.keywords)]
+    return any(_holds(each, error, texts, made) for each in given)
+
+
+def _cuts(inside: Sequence[ast.AST]) -> bool:
+    """Whether a clause takes the traceback off its exception."""
+    for node in inside:
+        if isinstance(node, ast.Expr) and any(last_name(c.func) in _CUTS for c in calls_in(node)):
+            return True
+        if isinstance(node, ast.Assign) and last_name(node.targets[0]) == "__traceback__":
+            return True
+    return False
+
+
+def _classes_of_texts(tree: ast.Module) -> frozenset[str]:
+    """The classes of a file whose objects keep nothing that they are given as it is."""
+    found: set[str] = set()
+    for node in tree.body:
+        if not isinstance(node, ast.ClassDef):
+            continue
+        init = next(
+            (e for e in node.body if isinstance(e, FUNCTIONS) and e.name == "__init__"), None
+        )
+        if init is None:
+            continue
+        given = {each.arg for each in (*init.args.args[1:], *init.args.kwonlyargs)}
+        kept = [
+            each
+            for each in own_nodes(init)
+            if isinstance(each, ast.Assign)
+            and given & {n.id for n in _parts(each.value) if isinstance(n, ast.Name)}
+        ]
+        # What is passed on may be kept by a base class.
+        if not kept and not any(last_name(c.func) == "__init__" for c in calls_in(init)):
+            found.add(node.name)
+    return frozenset(found)
+
+
+def _parts(value: ast.expr) -> Sequence[ast.expr]:
+    """An expression, or the elements of a tuple or list."""
+    return value.elts if isinstance(value, ast.Tuple | ast.List) else [value]

@@ -1,0 +1,290 @@
+"""Statements by which a pipe fails: reads through a buffer beside poll(), and SIGPIPE as a signal.
+
+Python reads from a pipe or socket as much as there is, and gives out of that what was asked for.
+poll() and select() see only what is still in the kernel. The default action of SIGPIPE ends the
+process that writes.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from mpwatch.collect.source.syntax import (
+    FUNCTIONS,
+    LOOPS,
+    Found,
+    expression_text,
+    imported_roots,
+    last_name,
+    own_nodes,
+    receiver_of,
+)
+
+_WAITING: Final = frozenset(("asyncio", "multiprocessing", "select", "selectors"))
+"""Modules whose functions wait for descriptors."""
+_STREAMS: Final = frozenset(("stderr", "stdin", "stdout"))
+_BUFFERED: Final = frozenset(("BufferedReader", "TextIOWrapper", "fdopen", "makefile", "popen"))
+"""What makes a file object with a buffer of its own."""
+_WRAPS: Final = frozenset(("fileno", *_BUFFERED))
+"""Calls after which the same descriptor has another name."""
+_DRAINED: Final = frozenset(("O_NONBLOCK", "peek", "set_blocking", "setblocking"))
+"""Names in a file that may look at what is in the buffer, or read until nothing is left."""
+
+
+class BufferedFiles(NamedTuple):
+    """What a file of the program waits for and also reads through a buffer."""
+
+    waited: Mapping[str, int]
+    """Each such file object, see `_key`, and the line that waits for it or registers it."""
+    aliases: Mapping[str, ast.expr]
+
+
+def buffered_files(tree: ast.Module) -> BufferedFiles:
+    """The file objects for whose descriptors statements of a file wait."""
+    if _WAITING.isdisjoint(imported_roots(tree)):
+        return BufferedFiles({}, {})
+    names = {last_name(n) for n in ast.walk(tree) if isinstance(n, ast.Name | ast.Attribute)}
+    if not _DRAINED.isdisjoint(names):
+        return BufferedFiles({}, {})
+    aliases = {
+        _name(target): node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name | ast.Attribute)
+    }
+    plain = _without_buffer(tree)
+    waited: dict[str, int] = {}
+    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+        for each in _waited_for(call, aliases):
+            key = _key(each, aliases)
+            if key and key.rpartition(".")[0] not in plain:
+                waited.setdefault(key, call.lineno)
+    return BufferedFiles(waited, aliases)
+
+
+def find_buffered_reads(
+    function: ast.AST, nodes: Sequence[ast.AST], files: BufferedFiles
+) -> Iterator[Found]:
+    """`process.stdout.readline()`, where the file waits for `process.stdout` by poll().
+
+    Args:
+        function: A function, or the file.
+        nodes: Its own syntax.
+        files: What the file waits for.
+    """
+    ready = _given_out(function) if files.waited else frozenset()
+    for node in nodes if files.waited else ():
+        read = _read_from(node)
+        if read is None:
+            continue
+        name = expression_text(read)
+        key = _key(read, files.aliases)
+        if key not in files.waited and (name in ready or name.endswith(".fileobj")):
+            key = next(iter(files.waited))
+        is_known = _is_buffered(read, files.aliases) or name in ready or name.endswith(".fileobj")
+        if key in files.waited and is_known:
+            yield "buffered-read", f"{name}, {files.waited[key]}", node
+
+
+def _without_buffer(tree: ast.Module) -> frozenset[str]:
+    """Programs that are started with bufsize=0 and exchange bytes: their files have no buffer."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        call = node.value if isinstance(node, ast.Assign) else None
+        if not isinstance(node, ast.Assign) or not isinstance(call, ast.Call):
+            continue
+        given = {each.arg: each.value for each in call.keywords}
+        is_text = any(
+            each in given for each in ("encoding", "errors", "text", "universal_newlines")
+        )
+        if getattr(given.get("bufsize"), "value", None) == 0 and not is_text:
+            found.update(_name(target) for target in node.targets)
+    return frozenset(found)
+
+
+def _waited_for(call: ast.Call, aliases: Mapping[str, ast.expr]) -> Iterator[ast.expr]:
+    """What a call registers or waits for: `poller.register(f)`, `select.select([f], [], [])`."""
+    name = last_name(call.func)
+    if not call.args or receiver_of(call) == "atexit":
+        return
+    first = call.args[0]
+    if name in ("add_reader", "register"):
+        yield first
+    elif name in ("select", "wait"):
+        listed = aliases.get(_name(first), first)
+        yield from listed.elts if isinstance(listed, ast.List | ast.Tuple | ast.Set) else ()
+
+
+def _read_from(node: ast.AST) -> ast.expr | None:
+    """What a piece of syntax reads a part of, so that more may be left in a buffer.
+
+    read() reads to the end, and read1() passes on what one system call has given.
+    """
+    if isinstance(node, ast.For):
+        leaves = any(
+            isinstance(each, ast.Break | ast.Return)
+            for part in node.body
+            for each in own_nodes(part)
+        ) or any(isinstance(each, ast.Break | ast.Return) for each in node.body)
+        return node.iter if leaves and isinstance(node.iter, ast.Name | ast.Attribute) else None
+    if not isinstance(node, ast.Call):
+        return None
+    name = last_name(node.func)
+    if name == "next" and isinstance(node.func, ast.Name) and node.args:
+        return node.args[0]
+    if name == "input" and isinstance(node.func, ast.Name):
+        return ast.Attribute(ast.Name("sys", ast.Load()), "stdin", ast.Load())
+    if not isinstance(node.func, ast.Attribute):
+        return None
+    is_part = name == "readline" or (name == "read" and len(node.args) == 1)
+    return node.func.value if is_part else None
+
+
+def _is_buffered(read: ast.expr, aliases: Mapping[str, ast.expr]) -> bool:
+    """Whether it is a file object with a buffer, as far as its name or its making shows."""
+    for _ in range(len(aliases) + 1):
+        if isinstance(read, ast.Call):
+            return last_name(read.func) in _BUFFERED
+        if last_name(read) in _STREAMS:
+            return True
+        made = aliases.get(_name(read))
+        if made is None or made is read:
+            return False
+        read = made
+    return False
+
+
+def _given_out(function: ast.AST) -> frozenset[str]:
+    """The variables of a function that a call of select() has set: those that are ready."""
+    found: set[str] = set()
+    for node in own_nodes(function):
+        if isinstance(node, ast.Assign) and _is_select(node.value):
+            target = node.targets[0]
+            first = target.elts[0] if isinstance(target, ast.Tuple) else target
+            found.add(expression_text(first))
+    each_of: set[str] = set()
+    for node in own_nodes(function) if isinstance(function, (*FUNCTIONS, ast.Module)) else ():
+        if isinstance(node, LOOPS) and not isinstance(node, ast.While):
+            is_it = expression_text(node.iter) in found or any(map(_is_select, ast.walk(node.iter)))
+            if is_it and isinstance(node.target, ast.Name):
+                each_of.add(node.target.id)
+    return frozenset(each_of)
+
+
+def _is_select(node: ast.AST) -> bool:
+    if isinstance(node, ast.Subscript):
+        node = node.value
+    return isinstance(node, ast.Call) and expression_text(node.func) in (
+        "connection.wait",
+        "multiprocessing.connection.wait",
+        "select",
+        "select.select",
+    )
+
+
+def _name(node: ast.AST) -> str:
+    """A variable by the last part of its name, and an output by that of its program as well."""
+    text = expression_text(node) if isinstance(node, ast.Name | ast.Attribute) else ""
+    parts = text.split(".")
+    return ".".join(parts[-2:]) if parts[-1] in _STREAMS else parts[-1]
+
+
+def _key(node: ast.expr, aliases: Mapping[str, ast.expr]) -> str:
+    """What several names of one descriptor have in common: `proc.stdout` of `out.fileno()`."""
+    for _ in range(len(aliases) + 1):
+        if isinstance(node, ast.Call) and last_name(node.func) in _WRAPS:
+            is_method = last_name(node.func) in ("fileno", "makefile")
+            inner = node.func.value if isinstance(node.func, ast.Attribute) and is_method else None
+            inner = inner or (node.args[0] if node.args else None)
+            if inner is None:
+                return ""
+            node = inner
+            continue
+        if isinstance(node, ast.Attribute) and node.attr == "buffer":
+            node = node.value
+            continue
+        made = aliases.get(_name(node))
+        is_alias = isinstance(made, ast.Name | ast.Attribute) or (
+            isinstance(made, ast.Call) and last_name(made.func) in _WRAPS
+        )
+        if made is None or not is_alias or made is node:
+            break
+        node = made
+    return _name(node)
+
+
+_SIGNAL: Final = "SIGPIPE"
+_OF_ALL: Final = frozenset(("NSIG", "Signals", "valid_signals"))
+"""Names in an expression that gives the numbers of all signals."""
+
+
+def find_default_sigpipe(
+    nodes: Sequence[ast.AST], assigned: Mapping[str, ast.expr]
+) -> Iterator[Found]:
+    """`signal.signal(signal.SIGPIPE, signal.SIG_DFL)`, also in a loop over several signals.
+
+    Args:
+        nodes: The syntax of a function, or of the file.
+        assigned: What the file gives to its variables and attributes.
+    """
+    loops = [each for each in nodes if isinstance(each, ast.For)]
+    for call in (each for each in nodes if isinstance(each, ast.Call)):
+        if last_name(call.func) not in ("signal", "sigaction") or len(call.args) != 2:
+            continue
+        which, action = call.args
+        if last_name(action) != "SIG_DFL":
+            continue
+        if last_name(which) == _SIGNAL:
+            yield "default-sigpipe", "", call
+            continue
+        for loop in loops:
+            names = {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
+            is_its = names & {n.id for n in ast.walk(which) if isinstance(n, ast.Name)}
+            is_inside = any(call is part for part in ast.walk(loop))
+            if is_its and is_inside and not _leaves_out(loop) and _has(loop.iter, assigned):
+                yield "default-sigpipe", "", call
+                break
+
+
+def _has(signals: ast.expr, assigned: Mapping[str, ast.expr]) -> bool:
+    """Whether SIGPIPE is among the signals of an expression, or they are all."""
+    for _ in range(len(assigned)):
+        made = assigned.get(expression_text(signals))
+        if made is None or made is signals:
+            break
+        signals = made
+    parts = list(ast.walk(signals))
+    if any(isinstance(each, ast.BinOp) and isinstance(each.op, ast.Sub) for each in parts):
+        return False  # a set without some of them
+    if any(_is_sigpipe(each) for part in parts for each in _conditions(part)):
+        return False
+    if any(_is_sigpipe(each) for each in parts):
+        return True
+    names = {last_name(n) for n in parts if isinstance(n, ast.Name | ast.Attribute)}
+    return not _OF_ALL.isdisjoint(names)
+
+
+def _conditions(node: ast.AST) -> Iterator[ast.AST]:
+    """What the conditions of a comprehension are made of."""
+    for each in node.ifs if isinstance(node, ast.comprehension) else ():
+        yield from ast.walk(each)
+
+
+def _leaves_out(loop: ast.For) -> bool:
+    """Whether a loop has a condition on SIGPIPE."""
+    return any(
+        _is_sigpipe(part)
+        for each in loop.body
+        for node in ast.walk(each)
+        if isinstance(node, ast.If)
+        for part in ast.walk(node.test)
+    )
+
+
+def _is_sigpipe(node: ast.AST) -> bool:
+    if isinstance(node, ast.Constant):
+        return node.value == _SIGNAL
+    return isinstance(node, ast.Name | ast.Attribute) and last_name(node) == _SIGNAL
