@@ -213,8 +213,6 @@ OF_OTHER_PROCESSES = frozenset(
 )
 """Rules whose findings are about a set of workers and name the process that started them."""
 
-IN_LOOP = "loop"
-"""The subject of findings about a rank that does not leave a loop (`rank-stuck-in-collective`)."""
 SLOWER = "rounds"
 """The subject of findings about a process that slows down (`bottleneck-process`)."""
 
@@ -266,10 +264,8 @@ def _explains(cause: Finding, effect: Finding) -> bool:
     processes that others wait for. And a rule may know that its finding is itself the effect of the
     other one.
     """
-    if cause.effect_of == effect.rule:
+    if cause.effect_of == effect.rule or effect.says_why:
         return False
-    if cause.rule == "straggler-worker" and effect.subject == IN_LOOP:
-        return False  # that one says why: it is in no step like those before
     if cause.rule == "bottleneck-process" and effect.rule == "pipeline-bottleneck":
         return cause.process == effect.process
     if cause.rule == GROWTH:

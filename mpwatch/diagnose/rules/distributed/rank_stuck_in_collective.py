@@ -76,7 +76,6 @@ from mpwatch.diagnose.analysis.stack_patterns import (
 from mpwatch.diagnose.analysis.values import difference
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.edges import OWN_LOCK
-from mpwatch.diagnose.consequences import IN_LOOP
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Thread
@@ -347,7 +346,7 @@ def _finding(
         severity=severity,
         process=late[0].process,
         costs=1.0,
-        subject=IN_LOOP if any(each.is_in_loop for each in reasons) else "",
+        says_why=any(each.is_in_loop for each in reasons),
         summary=(
             f"{_they_wait(inside)} in {collective} for {all_called(late)}"
             f"{_place_words(late, inside, index)}"
