@@ -264,7 +264,7 @@ def _explains(cause: Finding, effect: Finding) -> bool:
     processes that others wait for. And a rule may know that its finding is itself the effect of the
     other one.
     """
-    if cause.effect_of == effect.rule:
+    if cause.effect_of == effect.rule or effect.says_why:
         return False
     if cause.rule == "bottleneck-process" and effect.rule == "pipeline-bottleneck":
         return cause.process == effect.process

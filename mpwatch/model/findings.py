@@ -48,6 +48,8 @@ class Finding:
     """The share of their time that it costs processes that wait, 0 to 1, where that is known."""
     effect_of: str | None = None
     """Rule id of the finding that causes this one."""
+    says_why: bool = False
+    """Whether it names its cause itself, so that none is searched for among other findings."""
     first_seen_s: float | None = None
     """Set by the engine: monotonic seconds."""
     resolved_s: float | None = None

@@ -36,6 +36,7 @@ def test_a_rank_with_more_to_compute_explains_that_the_others_wait_for_it_in_a_c
     waits, slow = finding("rank-stuck-in-collective"), finding("straggler-worker")
 
     assert with_causes([waits, slow]) == {waits: "straggler-worker"}
+    assert with_causes([replace(waits, says_why=True), slow]) == {}
 
 
 def test_a_dead_end_that_keeps_a_rank_is_the_cause_of_the_wait_in_the_collective() -> None:

@@ -402,12 +402,12 @@ def _never_released(
             headline=f"{names} {wait} for a lock that {called(away[0].process)} most likely holds "
             "while it waits for them.",
         )
-    skipped = _by_exception(case, here, others, gone)
-    candidate = next(iter((*away, *others)), None)
-    return skipped or _taken_by_one(case, here, others, candidate, gone, is_block=is_block)
+    return _by_exception(case, here, others, gone) or _left_taken(
+        case, here, others, next(iter((*away, *others)), None), gone, is_block=is_block
+    )
 
 
-def _taken_by_one(
+def _left_taken(
     case: Case,
     here: Sequence[Process],
     others: Sequence[Waiter],
@@ -416,7 +416,8 @@ def _taken_by_one(
     *,
     is_block: bool,
 ) -> Mechanism:
-    """A lock or semaphore that one of some waiting processes, or one that has ended, took."""
+    """A lock or semaphore of which only is known that no process at work has it."""
+    names, wait = all_called(here), wait_verb(here)
     either = (
         f"Either {called(candidate.process)} holds it while it waits, or a" if candidate else "A"
     )
@@ -434,10 +435,7 @@ def _taken_by_one(
         ),
         advice=_ADVICE_BLOCK if is_block else _ADVICE_ACQUIRE,
         evidence=ended_words(gone, NAMED),
-        headline=(
-            f"{all_called(here)} {wait_verb(here)} for a lock or semaphore that no process "
-            "releases."
-        ),
+        headline=f"{names} {wait} for a lock or semaphore that no process releases.",
     )
 
 

@@ -40,6 +40,7 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
     standing_s,
     strays,
 )
+from mpwatch.diagnose.analysis.distributed.unfinished_loops import UnfinishedLoop, unfinished_loop
 from mpwatch.diagnose.analysis.exits import death_of
 from mpwatch.diagnose.analysis.idle_time import STALLED_S, is_stalled, mean_cpu_percent, quiet_s
 from mpwatch.diagnose.analysis.index import Index
@@ -75,7 +76,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
 from mpwatch.diagnose.analysis.values import difference
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.edges import OWN_LOCK
-from mpwatch.diagnose.analysis.waits.unfinished_loops import UnfinishedLoop, unfinished_loop
+from mpwatch.diagnose.analysis.distributed.unfinished_loops import UnfinishedLoop, unfinished_loop
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Thread
@@ -345,6 +346,8 @@ def _finding(
         rule=RULE,
         severity=severity,
         process=late[0].process,
+        costs=1.0,
+        says_why=any(each.is_in_loop for each in reasons),
         summary=(
             f"{_they_wait(inside)} in {collective} for {all_called(late)}"
             f"{_place_words(late, inside, index)}"
@@ -405,6 +408,8 @@ class _Whereabouts(NamedTuple):
     """The rule whose finding, if there is one, says why it does not come."""
     is_of_all: bool = False
     """Whether the ranks that wait have a part in it."""
+    is_in_loop: bool = False
+    """Whether it does not leave a loop."""
 
 
 def _whereabouts(rank: Process, inside: Sequence[Process], index: Index) -> _Whereabouts:
@@ -595,6 +600,7 @@ def _in_loop(loop: UnfinishedLoop, at: str, index: Index) -> _Whereabouts:
             f"is one. {bound} If the counters move on, it is a long computation of one rank: share "
             "it between the ranks, or set a timeout of the process group that is longer.",
             innocent_s=WORKING_S,
+            is_in_loop=True,
         )
     return _Whereabouts(
         f"{words} {loop.shows_one} Most likely the loop does not end with the values that it has "
@@ -602,6 +608,7 @@ def _in_loop(loop: UnfinishedLoop, at: str, index: Index) -> _Whereabouts:
         f"Look at the values that decide it: {look}. {bound} A longer timeout only helps if the "
         "loop ends.",
         innocent_s=WORKING_S if loop.loop.exchanges else PAUSE_S,
+        is_in_loop=True,
     )
 
 

@@ -569,8 +569,7 @@ def _finding(
     again = _reopened(workers, index)
     if again is not None:
         evidence.append(_again_words(again))
-    # In a loop over files, each round reads another one.
-    is_one_file = again is not None and again.rounds.text.startswith("while ")
+    is_one_file = again is not None and again.rounds.text.startswith("while ")  # not over files
     if limit is not None:
         evidence.append(limit.evidence)
     all_of_it = reads_all(index, behind)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.describe.processes import is_on_gpu, wait_verb
 from mpwatch.diagnose.analysis.distributed.ranks import has_group, in_collective, is_in_backward
+from mpwatch.diagnose.analysis.distributed.unfinished_loops import unfinished_loop
 from mpwatch.diagnose.analysis.forecast import median
 from mpwatch.diagnose.analysis.idle_time import (
     mean_cpu_percent,
@@ -377,6 +378,8 @@ def _among_ranks(index: Index) -> list[Finding]:
     works = [_works_with_core(index, each) for each in others]
     if all(_is_in_one_wait(index, each) for each in others) or spin(index, slow[0]) is not None:
         return []
+    if unfinished_loop(index, slow[0], others[0]) is not None:
+        return []  # it is not late in each step
     place = work_place(index, (slow[0],))
     if place is not None and place.words.endswith((" __init__", " <module>")):
         return []  # it sets up what the others have: that is no part of a step

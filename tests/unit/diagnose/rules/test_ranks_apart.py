@@ -10,6 +10,7 @@ import pytest
 from mpwatch.diagnose.analysis.distributed.flight_recorder import recorded
 from mpwatch.diagnose.rules.distributed import collective_mismatch, rank_stuck_in_collective
 from mpwatch.diagnose.rules.hangs import standing_still
+from mpwatch.diagnose.rules.throughput import straggler_worker
 from mpwatch.model.account import Activity, Callers
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.progress import Counts, ProgressSource
@@ -816,7 +817,8 @@ def searching(
     works = rank(1, *stack, "train.py:validate:62", still_s=0.0)
     waits = rank(0, f"{C10D}:all_reduce", beside, still_s=still_s)
     job = snapshot_of(main(), waits, works, source=source, values=read)
-    job = with_shares(job, p301={Activity("computing"): 1.0})
+    computes = Activity("computing", place="data.py:44 advance")
+    job = with_shares(job, p300={IN_ALL_REDUCE: 0.95, computes: 0.05}, p301={computes: 1.0})
     account = job.account.processes[pid(301)]
     frames = (frame_of(AT_ITEMS), frame_of(AT_FRAMES), Frame("advance", SEARCH, 0))
     before = Callers(job.at_s - 70, job.at_s - 41, (Frame("train", TRAIN, 0),), 20, 0)
@@ -877,6 +879,14 @@ def test_a_rank_that_goes_from_call_to_call_is_still_working() -> None:
     for finding in (moves, items, short):
         assert plain in finding.cause
         assert "same number of steps" in finding.advice
+
+
+def test_a_rank_that_does_not_leave_a_loop_is_not_late_in_each_step() -> None:
+    same = searching(*(values(NOW_S - n, 33) for n in (30.0, 20.0, 10.0)), still_s=5.0)
+    moves = searching(*(values(NOW_S - n, int(n)) for n in (30.0, 20.0, 10.0)), still_s=5.0)
+
+    assert found(straggler_worker.check, same, cpu(w301=100.0)) == []
+    assert len(found(straggler_worker.check, moves, cpu(w301=100.0))) == 1
 
 
 def test_a_loop_that_comes_closer_to_its_end_is_still_working() -> None:
