@@ -522,8 +522,16 @@ def _kills(module: ParsedFile, function: ast.AST) -> Iterator[Found]:
             header = quoted(module, under) if under is not None else None
             lines = ", ".join(str(each.lineno) for each in above if isinstance(each, LOOPS))
             names = ", ".join((*(call.function for call in calls), getattr(function, "name", "")))
-            about = f"{header.text} in line {header.line}" if header is not None else ""
-            yield "kills", f"{lines}; {names}; {about}", node
+            about = f"{lines}; {names}; "
+            if header is not None:  # shortened here, so that its line is not cut off
+                line = f" in line {header.line}"
+                left = max(_LEAST_SHOWN, QUOTE_LIMIT - len(about) - len(line))
+                about += f"{clean(header.text, left)}{line}"
+            yield "kills", about, node
+
+
+_LEAST_SHOWN: Final = 24
+"""Characters of a condition."""
 
 
 class _OnlyCall(NamedTuple):

@@ -1753,6 +1753,16 @@ def test_lines_that_kill_another_process_are_read_with_their_condition(tmp_path:
     ]
 
 
+def test_the_line_of_a_long_condition_for_a_kill_is_kept(tmp_path: Path) -> None:
+    condition = " and ".join(["used > 9"] * 30)
+    text = f"def watch(child, used):\n    if {condition}:\n        child.kill()\n"
+
+    ((_, _, about),) = marks_of(tmp_path / "watch.py", text)
+
+    assert about.startswith("; watch; if used > 9 and ")
+    assert about.endswith("\u2026 in line 2")
+
+
 def test_a_function_that_kills_is_read_with_the_only_calls_that_lead_to_it(tmp_path: Path) -> None:
     text = (
         "def end(pid):\n"
