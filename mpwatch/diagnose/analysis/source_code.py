@@ -580,7 +580,15 @@ def loop_ends(index: Index, frame: Frame, own_only: bool = False) -> str:
     return " or ".join(f"`{each.text}` (line {each.line})" for each in found[:2])
 
 
-_CLOCK = re.compile(r"elapsed|\bwall|clock|deadline|monotonic\(|perf_counter\(|\btime\.time\(")
+_CLOCK = re.compile(
+    r"\b(?:now|\w*elapsed\w*|wall\w*|\w*clock\w*|perf_counter|monotonic|time\.time|\w+_seconds"
+    r"|\w+_hours|\w+_minutes|deadline)\b"
+)
+
+
+def asks_the_time(condition: str) -> bool:
+    """Whether a condition tests a clock, as far as words show."""
+    return _CLOCK.search(condition) is not None
 
 
 def ends_by_clock(index: Index, frame: Frame) -> tuple[Statement, str] | None:
@@ -592,9 +600,30 @@ def ends_by_clock(index: Index, frame: Frame) -> tuple[Statement, str] | None:
     headers = [each for each in line.within if each.text.startswith("while ")] if line else []
     for header in reversed(headers):
         parts = re.split(r"\band\b|\bor\b", header.text[len("while ") :].rstrip(" :"))
-        found = next((each.strip() for each in parts if _CLOCK.search(each)), None)
+        found = next((each.strip() for each in parts if asks_the_time(each)), None)
         if found is not None:
             return header, found
+    return None
+
+
+_COLLECTS = re.compile(
+    r"while (?:[^<]* and )?(len\([\w.]+\)|[\w.]*count\w*|n|size|filled|got) < ([\w.\[\]()]+)"
+    r"(?: and .*)?:"
+)
+
+
+def collecting_loop(line: SourceLine | None) -> tuple[Statement, str] | None:
+    """The innermost loop around a line that ends when it has a number of items.
+
+    Returns:
+        `while len(batch) < self.batch_size:` and the number, `self.batch_size`.
+    """
+    for header in reversed(line.within if line is not None else ()):
+        found = _COLLECTS.fullmatch(header.text)
+        if found is not None:
+            return header, found[2]
+        if header.text.startswith(("for ", "while ")):
+            return None
     return None
 
 

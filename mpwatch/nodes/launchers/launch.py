@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
 import shlex
 import shutil
 import signal
@@ -57,6 +59,37 @@ class Pipes(Protocol):
     def wait(self) -> int | None:
         """Wait for the end; the exit code, negative for a signal, `None` if there is none."""
         ...
+
+
+class CarriedPipes:
+    """Pipes whose other ends are carried to the agent by another thread or program; see `Pipes`."""
+
+    def __init__(self, stdin: int, stdout: int, stderr: int) -> None:
+        """Take over the descriptors of the ends on this side."""
+        self.stdin: IO[bytes] | None = os.fdopen(stdin, "wb", 0)
+        self.stdout: IO[bytes] | None = os.fdopen(stdout, "rb", 0)
+        self.stderr: IO[bytes] | None = os.fdopen(stderr, "rb", 0)
+        self._watch = select.poll()
+        self._watch.register(stdout, 0)
+
+    def has_ended(self) -> bool:
+        """Whether nothing more is to come."""
+        if self.stdout is None or self.stdout.closed:
+            return True
+        return bool(self._watch.poll(0))
+
+    def kill(self) -> None:
+        """Close the pipes; what carries them then ends the agent and its launcher."""
+        for stream in (self.stdin, self.stdout, self.stderr):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+
+    kill_all = kill
+
+    def wait(self) -> int | None:
+        """The exit code of the launcher, if it is known."""
+        return None
 
 
 class ChildPipes(subprocess.Popen[bytes]):

@@ -19,14 +19,14 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
-from typing import IO, Any
+from typing import Any
 
 import msgspec
 
 from mpwatch.collect.process import procfs
 from mpwatch.model.sanitize import clean
 from mpwatch.nodes.agent.jobs_of_node import RAYLET
-from mpwatch.nodes.launchers.launch import AgentCommand, CannotLaunch, Launch
+from mpwatch.nodes.launchers.launch import AgentCommand, CannotLaunch, CarriedPipes, Launch
 
 INSTALL = f"{sys.executable} -m pip install ray"
 CONNECT_S = 45.0
@@ -153,7 +153,7 @@ class RayNodes:
         """Whether a node was ended on purpose."""
         return node.reason in _PLANNED
 
-    def _open(self, identity: str) -> _RayPipes:
+    def _open(self, identity: str) -> CarriedPipes:
         """Pipes to the agent of a node."""
         node = self._nodes.get(identity)
         if node is None or not node.alive:
@@ -273,7 +273,7 @@ class _Helper:
         self._text = rest
         return [NEWS_DECODER.decode(line) for line in lines]
 
-    def open(self, identity: str) -> _RayPipes:
+    def open(self, identity: str) -> CarriedPipes:
         """Pipes to the agent of a node.
 
         Raises:
@@ -283,7 +283,7 @@ class _Helper:
         output_read, output_write = os.pipe()
         error_read, error_write = os.pipe()
         theirs = (input_read, output_write, error_write)
-        pipes = _RayPipes(input_write, output_read, error_read)
+        pipes = CarriedPipes(input_write, output_read, error_read)
         request: dict[str, Any] = {"open": identity}
         try:
             socket.send_fds(self._channel, [json.dumps(request).encode() + b"\n"], theirs)
@@ -316,32 +316,3 @@ def _in_plain_words(problem: str) -> str:
     if problem.startswith("Could not find any running Ray instance"):
         return NO_CLUSTER
     return f"Ray: {clean(problem)}"
-
-
-class _RayPipes:
-    """Pipes whose other ends are with the helper; see `mpwatch.nodes.launchers.launch.Pipes`."""
-
-    def __init__(self, stdin: int, stdout: int, stderr: int) -> None:
-        self.stdin: IO[bytes] | None = os.fdopen(stdin, "wb", 0)
-        self.stdout: IO[bytes] | None = os.fdopen(stdout, "rb", 0)
-        self.stderr: IO[bytes] | None = os.fdopen(stderr, "rb", 0)
-        self._watch = select.poll()
-        self._watch.register(stdout, 0)
-
-    def has_ended(self) -> bool:
-        """Whether the helper has closed its end."""
-        if self.stdout is None or self.stdout.closed:
-            return True
-        return bool(self._watch.poll(0))
-
-    def kill(self) -> None:
-        """Close the pipes; the helper then ends the agent."""
-        for stream in (self.stdin, self.stdout, self.stderr):
-            if stream is not None:
-                with contextlib.suppress(OSError):
-                    stream.close()
-
-    kill_all = kill
-
-    def wait(self) -> None:
-        """There is no exit code."""

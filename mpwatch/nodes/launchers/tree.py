@@ -10,14 +10,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import threading
 import time
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import IO
 
-from mpwatch.nodes.launchers.launch import ChangingNodes, ChildPipes, Launch, Pipes
+from mpwatch.nodes.launchers.launch import (
+    CarriedPipes,
+    ChangingNodes,
+    ChildPipes,
+    Launch,
+    Pipes,
+)
 from mpwatch.nodes.wire.channels import Event, Happened, Kind, Multiplexer
 
 DIRECT_NODES = 64
@@ -179,34 +183,15 @@ class _Batch:
             self._leader = (self._leader + 1) % len(self._direct)
 
 
-class RelayPipes:
-    """Pipes of one node, whose other ends a thread carries to the relay; see `Pipes`."""
+class RelayPipes(CarriedPipes):
+    """Pipes of one node, whose other ends a thread carries to the relay."""
 
-    def __init__(self, stdin: int, stdout: int, stderr: int) -> None:
-        self.stdin: IO[bytes] | None = os.fdopen(stdin, "wb", 0)
-        self.stdout: IO[bytes] | None = os.fdopen(stdout, "rb", 0)
-        self.stderr: IO[bytes] | None = os.fdopen(stderr, "rb", 0)
-        self.code: int | None = None
-        """The exit code of the launcher, once it is known."""
-        self.was_in_use = self.is_lost = False
-        """Whether an agent has sent something, and whether the relay has ended before the node."""
-        self._watch = select.poll()
-        self._watch.register(stdout, 0)
-
-    def has_ended(self) -> bool:
-        """Whether nothing more is to come."""
-        if self.stdout is None or self.stdout.closed:
-            return True
-        return bool(self._watch.poll(0))
-
-    def kill(self) -> None:
-        """Close the pipes; the relay then closes the input of the agent, and ends its launcher."""
-        for stream in (self.stdin, self.stdout, self.stderr):
-            if stream is not None:
-                with contextlib.suppress(OSError):
-                    stream.close()
-
-    kill_all = kill
+    code: int | None = None
+    """The exit code of the launcher, once it is known."""
+    was_in_use = False
+    """Whether an agent has sent something."""
+    is_lost = False
+    """Whether the relay has ended before the node."""
 
     def wait(self) -> int | None:
         """The exit code of the launcher, if it is known."""

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from mpwatch.describe.frames import frame_words
 from mpwatch.diagnose.analysis.mechanisms.cases import READS, Case, Mechanism
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called
-from mpwatch.diagnose.analysis.source_code import source_of
+from mpwatch.diagnose.analysis.source_code import collecting_loop, source_of
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, user_frame
 from mpwatch.diagnose.analysis.waits.providers import QUEUE_LOCK
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process
 from mpwatch.model.source_code import Statement
 
-_COLLECTS = re.compile(r"while (len\([\w.]+\)|[\w.]*count\w*|n|size|filled|got) < ([\w.\[\]()]+):")
-"""The header of a loop that ends when it has a number of items."""
 _NAMED = 4
 
 
@@ -83,6 +80,6 @@ def _readers(case: Case) -> Iterator[tuple[Process, Frame, Statement, str]]:
     for process in _waiting(case):
         frame = _frame(process)
         line = source_of(case.index, frame) if frame is not None else None
-        found = _COLLECTS.fullmatch(line.within[-1].text) if line and line.within else None
-        if frame is not None and line is not None and found is not None:
-            yield process, frame, line.within[-1], found[2]
+        found = collecting_loop(line)
+        if frame is not None and found is not None:
+            yield process, frame, *found

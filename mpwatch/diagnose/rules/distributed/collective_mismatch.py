@@ -65,6 +65,8 @@ from mpwatch.model.source_code import Mark, Statement
 from mpwatch.model.units import seconds_text
 
 RULE = "collective-mismatch"
+FEW_SETS = 3
+"""With more of them in the files that were read, one in another file than the loop says little."""
 
 
 def check(index: Index) -> Iterator[Finding]:
@@ -214,11 +216,11 @@ def _finding(index: Index, groups: Mapping[str, list[Process]], since_s: float) 
     ranks = [rank for _, group in by_call for rank in group]
     differs = difference(index, ranks)
     are_messages = _MESSAGES.issuperset(groups)
-    if are_messages or BUFFERS in groups or _in_another_order(index, by_call) is not None:
-        guarded = None
-    else:
-        guarded = _guarded(index, by_call)
-    cause, advice = guarded or _explained(index, by_call, [each for _, each in records])
+    ordered = _in_another_order(index, by_call)
+    is_other = are_messages or BUFFERS in groups or ordered is not None
+    guarded = None if is_other else _guarded(index, by_call)
+    known = [each for _, each in records]
+    cause, advice = guarded or ordered or _explained(index, by_call, known)
     if differs is not None:
         evidence.append(differs.evidence)
         if guarded is None:
@@ -265,8 +267,7 @@ def _explained(
     """Cause and advice, as far as it is known what differs."""
     places = dict(by_call)
     unequal = (
-        _in_another_order(index, by_call)
-        or (_unmatched(by_call) if _MESSAGES.issuperset(places) else None)
+        (_unmatched(by_call) if _MESSAGES.issuperset(places) else None)
         or _in_handler(index, by_call)
         or _after_swallowed(index, by_call)
         or _unequal_loop(index, by_call)
@@ -365,10 +366,6 @@ def _goes_over(frame: Frame, header: Statement, mark: Mark) -> bool:
         return False
     over = header.text.partition(" in ")[2]
     return header.line == mark.statement.line or mark.function in re.findall(r"\w+", over)
-
-
-FEW_SETS = 3
-"""With more of them in the files that were read, one in another file than the loop says little."""
 
 
 def _in_handler(

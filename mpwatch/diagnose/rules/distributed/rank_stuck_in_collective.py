@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -54,6 +53,7 @@ from mpwatch.diagnose.analysis.process_queries import (
 )
 from mpwatch.diagnose.analysis.shares import is_at_one_wait
 from mpwatch.diagnose.analysis.source_code import (
+    asks_the_time,
     collective_under_rank,
     end_of_loop,
     endless_loop,
@@ -92,7 +92,7 @@ PAUSE_S = 120.0
 """A rank that does something alone, and wakes up meanwhile, may take this long for it: a tenth or a
 fifth of the timeouts that process groups have by default."""
 SERVES_S = 90.0
-"""Without a request from outside for so long, a server is no example of one that is in use."""
+"""How long a server may be without a request before the ranks that wait for it count as stuck."""
 LONG_SLEEP_S = 5.0
 """With so much of a sleep left, a rank is in no loop that polls."""
 MAKES_GROUP_S = 12.0
@@ -433,13 +433,6 @@ def _whereabouts(rank: Process, inside: Sequence[Process], index: Index) -> _Whe
     return _quiet(rank, at, index) if is_quiet else _working(rank, waiter, at, index)
 
 
-_CLOCK = re.compile(
-    r"\b(?:now|elapsed\w*|\w*clock\w*|perf_counter|monotonic|time\.time|\w+_seconds|\w+_hours|"
-    r"\w+_minutes|deadline)\b"
-)
-"""In a condition that asks the time, as far as words show."""
-
-
 def _parted_by_clock(rank: Process, waiter: Process, index: Index) -> _Whereabouts | None:
     """A condition on the time, which each rank asks by itself, that led one into the collective."""
     found = _condition_on_time(waiter, rank, index)
@@ -474,7 +467,7 @@ def _condition_on_time(
         if (frame.file, frame.function) in shared or line is None:
             continue
         for each in (*line.within[::-1], *line.after[::-1]):
-            if each.text.startswith(("if ", "elif ")) and _CLOCK.search(each.text):
+            if each.text.startswith(("if ", "elif ")) and asks_the_time(each.text):
                 return frame, each
     return None
 

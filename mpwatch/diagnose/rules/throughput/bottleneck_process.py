@@ -28,6 +28,7 @@ from mpwatch.diagnose.analysis.shares import (
     PROXY_WRITES,
     WATCHED_S,
     Asked,
+    Place,
     asked,
     core_share,
     doing_words,
@@ -40,7 +41,14 @@ from mpwatch.diagnose.analysis.shares import (
     work_place,
     working_share,
 )
-from mpwatch.diagnose.analysis.source_code import costly, line_at, mark_words, marks
+from mpwatch.diagnose.analysis.source_code import (
+    Costly,
+    collecting_loop,
+    costly,
+    line_at,
+    mark_words,
+    marks,
+)
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread
 from mpwatch.diagnose.analysis.waits.blockages import without_progress_s
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
@@ -234,13 +242,18 @@ def _at_costly_line(index: Index, process: Process) -> Iterator[Finding]:
     """A process that spends its time at a line that takes long for what it does."""
     if _computing_share(index, process) < COMPUTES_SHARE:
         return
-    places = [work_place(index, (process,), shares_of=each) for each in (shares, shares_lately)]
-    place = next((p for p in places if p and p.is_main and costly(index, p.words)), None)
-    found = costly(index, place.words) if place is not None else None
-    if place is None or found is None:
-        return
+    for shares_of in (shares, shares_lately):
+        place = work_place(index, (process,), shares_of=shares_of)
+        found = costly(index, place.words) if place is not None and place.is_main else None
+        if place is not None and found is not None:
+            yield _finding_of_line(index, process, place, found)
+            return
+
+
+def _finding_of_line(index: Index, process: Process, place: Place, found: Costly) -> Finding:
+    """Describe a line that takes long."""
     name = called(process)
-    yield Finding(
+    return Finding(
         rule=RULE,
         severity=Severity.INFO,
         process=process.process,
@@ -572,15 +585,10 @@ def _finding_of_pauses(
     )
 
 
-_FILLS = re.compile(r"while .*\blen\(([\w.]+)\) < (.+):")
-"""The header of a loop that collects a batch of some size."""
-
-
 def _why_until_the_limit(index: Index, place: str) -> tuple[str, str]:
     """Cause and advice for waits that last until their time limit."""
-    line = line_at(index, place)
-    headers = [each for each in line.within if _FILLS.fullmatch(each.text)] if line else []
-    if not headers:
+    found = collecting_loop(line_at(index, place))
+    if found is None:
         return (
             "It waits for an item or an answer that no process is making at that time: the others "
             "have done their part and wait for their next tasks. Nothing happens until the time "
@@ -588,13 +596,11 @@ def _why_until_the_limit(index: Index, place: str) -> tuple[str, str]:
             "Count what was requested and what has arrived, and leave the loop that receives as "
             "soon as everything has arrived. A shorter time limit only makes each loss smaller.",
         )
-    found = _FILLS.fullmatch(headers[-1].text)
-    assert found is not None
-    batch, size = found.groups()
+    header, size = found
     return (
-        f"The loop `{headers[-1].text}` of line {headers[-1].line} collects {size} items, and "
-        "fewer come: those who would send the next ones wait for the answers to what "
-        f"{batch} already holds. So each batch waits until the time limit ends, however few items "
+        f"The loop `{header.text}` of line {header.line} collects {size} items, and "
+        "fewer come: those who would send the next ones wait for the answers to what it "
+        "has already. So each batch waits until the time limit ends, however few items "
         "it gets and however fast they are computed.",
         "Wait a few milliseconds for more items, not longer than a batch takes to compute; or do "
         f"not wait when the queue is empty, or collect no more than can be under way at a time "
