@@ -326,8 +326,9 @@ def _is_one_of_equals(index: Index, working: Sequence[Process], waiting: Sequenc
 
 def _waits_are_for(index: Index, found: _Stages) -> bool:
     """Whether the waits, as far as they last at this moment, end at those that work."""
-    ends, working, waiting = ends_of_waits(index), found.working, found.waiting
+    working, waiting = found.working, found.waiting
     ids = {each.process for each in working}
+    ends = {each.process: _ends(index, each) for each in found.others}
     lasting = {
         edge.waiter
         for edge in wait_graph(index).edges
@@ -338,13 +339,26 @@ def _waits_are_for(index: Index, found: _Stages) -> bool:
     # Of many that wait for room, each waits for long where the one that reads is slow.
     if found.ahead and all(_has_exchanged(index, each) for each in working):
         lasting -= {each.process for each in found.ahead}
-    now = [each for each in found.others if each.process in ends]
+    now = [each for each in found.others if ends[each.process]]
     sleep = _sleep_of(index, working)
     if sleep is not None and _is_pace(sleep):
         lasting = set()  # a long sleep is no hang: it ends by itself
     return bool(now) and all(
         each.process not in lasting and not ids.isdisjoint(ends[each.process]) for each in now
     )
+
+
+def _ends(index: Index, process: Process) -> frozenset[ProcessId]:
+    """At which processes the wait of a main thread ends now; empty if it does not wait.
+
+    Where no chain of waits has an end, because the parent holds copies of all pipes, those that can
+    write what it waits for.
+    """
+    if ends := ends_of_waits(index).get(process.process):
+        return ends
+    edges = wait_graph(index).edges
+    of_main = [e for e in edges if e.waiter == process.process and e.tid == process.process.pid]
+    return frozenset(provider for edge in of_main for provider in edge.providers)
 
 
 def _has_exchanged(index: Index, process: Process) -> bool:

@@ -107,12 +107,15 @@ def test_producers_that_do_not_keep_up_with_their_consumer_are_named() -> None:
     assert "nothing is wrong" in finding.advice
 
 
-def gateway(long_s: float = 0.1) -> Snapshot:
+def gateway(long_s: float = 0.1, has_client: bool = False) -> Snapshot:
     """Main that sleeps beside clients, two workers that compute, and a model that waits for them.
 
-    The model has a feeder thread for each client, which waits for long.
+    The model has a feeder thread for each client, which waits for long. With a client in a thread
+    of main, main has the ends of all pipes and waits for the model, which may wait for main.
     """
-    gets = thread(202, *GETS, waits=reads(77), waits_s=long_s, still_s=long_s, stack_age_s=0.0)
+    moved = {"waits_s": None, "still_s": None, "cpu_percent": 12.0}
+    still = moved if has_client and long_s < 1 else {"waits_s": long_s, "still_s": long_s}
+    gets = thread(202, *GETS, waits=reads(77), stack_age_s=0.0, **still)
     idle = ("threading.py:wait", "multiprocessing/queues.py:_feed")
     feeder = thread(299, *idle, waits=WaitedOn("futex", "futex"), waits_s=40.0, stack_age_s=0.0)
     workers = [
@@ -131,11 +134,17 @@ def gateway(long_s: float = 0.1) -> Snapshot:
         "spawned",
         label="model",
         threads=[gets, feeder],
-        fds=fds(9, links=[pipe(4, 77, False)]),
+        fds=fds(9, links=[pipe(4, 77, False), pipe(6, 88, True)]),
     )
     works = {COMPUTES_IN_ENV: 0.95, WAITS_IN_QUEUE: 0.05}
+    own = main(threads=[sleeps])
+    if has_client:
+        reply = WaitedOn("pipe-read", "read", ("pipe:[88]",), (7,))
+        asks = thread(101, *GETS, waits=reply, waits_s=5.0, still_s=5.0, stack_age_s=0.0)
+        ends = [pipe(4, 77, False), pipe(5, 77, True), pipe(7, 88, False), pipe(8, 88, True)]
+        own = main(threads=[sleeps, asks], fds=fds(9, links=ends))
     return with_shares(
-        snapshot_of(main(threads=[sleeps]), *workers, model),
+        snapshot_of(own, *workers, model),
         p100={Activity("sleeping", place="train.py:119 main"): 1.0},
         p200=works,
         p201=works,
@@ -143,8 +152,11 @@ def gateway(long_s: float = 0.1) -> Snapshot:
     )
 
 
-def test_workers_that_a_model_waits_for_are_named_beside_a_main_that_sleeps() -> None:
-    finding = only(check, gateway())
+@pytest.mark.parametrize("has_client", [False, True])
+def test_workers_that_a_model_waits_for_are_named_beside_a_main_that_sleeps(
+    has_client: bool,
+) -> None:
+    finding = only(check, gateway(has_client=has_client))
 
     assert finding.summary == (
         "model (202) waits 82% of the time for preprocess 200 (200) and preprocess 201 (201), "
@@ -152,7 +164,7 @@ def test_workers_that_a_model_waits_for_are_named_beside_a_main_that_sleeps() ->
     )
     assert "100% of their work whose line is known is in step()" in finding.evidence
     assert "model (202) would be at most 5.6 times as fast" in finding.evidence[-1]
-    assert found(check, gateway(30.0)) == []
+    assert found(check, gateway(30.0, has_client)) == []
 
 
 def test_sleep_is_reported_as_such_on_a_loaded_machine_and_after_imports() -> None:
