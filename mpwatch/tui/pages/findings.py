@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from mpwatch.describe.findings import (
@@ -45,6 +45,8 @@ COLUMNS = (
     ScreenColumn("WHAT IS WRONG", 34, grows=True, keep=9),
 )
 
+FIRST_LINES = 4
+"""Enough for most summaries on a screen of 80 columns."""
 JUDGED_AFTER_S = 30.0
 """Most findings are known by then: `diagnose` watches for 5 to 35 s."""
 
@@ -69,6 +71,8 @@ class FindingLine:
 def finding_lines(snapshot: Snapshot, height: int, width: int) -> list[FindingLine]:
     """The list on the overview: every unresolved finding, with its fix if there is room.
 
+    The first one is readable in full, up to `FIRST_LINES`, however little room there is.
+
     Args:
         snapshot: The findings to list.
         height: Visible lines; the list may be longer, it scrolls.
@@ -77,9 +81,11 @@ def finding_lines(snapshot: Snapshot, height: int, width: int) -> list[FindingLi
     found = unresolved(snapshot)
     room = height - len(found)
     lines = []
-    for finding in found:
-        parts = _parts(finding, width)
-        if len(parts) - 1 > room:
+    for place, finding in enumerate(found):
+        parts = _parts(finding, width, is_first=place == 0)
+        if place == 0:
+            parts = _at_most(parts, max(FIRST_LINES, room + 1))
+        elif len(parts) - 1 > room:
             parts = [finding.summary]
         room -= len(parts) - 1
         lines += [FindingLine(finding, text=text, number=n) for n, text in enumerate(parts)]
@@ -89,14 +95,25 @@ def finding_lines(snapshot: Snapshot, height: int, width: int) -> list[FindingLi
     return lines
 
 
+def _at_most(parts: list[str], count: int) -> list[str]:
+    """The first lines of a summary; the last one has all the rest, and is cut when drawn."""
+    return parts if len(parts) <= count else [*parts[: count - 1], " ".join(parts[count - 1 :])]
+
+
+def lines_of_first(lines: Sequence[FindingLine]) -> int:
+    """How many lines of the list are the summary of its first finding."""
+    first = lines[0].finding if lines else None
+    return sum(each.finding is first and not each.is_advice for each in lines)
+
+
 _EFFECT = "  └ "
 _BESIDE = 12
 """Cells of a line on the overview beside the words: mark, severity, gaps, scrollbar."""
 
 
-def _parts(finding: Finding, width: int) -> list[str]:
-    """A summary in lines that fit; further lines only of warnings and worse."""
-    if finding.severity < Severity.WARNING:
+def _parts(finding: Finding, width: int, *, is_first: bool) -> list[str]:
+    """A summary in lines that fit; further lines only of the first, of warnings and of worse."""
+    if finding.severity < Severity.WARNING and not is_first:
         return [finding.summary]
     inner = width - _BESIDE - (len(_EFFECT) if finding.effect_of else 0)
     return [text_of(each) for each in wrapped(finding.summary, max(20, inner))]

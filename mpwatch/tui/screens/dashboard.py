@@ -94,7 +94,7 @@ class Overview(PageView[TreeRow]):
         if not lines and not found and not is_over(view.snapshot):
             lines = (findings.health(view),)
         self.health.show(lines)
-        height = min(len(found), most)
+        height = min(len(found), max(most, findings.lines_of_first(found)))
         if (
             self.findings_table.styles.height is None
             or self.findings_table.styles.height.value != height

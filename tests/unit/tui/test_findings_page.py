@@ -54,7 +54,21 @@ def test_a_summary_that_is_longer_than_a_line_goes_on_below_where_there_is_room(
         "warning y",
     ]
     assert len({row.key for row in rows}) == 4
-    assert [each.text for each in findings.finding_lines(job, 2, 80)] == [summary, "y"]
+
+
+def test_the_first_summary_is_readable_in_full_however_little_room_there_is() -> None:
+    summary = "worker 0 (10814) has waited 29 s for a lock that was locked when it was forked"
+    first, second = (finding(rule, Severity.INFO, summary=summary) for rule in "xy")
+    job = replace(loader_job(), findings=(first, second))
+
+    lines = findings.finding_lines(job, 2, 80)
+
+    assert [each.text for each in lines] == [summary[:-11], "was forked", summary]
+    assert findings.lines_of_first(lines) == 2
+    endless = replace(first, summary=" ".join([summary] * 9))
+    lines = findings.finding_lines(replace(job, findings=(endless,)), 2, 80)
+    assert findings.lines_of_first(lines) == findings.FIRST_LINES
+    assert " ".join(each.text for each in lines) == endless.summary
 
 
 def test_without_a_hook_the_health_line_says_so() -> None:
