@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING
 
 from mpwatch.describe.findings import unresolved
@@ -28,6 +28,11 @@ STANDS_S = 10.0
 """How long a job is watched after a warning said why its ranks make no progress: the same warning
 turns critical only after minutes."""
 
+SETTLED_S = 20.0
+"""How long a job is watched at least of which it is known why it is slow: of shares of time that
+are known so far, the 95 % confidence interval is 15 percentage points to each side, and what rises
+has risen for long enough to be seen (`RISE_POINTS`)."""
+
 TREND_ASKED_S = 3.0
 """So long before the end of the usual time it is decided whether to watch longer."""
 TREND_LIMIT_S = 60.0
@@ -46,8 +51,9 @@ class DiagnosisWatch:
 
     With a time given by the user, that time. Otherwise until a critical finding says what is wrong,
     or a warning why ranks stand still, at least `LEAST_S` and at most `LONGEST_S`: a stall, a
-    growth and a slow job show only in time. Where something rises by then and is not told, or
-    reaches a limit soon, up to `TREND_LIMIT_S`.
+    growth and a slow job show only in time. `SETTLED_S` are enough where it is known why the job is
+    slow, and nothing stalls or rises. Where something rises by then and is not told, or reaches a
+    limit soon, up to `TREND_LIMIT_S`.
     """
 
     def __init__(
@@ -75,6 +81,8 @@ class DiagnosisWatch:
         self._spent_s = spent_s
         self._certain_since_s: float | None = None
         self._stands_since_s: float | None = None
+        self._slow_since_s: float | None = None
+        self._first: Hashable = None
         self.last: Snapshot | None = None
         """The job at its last reading."""
 
@@ -96,6 +104,7 @@ class DiagnosisWatch:
             self._stands_since_s = None
         elif self._stands_since_s is None:
             self._stands_since_s = self._clock()
+        self._note_first(findings, is_stalled=stalled is not None)
         words = f"{len(snapshot.living())} processes"
         if not self._is_fixed:
             rising = None
@@ -107,6 +116,22 @@ class DiagnosisWatch:
             known = rising or stalled or f"{words}, {_count_of(findings)}"
             words = f"{known}; watching up to {self.limit_s:.0f} s, ctrl-c to stop"
         self._show(words)
+
+    def _note_first(self, findings: Sequence[Finding], *, is_stalled: bool) -> None:
+        """Take note of for how long the same finding was the first, where it says what is slow."""
+        first = findings[0] if findings else None
+        key = None if first is None or is_stalled or not says_what_is_slow(first) else first.key
+        if key != self._first:
+            self._slow_since_s = None if key is None else self._clock()
+            self._first = key
+
+    def _is_settled(self, now_s: float) -> bool:
+        """Whether it is known why the job is slow, and nothing rises, which shows later."""
+        if self._slow_since_s is None or self.last is None:
+            return False
+        if now_s - self._began_s < SETTLED_S or now_s - self._slow_since_s < STANDS_S:
+            return False
+        return rising_words(self.last) is None
 
     def _affordable_s(self) -> float:
         """How long the watch may last for the answer to come within `ANSWER_S`.
@@ -128,7 +153,14 @@ class DiagnosisWatch:
         ):
             if since_s is not None and now_s - since_s >= length_s:
                 return True
-        return False
+        return self._is_settled(now_s)
+
+
+def says_what_is_slow(finding: Finding) -> bool:
+    """Whether it is about where the time of a job goes, which shows within `SETTLED_S`."""
+    from mpwatch.diagnose.engine import is_of_slowness
+
+    return not finding.is_doubtful and is_of_slowness(finding.rule)
 
 
 def _says_why_ranks_stand(finding: Finding) -> bool:

@@ -121,6 +121,11 @@ _SLOWS_DOWN = frozenset(rule.id for rule in RULES if rule.slows_down)
 _OF_RESULTS = frozenset(rule.id for rule in RULES if rule.is_of_results)
 
 
+def is_of_slowness(rule: str) -> bool:
+    """Whether a rule is about where the time of a job goes."""
+    return rule in _OF_SHARES or rule in _SLOWS_DOWN
+
+
 _NOT_MEMORY = ("_rules", "_derive_waits")
 
 

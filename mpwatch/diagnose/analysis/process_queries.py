@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from mpwatch.describe.processes import full_name
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.model.history import first_at, values_of
 from mpwatch.model.ids import ProcessId, Role
-from mpwatch.model.snapshot import Process, Snapshot, Thread
+from mpwatch.model.snapshot import Loader, Process, Snapshot, Thread
 
 WORK_ROLES: frozenset[Role] = frozenset({"loader-worker", "pool-worker", "spawned", "rank"})
 """Roles of children that run the user's code."""
 SERVICE_ROLES: frozenset[Role] = frozenset({"forkserver", "resource-tracker", "shm-manager"})
 """Helpers of multiprocessing and torch, idle most of the time."""
+ONE_START_S = 5.0
+"""A loader starts its workers one after the other, and needs longer between two of them only to
+pickle a large dataset."""
 
 
 def called(process: Process) -> str:
@@ -140,6 +144,41 @@ def loader_owners(index: Index) -> tuple[tuple[Process, tuple[Process, ...]], ..
         for process in index.snapshot.processes
         if process.process in owned
     )
+
+
+@derived
+def workers_of_loaders(
+    index: Index,
+) -> tuple[tuple[Process, Loader | None, tuple[Process, ...]], ...]:
+    """The living workers of each DataLoader, with the process that reads them.
+
+    A process may have several loaders, whose batches have nothing in common. Without the hook,
+    workers that were started within `ONE_START_S` of each other are those of one loader.
+    """
+    found: list[tuple[Process, Loader | None, tuple[Process, ...]]] = []
+    for owner, workers in loader_owners(index):
+        groups: defaultdict[int | None, list[Process]] = defaultdict(list)
+        for worker in workers:
+            groups[worker.loader.loader if worker.loader is not None else None].append(worker)
+        for key, group in groups.items():
+            loaders = [x for x in index.snapshot.loaders if x.process == owner.process]
+            loader = next((x for x in loaders if key in (None, x.key)), None)
+            parts = [group] if key is not None else _by_start(group)
+            found += [(owner, loader, tuple(part)) for part in parts]
+    return tuple(found)
+
+
+def _by_start(workers: Sequence[Process]) -> list[list[Process]]:
+    """Workers in groups that were started at about the same time."""
+    groups: list[list[Process]] = []
+    last_s = float("-inf")
+    for worker in sorted(workers, key=lambda each: each.sample.born_wall_s or 0.0):
+        born_s = worker.sample.born_wall_s or 0.0
+        if born_s - last_s > ONE_START_S:
+            groups.append([])
+        groups[-1].append(worker)
+        last_s = born_s
+    return groups
 
 
 @derived

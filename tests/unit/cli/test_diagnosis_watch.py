@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from mpwatch.cli.diagnosis_watch import (
     ANSWER_S,
     LEAST_S,
     LONGEST_S,
+    SETTLED_S,
     STANDS_S,
     TREND_LIMIT_S,
     DiagnosisWatch,
@@ -186,3 +189,43 @@ def test_a_time_given_by_the_user_is_kept_on_a_slow_machine() -> None:
 
     assert not slow.is_enough(job(READS, worker_state="R"), 60.0)
     assert slow.watch.limit_s == 70.0
+
+
+SLOW = Finding("pipeline-bottleneck", Severity.INFO, "s", ("e",), "c", "a")
+
+
+@pytest.mark.parametrize(
+    ("findings", "is_enough"),
+    [
+        ((SLOW,), True),
+        ((replace(SLOW, is_doubtful=True),), False),
+        ((replace(SLOW, rule="orphaned-workers"),), False),
+        ((replace(SLOW, rule="steady-growth"), SLOW), False),
+    ],
+)
+def test_a_job_of_which_it_is_known_why_it_is_slow_is_watched_for_a_shorter_time(
+    findings: tuple[Finding, ...], is_enough: bool
+) -> None:
+    watched, working = Watched(), replace(job(READS, worker_state="R"), findings=findings)
+
+    assert not watched.is_enough(working, 6.0)
+    assert not watched.is_enough(working, SETTLED_S - 1)
+    assert watched.is_enough(working, SETTLED_S + 1) is is_enough
+    assert watched.is_enough(working, LONGEST_S + 1)
+
+
+def test_it_is_watched_for_longer_where_that_was_found_late_or_something_stalls_or_rises() -> None:
+    working = replace(job(READS, worker_state="R"), findings=(SLOW,))
+    late, stalls, rises = Watched(), Watched(), Watched()
+
+    assert not late.is_enough(job(READS, worker_state="R"), SETTLED_S - 4)
+    assert not late.is_enough(working, SETTLED_S - 3)
+    assert not late.is_enough(working, SETTLED_S - 4 + STANDS_S)
+    assert late.is_enough(working, SETTLED_S - 3 + STANDS_S)
+
+    stalled = replace(job(READS), findings=(SLOW,))
+    assert not stalls.is_enough(stalled, 5.0)
+    assert not stalls.is_enough(stalled, SETTLED_S + 1)
+
+    assert not rises.is_enough(replace(rising(), findings=(SLOW,)), 5.0)
+    assert not rises.is_enough(replace(rising(), findings=(SLOW,)), SETTLED_S + 1)

@@ -26,7 +26,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     counted,
     family_head,
     label_stem,
-    loader_owners,
+    workers_of_loaders,
 )
 from mpwatch.diagnose.analysis.shares import (
     Place,
@@ -113,10 +113,9 @@ def check(index: Index) -> Iterator[Finding]:
     With the hook, the times of fetching show it; without, one worker is busy in all samples while
     its siblings and main wait.
     """
-    for owner, workers in loader_owners(index):
+    for owner, loader, workers in workers_of_loaders(index):
         if len(workers) < 2:
             continue
-        loader = next((x for x in index.snapshot.loaders if x.process == owner.process), None)
         timed = [w for w in workers if _usual_s(w) is not None]
         if len(timed) >= 2:
             yield from _by_times(index, owner, timed, loader)
@@ -777,7 +776,7 @@ def _by_times(
     if parked:
         evidence.append(f"{parked} finished batches wait behind it")
     if loader is not None and loader.wait_share is not None:
-        evidence.append(f"main waited {loader.wait_share:.0%} of the last minute")
+        evidence.append(f"main waited for its batches {loader.wait_share:.0%} of the last minute")
     behind = f"; {parked} finished batches wait behind it" if parked else ""
     yield _in_loop(index, owner, slowest) or _finding(
         index, slowest, f"{evidence[0]}{behind}", evidence

@@ -55,7 +55,8 @@ def waits(**shares: float) -> History:
 
 
 def loader(**fields: Any) -> Loader:
-    return Loader(pid(MAIN), 1, 2, **{"batches": 100, "wait_share": 0.89, **fields})
+    known = {"key": 1, "workers": 2, "batches": 100, "wait_share": 0.89}
+    return Loader(pid(MAIN), **(known | fields))
 
 
 BUSY = cpu(main=5, w200=95, w201=90)
@@ -667,8 +668,30 @@ def test_a_worker_slower_than_the_others_is_named_with_what_waits_behind_it() ->
 
     assert finding.process == pid(202)
     assert finding.summary.endswith("3 finished batches wait behind it")
-    assert "main waited 50% of the last minute" in finding.evidence
+    assert "main waited for its batches 50% of the last minute" in finding.evidence
     assert "it is at data.py:31 decode" in finding.evidence
+
+
+def test_workers_of_two_loaders_are_not_compared() -> None:
+    """Batches of validation are larger: each loader has a pace of its own."""
+    of_training = (fetching(200, 0.04, loader=1), fetching(201, 0.04, loader=1))
+    of_validation = (fetching(202, 0.2, loader=2), fetching(203, 0.8, loader=2))
+    loaders = (loader(key=1), loader(key=2, wait_share=0.5))
+
+    slow_in_one = snapshot_of(main(), *of_training, *of_validation, loaders=loaders)
+
+    assert only(straggler_worker.check, slow_in_one).summary.startswith(
+        "loader-worker 203 (203) takes 800 ms a batch, the others 200 ms"
+    )
+    even = snapshot_of(main(), *of_training, of_validation[0], loaders=loaders)
+    assert found(straggler_worker.check, even) == []
+
+
+def test_without_the_hook_workers_that_were_started_later_are_those_of_another_loader() -> None:
+    job = snapshot_of(main(), process(200), process(201, born_wall_s=WALL_S - 580))
+    past = waits(main=0.9, w200=0, w201=0.95)
+
+    assert found(straggler_worker.check, job, past) == []
 
 
 def test_a_worker_is_slow_in_its_first_task_already() -> None:
