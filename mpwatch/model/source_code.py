@@ -186,6 +186,9 @@ MarkKind: TypeAlias = Literal[
     "buffered-read",
     # Fills a cache that nothing in the file bounds. About: the cache.
     "cache",
+    # Calls a method of the module inside of a wrapper such as DistributedDataParallel, and wraps
+    # nothing in its function. About: the method.
+    "calls-wrapped",
     # Calls a collective of torch.distributed, or a method of that name. About: its name.
     "collective",
     # Calls itertools.cycle. About: what it repeats.
@@ -204,6 +207,8 @@ MarkKind: TypeAlias = Literal[
     # Returns an empty container on some ranks only, of a function that returns more on others.
     # About: the condition, `if rank != 0: in line 50`.
     "empty-on-ranks",
+    # Arms a watchdog of faulthandler that ends its own process. About: after what time, as written.
+    "exits-late",
     # Under a condition, makes or returns a loss of a new tensor, into which no parameter has gone.
     # About: the condition, `if skip: in line 50`.
     "fresh-loss",
@@ -270,6 +275,8 @@ MarkKind: TypeAlias = Literal[
     "pool-block",
     # Puts an item into a queue. About: the queue.
     "put",
+    # Adds a QueueHandler in a function that gets the logger of multiprocessing.
+    "queue-handler",
     # In a generator, passes on one of several, or a slice, of what its loop has read. About: what
     # the loop goes through.
     "reads-all",
@@ -287,6 +294,8 @@ MarkKind: TypeAlias = Literal[
     "registers-hook",
     # Releases what its function has not taken. About: what is released.
     "releases",
+    # Makes a part of a model anew, of which its function reads the old one. About: the attribute.
+    "replaces-module",
     # Seeds `random`.
     "seed",
     # Defines, in a function, one that calls itself, which is a reference cycle.
@@ -318,6 +327,9 @@ MarkKind: TypeAlias = Literal[
     "two-writes",
     # Makes a queue without a bound. About: the queue.
     "unbounded",
+    # Writes in the loop of a coroutine to a stream of asyncio, without a call of drain(). About:
+    # the stream.
+    "undrained-write",
     # Writes to the standard input of another program, and nothing in the file flushes it.
     "unflushed",
     # Passes over a later release() of what was acquired before, as a call whose exception skips it,
@@ -335,6 +347,9 @@ MarkKind: TypeAlias = Literal[
     # Goes through what a list or deque holds to find or move one element. About: the container and
     # the expression, `deque self.rows, self.rows[i]`.
     "walks",
+    # Compiles or uses a literal pattern of `re` that can match the same text in many ways. About:
+    # the pattern.
+    "wide-pattern",
 ]
 """What a statement of the program does that can be the reason for what is observed."""
 
@@ -347,6 +362,7 @@ SlowKind: TypeAlias = Literal[
     "deepcopy",
     "elements",
     "empty-cache",
+    "files",
     "list-to-array",
     "list-to-tensor",
     "rows",

@@ -55,6 +55,7 @@ from mpwatch.collect.source.pipe_statements import (
     find_buffered_reads,
     find_default_sigpipe,
 )
+from mpwatch.collect.source.pitfalls import find_pitfalls
 from mpwatch.collect.source.repetition import Takers, find_emptying, taken_by, takers_of
 from mpwatch.collect.source.set_order import find_set_order, sets_of
 from mpwatch.collect.source.slow_statements import (
@@ -223,6 +224,7 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     yield from find_buffered_reads(function, nodes, known.buffered)
     yield from find_emptying(function, known.takers)
     yield from find_default_sigpipe(nodes, known.assigned)
+    yield from find_pitfalls(function, nodes)
     yield from find_set_order(nodes, known.sets)
     yield from find_registered(function, nodes, known.registries)
     if function is module.tree:

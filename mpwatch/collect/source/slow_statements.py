@@ -61,6 +61,8 @@ def slow(
             yield Slow("collect", node)
         elif name == "empty_cache" and given is None:
             yield Slow("empty-cache", node)
+        elif _goes_through_folders(node, module, name):
+            yield Slow("files", node)
         elif _draws_from_all(_source_of_draws(module, assigned), name, node):
             yield Slow("choice", node)
         elif _copied_whole(node, module, name) is not None:
@@ -72,6 +74,15 @@ def slow(
             if is_kept and last_name(given) in sequences:
                 yield Slow("all-of", node)
     yield from _single_values(nodes)
+
+
+def _goes_through_folders(call: ast.Call, module: str, name: str) -> bool:
+    """`glob.glob(pattern, recursive=True)`, `os.walk(folder)`, `folder.rglob(pattern)`."""
+    if name in ("glob", "iglob"):
+        return any(_is(each, "recursive", True) for each in call.keywords)
+    return (module, name) in (("os", "walk"), ("os", "fwalk")) or (
+        name == "rglob" and isinstance(call.func, ast.Attribute)
+    )
 
 
 def _in_loops(nodes: Sequence[ast.AST]) -> set[int]:

@@ -16,6 +16,7 @@ from mpwatch.model.findings import Finding
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process
 from mpwatch.model.source_code import (
+    INNER,
     EndlessLoop,
     Mark,
     MarkKind,
@@ -1048,6 +1049,14 @@ _SLOW: Mapping[SlowKind, tuple[str, str, str]] = {
         ": the allocations after it have to ask the driver for memory again.",
         "Take empty_cache() out of the loop: memory in the cache is used again without it.",
     ),
+    "files": (
+        "looks for files in all folders below one, each time",
+        ": each call takes a time that grows with the number of files and folders there, also with "
+        "those of an environment (.venv), a cache or data that lie below.",
+        "Look once and keep the result; look again only after some seconds, in a thread of its "
+        "own, or when inotify tells of a change (watchdog, watchfiles). Look only in the folder "
+        "that is needed, without those below.",
+    ),
     "list-to-array": (
         "converts a list to an array value by value",
         ": each element is looked at and copied by itself.",
@@ -1081,7 +1090,10 @@ def costly(index: Index, place: str) -> Costly | None:
         return None
     for mark in marks(index, "slow"):
         kind, _, text = mark.about.partition(": ")
-        if (mark.file, mark.statement) == (line.file, line.statement) and text:
+        is_here = mark.statement == line.statement or (
+            kind == "files" and (mark.function == line.function or _goes_through(mark, line))
+        )
+        if mark.file == line.file and is_here and text:
             for known, (does, cause, advice) in _SLOW.items():
                 if known == kind:
                     copied = _COPIED.fullmatch(text)
@@ -1111,7 +1123,54 @@ def costly(index: Index, place: str) -> Costly | None:
             _LONGER,
             f"Keep a set, or a dict of positions, beside {name}: it is found there at once.",
         )
-    return None
+    return _costly_pattern(index, line)
+
+
+def _goes_through(mark: Mark, line: SourceLine) -> bool:
+    """Whether a comprehension at a line uses what a statement has given to a variable."""
+    given = re.match(r"(\w+) = ", mark.statement.text)
+    if given is None or line.function not in INNER:
+        return False
+    return re.search(rf"\b{given[1]}\b", line.statement.text) is not None
+
+
+_USES_PATTERN = re.compile(
+    r"\b([\w.]+)\.(sub|subn|search|match|fullmatch|findall|finditer|split)\("
+)
+
+
+def _costly_pattern(index: Index, line: SourceLine) -> Costly | None:
+    """A regular expression that can match the same text in many ways, at a line that uses one.
+
+    Of several in the file, the one whose name the line has; else the first is named as one of them.
+    """
+    used = _USES_PATTERN.search(line.statement.text)
+    if used is None:
+        return None
+    found = [each for each in marks(index, "wide-pattern") if each.file == line.file]
+    named = [
+        each
+        for each in found
+        if re.match(
+            rf"(?:\w+\.)*{re.escape(used[1].rpartition('.')[2])}\s*[:=]", each.statement.text
+        )
+        or each.statement == line.statement
+    ]
+    is_of_text = used[2] == "split"  # a method of str as well
+    mark = (named or (() if is_of_text else found) or (None,))[0]
+    if mark is None:
+        return None
+    return Costly(
+        f"the regular expression {mark.about} of line {mark.statement.line} can match the same "
+        "text in many ways",
+        ". Where two of its repeats can take the same characters, each beginning and each way to "
+        "divide a text is tried before it is given up: the time grows with the square of the "
+        "length of a text without such a place, or faster. A long word, such as an encoded file, "
+        "takes seconds.",
+        f"Let the repeats of {mark.about} exclude each other ([^\\s@]+@[^\\s@]+ in place of "
+        "\\S+@\\S+), bound them ({1,64}), or pass over very long words before. More workers, "
+        "cores or another chunksize do not help.",
+    )
 
 
 _COSTS_OF_COPIES = frozenset(("page-fault-cost", "bottleneck-process"))

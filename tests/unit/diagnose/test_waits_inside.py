@@ -11,7 +11,7 @@ from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.rules.hangs import standing_still
 from mpwatch.model.samples import Frame, ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot, Thread
-from mpwatch.model.source_code import Mark, Statement
+from mpwatch.model.source_code import Mark, SourceLine, Statement
 from mpwatch.model.waits import WaitChain
 from tests.builders.snapshots import (
     IDLE_FEEDER,
@@ -19,6 +19,7 @@ from tests.builders.snapshots import (
     NOW_S,
     exited,
     fds,
+    found,
     main,
     only,
     pid,
@@ -248,6 +249,71 @@ def test_a_handler_that_puts_into_the_queue_which_it_interrupts_waits_for_itself
     inside = ("queue.py:put", "train.py:on_signal:4", "threading.py:wait", "queue.py:get")
     released = thread(MAIN, *inside, "train.py:main:11", waits=LOCKS)
     assert chain_of(with_threads(released, thread(105, "train.py:f"))).verdict == "unknown"
+
+
+PUTS = "multiprocessing/queues.py:put"
+LOGS = ("multiprocessing/util.py:debug", "multiprocessing/queues.py:_start_thread")
+
+
+@pytest.mark.parametrize("enters", [("threading.py:__enter__",), ()])
+def test_a_record_that_is_put_into_the_queue_that_logs_it_waits_for_itself(
+    enters: tuple[str, ...],
+) -> None:
+    again = (*enters, PUTS, "logging/handlers.py:emit", *LOGS, PUTS, "logging/handlers.py:emit")
+    text = "logger.addHandler(QueueHandler(records))"
+    adds = Mark("queue-handler", "/home/me/log.py", "attach", "", Statement(31, text))
+    waits = thread(MAIN, *again, "train.py:main:11", waits=LOCKS)
+    others = thread(105, "train.py:f")
+
+    finding = only(standing_still.check, snapshot_of(with_threads(waits, others), marks=(adds,)))
+
+    assert "put() has logged the start of its feeder thread" in finding.summary
+    assert f"`{text}` at log.py:31 attach adds that handler" in finding.cause
+    once = thread(MAIN, *enters, PUTS, "logging/handlers.py:emit", "train.py:f", waits=LOCKS)
+    assert chain_of(with_threads(once, others)).verdict == "unknown"
+
+
+TAKES = Statement(39, "with self._lock:")
+CALLBACK = (
+    "train.py:remote_call:54",
+    "data.py:on_done:48",
+    "concurrent/futures/_base.py:set_result",
+    "train.py:pump:42",
+)
+
+
+@pytest.mark.parametrize(("other_within", "is_told"), [((), True), ((TAKES,), False)])
+def test_a_thread_that_calls_back_into_the_lock_it_holds_is_found_behind_the_wait_of_main(
+    other_within: tuple[Statement, ...], is_told: bool
+) -> None:
+    pump = thread(101, *CALLBACK, name="pump-2", waits=LOCKS)
+    receives = WaitedOn("socket-read", "read", ("socket:[9]",), (5,))
+    idle = thread(102, "train.py:pump:34", name="pump-0", waits=receives)
+    owner = replace(
+        with_threads(
+            thread(MAIN, "threading.py:wait", "data.py:collect:76", waits=LOCKS), pump, idle
+        )
+    )
+    lines = [
+        SourceLine("/home/me/train.py", 54, "remote_call", TAKES._replace(line=54)),
+        SourceLine("/home/me/data.py", 48, "on_done", Statement(48, "self.stub.remote_call(x)")),
+        SourceLine(
+            "/home/me/train.py", 42, "pump", Statement(42, "set_result(v)"), within=(TAKES,)
+        ),
+        SourceLine("/home/me/train.py", 34, "pump", Statement(34, "recv()"), within=other_within),
+        SourceLine("/home/me/data.py", 76, "collect", Statement(76, "results.get()")),
+    ]
+
+    found_now = found(standing_still.check, snapshot_of(owner, source=tuple(lines)))
+
+    told = [each for each in found_now if "blocks itself" in each.cause]
+    assert bool(told) is is_told
+    if told:
+        assert told[0].cause.startswith(
+            "Its thread pump-2 blocks itself. It is still inside of `with self._lock:` of line 39 "
+            "in pump(), which took the lock, and waits at train.py:54 remote_call to take it again"
+        )
+        assert "It comes there by way of on_done()." in told[0].cause
 
 
 def test_a_wait_for_an_import_names_the_thread_that_imports() -> None:

@@ -83,6 +83,7 @@ from mpwatch.diagnose.analysis.waits.providers import (
     EVENT,
     FULL_QUEUE,
     QUEUE_LOCK,
+    Nested,
     nested_in,
     semaphore_uses,
 )
@@ -96,7 +97,9 @@ from mpwatch.diagnose.analysis.waits.verdicts import (
     ONLY_THREAD,
     OWN_BLOCK,
     OWN_LOCK,
+    OWN_LOG,
     OWN_QUEUE,
+    self_blocked,
 )
 from mpwatch.diagnose.known_errors import evidence_of, place_of
 from mpwatch.model.cmdline import python_program
@@ -995,8 +998,9 @@ def _own_lock(case: Case) -> Mechanism | None:
         return None
     if (interrupted := _interrupted(case)) is not None:
         return interrupted
-    last = case.waiters[-1].thread if case.waiters else None
-    nested = nested_in(case.index, last) if last is not None else None
+    last = case.waiters[-1] if case.waiters else None
+    blocked = self_blocked(case.index, last.process.process) if last is not None else None
+    nested = nested_in(case.index, blocked.thread) if blocked is not None else None
     if nested is not None:
         outer = f"`{nested.taken.text}` of line {nested.taken.line} in {nested.outer.function}()"
         before = (
@@ -1006,8 +1010,10 @@ def _own_lock(case: Case) -> Mechanism | None:
         )
         how = (
             f"{before} and waits at {frame_words(nested.inner)} to take it again: a Lock cannot be "
-            "taken twice, not even by its holder."
+            f"taken twice, not even by its holder.{_way_of(nested)}"
         )
+        if last is not None and blocked is not None and blocked.thread is not last.thread:
+            how = f"Its thread {blocked.thread.name} blocks itself. {how}"
     else:
         how = (
             "The thread is in the same function twice and waits for a lock that no other process "
@@ -1023,12 +1029,38 @@ def _own_lock(case: Case) -> Mechanism | None:
     )
 
 
+def _way_of(nested: Nested) -> str:
+    """The calls by which a function comes back to a lock that it holds."""
+    between = [each.function for each in reversed(nested.way[1:-1])]
+    if not between:
+        return ""
+    return f" It comes there by way of {'(), '.join(between)}()."
+
+
 def _interrupted(case: Case) -> Mechanism | None:
     """The handler of a signal waits for what the function that it has interrupted holds."""
     last = case.waiters[-1] if case.waiters else None
     if last is None or last.thread is None:
         return None
     return waits_for_an_interrupted_holder(last.process, last.thread)
+
+
+def _own_log(case: Case) -> Mechanism | None:
+    if case.chain.conclusion != OWN_LOG:
+        return None
+    found = marks(case.index, "queue-handler")
+    where = f" {mark_words(found[0])} adds that handler." if len(found) == 1 else ""
+    return Mechanism(
+        cause=(
+            "put() of a queue of multiprocessing holds a lock of the queue while it starts its "
+            "feeder thread, and logs that by multiprocessing's own logger. A handler of that "
+            f"logger puts the record into the queue again, and waits for the lock for ever.{where}"
+        ),
+        advice=(
+            "Add the QueueHandler to a logger of your own in place of "
+            "multiprocessing.get_logger(), or set the level of that logger above DEBUG."
+        ),
+    )
 
 
 def _own_queue(case: Case) -> Mechanism | None:
@@ -1552,6 +1584,7 @@ _OF_DEAD_ENDS: Sequence[_Way] = (
     _no_end_of_file,
     _unreceived_end,
     _own_lock,
+    _own_log,
     waits_for_own_threads,
     only_a_callback,
     idle_loop,

@@ -409,10 +409,10 @@ def _semaphore_edge(
 
 
 def _is_idle_worker(index: Index, identity: ProcessId) -> bool:
-    """Whether it is a worker of a Pool that waits for a task."""
+    """Whether it is a worker of a Pool or a DataLoader that waits for a task."""
     process = index.snapshot.get(identity)
     thread = main_thread(process) if process is not None else None
-    return thread is not None and shape_in(index, thread.stack) == "pool-idle"
+    return thread is not None and shape_in(index, thread.stack) in ("pool-idle", "worker-idle")
 
 
 def _file_lock_edge(

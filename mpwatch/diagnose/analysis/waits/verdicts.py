@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
-from mpwatch.describe.frames import frame_words, is_library, own_frames
+from mpwatch.describe.frames import frame_words, is_library, own_frames, program_frames
 from mpwatch.describe.processes import full_name, names_text
 from mpwatch.diagnose.analysis.distributed.ranks import conclusion
-from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import channels_among
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, family_head
 from mpwatch.diagnose.analysis.source_code import LOOP_ENDS, condition_of, source_of
 from mpwatch.diagnose.analysis.stack_patterns import (
     HOOK_THREAD,
+    calls,
     main_shape,
     main_thread,
     own_threads,
@@ -59,8 +61,10 @@ from mpwatch.diagnose.analysis.waits.threads import (
     threads_that_wait_for_each_other,
     waits_for_a_callback,
 )
+from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import FILE_LOCK_CALLS, OPENS, Frame, WaitKind
 from mpwatch.model.snapshot import Process, Thread
+from mpwatch.model.source_code import Statement
 from mpwatch.model.units import seconds_text
 from mpwatch.model.waits import Verdict, WaitEdge
 
@@ -93,6 +97,10 @@ OWN_BLOCK = "It holds this lock itself: a function that it is still in has taken
 OWN_QUEUE = (
     "It holds this lock itself: it is in the same queue twice, the second time in a function that "
     "has interrupted the first, as a signal handler or a finalizer does."
+)
+OWN_LOG = (
+    "It holds this lock itself: put() has logged the start of its feeder thread while it held the "
+    "lock, and a handler puts that record into a queue by the same method."
 )
 
 ONLY_THREAD = (
@@ -162,6 +170,9 @@ def end_at(around: ReadContext, process: Process, edges: Sequence[WaitEdge]) -> 
         return WaitEnd("progress", words, "That child has exited: the wait ends now.")
     if edges[0].what.startswith(CLIENTS):
         return _end_of_edge(around, process, edges[0])
+    if edges[0].kind == "futex" and (blocked := self_blocked(around.index, process.process)):
+        # It waits for a thread of its own: for this one as well as for any other that moves.
+        return WaitEnd("dead-end", f"waits for {edges[0].what}{where(process)}", blocked.conclusion)
     if edges[0].kind == "futex" and waits_for_a_callback(around.index, process.process):
         return WaitEnd("dead-end", f"waits for {edges[0].what}{where(process)}", ONLY_A_CALLBACK)
     result = abandoned(around.index, process.process) if edges[0].kind == "futex" else None
@@ -344,16 +355,38 @@ def own_lock(index: Index, process: Process, thread: Thread) -> str:
     own = own_frames(thread.stack)
     if _enters_a_queue_again(own):
         return OWN_QUEUE
+    if _logs_into_its_queue(own):
+        return OWN_LOG
     place = next((n for n, frame in enumerate(own) if not is_library(frame)), None)
     if place is None or not _enters_a_lock(own[:place]):
         return ""
     is_twice = any(is_same_function(index, own[place], each) for each in own[place + 1 :])
     nested = nested_in(index, thread)
-    if not (is_twice or nested is not None) or _has_other_holders(index, process, thread):
+    if not (is_twice or nested is not None):
+        return ""
+    if _has_other_holders(index, process, thread, nested.taken if nested is not None else None):
         return ""
     if nested is None and wait.kind == "futex" and may_be_held_since_fork(index, process):
         return ""
     return OWN_LOCK if is_twice else OWN_BLOCK
+
+
+class SelfBlocked(NamedTuple):
+    """A thread that waits for a lock which it has taken itself."""
+
+    thread: Thread
+    conclusion: str
+    """One of `OWN_LOCK`, `OWN_BLOCK`, `OWN_QUEUE` and `OWN_LOG`."""
+
+
+@derived
+def self_blocked(index: Index, identity: ProcessId) -> SelfBlocked | None:
+    """The first thread of a process that waits for a lock which it has taken itself."""
+    process = index.snapshot.get(identity)
+    for thread in process.threads if process is not None else ():
+        if thread.stack and process is not None and (why := own_lock(index, process, thread)):
+            return SelfBlocked(thread, why)
+    return None
 
 
 def may_be_held_since_fork(index: Index, process: Process) -> bool:
@@ -382,6 +415,20 @@ def _enters_a_queue_again(own: Sequence[Frame]) -> bool:
     return any(below.file.endswith("/queue.py") and not is_library(above) for above, below in pairs)
 
 
+def _logs_into_its_queue(own: Sequence[Frame]) -> bool:
+    """Whether put() of multiprocessing has logged, and a handler of that record puts into a queue.
+
+    put() holds a lock of its queue while it starts the feeder thread, and logs that by the logger
+    of multiprocessing (Python 3.8 to 3.14).
+    """
+    inner = own[1:] if calls(own[:1], "threading.py:__enter__") else own
+    return calls(inner[:1], _PUT) and calls(inner, _PUT, _LOGS, _STARTS_FEEDER, _PUT)
+
+
+_PUT, _STARTS_FEEDER = "multiprocessing/queues.py:put", "multiprocessing/queues.py:_start_thread"
+_LOGS = "multiprocessing/util.py:debug"
+
+
 def _enters_a_lock(above: Sequence[Frame]) -> bool:
     """Whether the library's frames above the user's are those of taking a lock.
 
@@ -394,15 +441,40 @@ def _enters_a_lock(above: Sequence[Frame]) -> bool:
     )
 
 
-def _has_other_holders(index: Index, process: Process, thread: Thread) -> bool:
-    """Whether another process or thread may hold the lock that a thread waits for."""
+def _has_other_holders(
+    index: Index, process: Process, thread: Thread, taken: Statement | None
+) -> bool:
+    """Whether another process or thread may hold the lock that a thread waits for.
+
+    Args:
+        index: The snapshot.
+        process: The process.
+        thread: Its thread that waits.
+        taken: The header of the block by which the thread has taken a lock of that name.
+    """
     segment = thread.waits_on.segment if thread.waits_on is not None else None
     if segment is not None:
         return bool(set(semaphore_users(index).get(segment, ())) - {process.process})
     return any(
-        other.stack and not _is_at_rest(index, other)
+        other.stack
+        and not _is_at_rest(index, other)
+        and not (taken is not None and _is_outside_of(index, other, taken))
         for other in own_threads(index, process)
         if other.tid != thread.tid
+    )
+
+
+def _is_outside_of(index: Index, thread: Thread, taken: Statement) -> bool:
+    """Whether the source shows that a thread is in no block that holds a lock of some name.
+
+    A thread that is about to enter such a block waits for the lock as well.
+    """
+    if not taken.text.startswith("with "):
+        return False
+    lines = [source_of(index, frame) for frame in program_frames(thread.stack)]
+    return all(
+        line is not None and all(each.text != taken.text for each in (*line.within, *line.held))
+        for line in lines
     )
 
 

@@ -617,7 +617,7 @@ def _finding(
         summary=(
             f"{names} ended unexpectedly: {ended.words}"
             + (
-                _briefly(index.snapshot, process)
+                _briefly(index.snapshot, process) or _watchdog_words(index, process, ended)
                 if killer is None
                 else f", most likely by {killer.process.rstrip(',')} at {killer.place}"
             )
@@ -791,7 +791,12 @@ def _cause(index: Index, process: Process, ended: Ended) -> str:
     death = death_of(ended)
     if death == "failed":
         general = _FAILED_LOADING if process.role == "loader-worker" else _FAILED
-        return _why_raised(index, process) or _by_exception(index.snapshot, process) or general
+        return (
+            _why_raised(index, process)
+            or _by_exception(index.snapshot, process)
+            or _by_watchdog(index, process, ended)
+            or general
+        )
     if ended.signal is None or death != "killed":
         return _QUIET
     if ended.signal == Signals.SIGKILL and cpu_limit_evidence(index, process):
@@ -829,6 +834,43 @@ def _by_exception(snapshot: Snapshot, process: Process) -> str:
         return f"An uncaught {what} ended it. {_ALONE}"
     log = str(entry.details.get("log")).rpartition("/")[2]
     return f"Most likely {what} ended it, whose traceback is in {log}. {_ALONE}"
+
+
+def _watchdog(index: Index, process: Process, ended: Ended) -> Mark | None:
+    """The watchdog of faulthandler that may have ended a process, whose exit status is 1.
+
+    It calls _exit(1) in a thread of its own, so that no exception is raised and no handler runs.
+    """
+    if ended.exit_code != 1 or _last_exception(index.snapshot, process) is not None:
+        return None
+    found = marks(index, "exits-late")
+    return found[0] if len(found) == 1 else None
+
+
+def _watchdog_words(index: Index, process: Process, ended: Ended) -> str:
+    mark = _watchdog(index, process, ended)
+    return "" if mark is None else f", most likely by its own watchdog at {mark_place(mark)}"
+
+
+def _by_watchdog(index: Index, process: Process, ended: Ended) -> str:
+    """That its own watchdog has ended it; empty where the program has none."""
+    mark = _watchdog(index, process, ended)
+    if mark is None:
+        return ""
+    after = f" after {mark.about}" if mark.about else ""
+    return (
+        f"Most likely its own watchdog: {mark_words(mark)} ends the process{after} with exit code "
+        "1, without an exception, unless it is armed again or cancelled before. It writes "
+        "'Timeout' and the stacks to standard error first, and does not know whether the process "
+        f"makes progress. Otherwise: {_FAILED}"
+    )
+
+
+_ADVICE_WATCHDOG = (
+    "Arm the watchdog again in each round of the loop that makes progress "
+    "(faulthandler.dump_traceback_later() restarts its timer), cancel it with "
+    "cancel_dump_traceback_later() when the work is done, or give it the time of the longest work."
+)
 
 
 def _left_in_handler(snapshot: Snapshot, process: Process, raised: LogEntry) -> str | None:
@@ -1050,6 +1092,8 @@ def _advice(index: Index, process: Process, ended: Ended, *, raised: Sequence[st
     entry = _last_exception(index.snapshot, process)
     if entry is not None and gives(entry, "file-cut-short"):
         return _ADVICE_CUT_FILE
+    if entry is None and _watchdog(index, process, ended) is not None:
+        return _ADVICE_WATCHDOG + _checks(index, process)
     first = first_of(entry) if entry is not None else None
     given_up = _gives_up(index, process, entry) if death_of(ended) == "failed" else None
     if given_up is not None and first is None:

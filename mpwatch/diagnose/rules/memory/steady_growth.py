@@ -988,6 +988,8 @@ def _of_source(index: Index, process: Process, seen: list[str]) -> _Explanation 
         )
     if (hooks := _of_hooks(index, process, seen)) is not None:
         return hooks
+    if (unsent := _of_unsent(index, process, seen)) is not None:
+        return unsent
     if (kept := _of_exceptions(index, process, seen)) is not None:
         return kept
     if (registered := _of_registered(index, process, seen)) is not None:
@@ -1039,6 +1041,25 @@ def _passed_views(index: Index, process: Process) -> Iterator[tuple[Mark, str]]:
         of = [each for each in kept if each.about.startswith(f"{place}, ")]
         if len({each.file for each in kept}) == 1 and len(of) == 1:
             yield of[0], made
+
+
+def _of_unsent(index: Index, process: Process, seen: list[str]) -> _Explanation | None:
+    """What a coroutine writes to a stream in a loop, and never waits until it was sent."""
+    found = marks(index, "undrained-write", process)
+    if len(found) != 1:
+        return None
+    mark, drains = found[0], f"await {found[0].about}.drain()"
+    return _Explanation(
+        "private memory",
+        (*seen, f"{mark.function}() writes at {mark_words(mark)} in a loop, without {drains}"),
+        f"Most likely what was not sent yet: write() of a stream of asyncio never waits. What the "
+        "other end does not read as fast as it is written stays in the buffer of the transport, "
+        f"which has no bound, and {mark_words(mark)} goes on without {drains}.",
+        f"Put {drains} after each write: it waits while the buffer is above its limit, so that the "
+        "writer takes no more than the reader does. Or drop or merge messages for a slow reader. A "
+        "larger socket buffer or gc.collect() does not help.",
+        is_shown=False,
+    )
 
 
 def _of_hooks(index: Index, process: Process, seen: list[str]) -> _Explanation | None:

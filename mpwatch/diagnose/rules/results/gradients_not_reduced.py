@@ -1,4 +1,8 @@
-"""Ranks train a model that DistributedDataParallel wraps, and its gradients are never averaged."""
+"""Ranks train a model that DistributedDataParallel wraps, and its gradients are never averaged.
+
+Those of the whole model, by the readings of the hook; or, by the source, of a part that is made
+anew.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from mpwatch.diagnose.analysis.distributed.ranks import has_group
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called, called, counted
-from mpwatch.diagnose.analysis.source_code import mark_words, marks
+from mpwatch.diagnose.analysis.source_code import mark_place, mark_words, marks
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process
 
@@ -52,6 +57,48 @@ def check(index: Index) -> Iterator[Finding]:
             found[model.site, model.is_forward_run].append(model)
     for models in found.values():
         yield _finding(index, models)
+    if not found:
+        yield from _made_anew(index)
+
+
+def _made_anew(index: Index) -> Iterator[Finding]:
+    """A part of the wrapped model that a method makes anew, as the source shows.
+
+    DistributedDataParallel hooks the parameters that are there when it is made.
+    """
+    ranks = [p for p in index.snapshot.living() if p.role == "rank" or has_group(p)]
+    parts = {each.function: each for each in marks(index, "replaces-module")}
+    calls = [each for each in marks(index, "calls-wrapped") if each.about in parts]
+    if len(ranks) < 2 or not calls:
+        return
+    call, part = calls[0], parts[calls[0].about]
+    yield Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        is_doubtful=True,
+        process=ranks[0].process,
+        others=tuple(each.process for each in ranks[1:]),
+        subject=f"made anew {part.about}",
+        summary=(
+            f"{part.about} is made anew at {mark_place(part)} in a model that is wrapped already: "
+            f"its gradients are not averaged among {all_called(ranks)}"
+        ),
+        evidence=(mark_words(call), mark_words(part)),
+        cause=(
+            f"{mark_words(call)} calls {part.function}() of the module inside of the wrapper, and "
+            f"{mark_words(part)} replaces parameters. DistributedDataParallel averages the "
+            "gradients of the parameters that it found when it was made: the new ones are neither "
+            "sent from rank 0 to the others nor averaged. Each rank trains its own "
+            f"{part.about.rpartition('.')[2]} from then on, without an error; "
+            "find_unused_parameters=True hides that the old one is missing. That this line has "
+            "run was not observed."
+        ),
+        advice=(
+            f"Wrap the model again (DistributedDataParallel(model.module)) after each {call.about}"
+            "() on all ranks, and make the optimizer after that. Or reserve the parameters before "
+            "the model is wrapped. Seeds, batch sizes and learning rates do not help."
+        ),
+    )
 
 
 def _untouched(process: Process) -> Iterator[_Wrapped]:

@@ -122,6 +122,7 @@ def check(index: Index) -> Iterator[Finding]:
         elif not timed:
             yield from _by_samples(index, owner, workers)
     yield from _among_siblings(index)
+    yield from _behind_its_pace(index)
     yield from _in_pools(index)
     yield from _among_ranks(index) or _among_gpu_ranks(index)
 
@@ -361,6 +362,76 @@ def _among_siblings(index: Index) -> Iterator[Finding]:
             continue
         if max(works) >= TURN_SHARE:
             yield _finding_of_rounds(index, owner, slow[0], others, waited)
+
+
+def _behind_its_pace(index: Index) -> Iterator[Finding]:
+    """The one of several equal children that never sleeps in a loop in which the others do.
+
+    A loop that sleeps until its next round is due, as a game or a control loop does, has a pace,
+    and nobody waits for a process that cannot keep it.
+    """
+    paced: defaultdict[tuple[ProcessId, str, str], list[Process]] = defaultdict(list)
+    busy: list[tuple[ProcessId, Process]] = []
+    for process in index.snapshot.living():
+        head = family_head(index, process) if process.role == "spawned" else None
+        if head is None:
+            continue
+        slept = [each for each in shares(index, process) if each.activity.kind == "sleeping"]
+        most = max(slept, key=lambda each: each.share, default=None)
+        if most is not None and most.share >= WAITING and most.activity.place:
+            where, _, function = most.activity.place.partition(" ")
+            paced[head.process, where.rpartition(":")[0], function].append(process)
+        elif sum(e.share for e in slept) < HARDLY and working_share(index, process) >= ALL_TIME:
+            busy.append((head.process, process))
+    for parent, process in busy:
+        thread = main_thread(process)
+        frames = own_frames(thread.stack) if thread is not None else ()
+        inside = {(each.file.rpartition("/")[2], each.function) for each in frames}
+        for (head_id, file, function), others in paced.items():
+            if head_id == parent and (file.rpartition("/")[2], function) in inside:
+                yield _finding_of_pace(index, process, others, function)
+                break
+
+
+ALL_TIME, HARDLY = 0.9, 0.05
+"""The least share of the time in which a process works, and the largest in which it sleeps, if it
+is behind the pace of its loop."""
+
+
+def _finding_of_pace(
+    index: Index, slow: Process, others: Sequence[Process], function: str
+) -> Finding:
+    """Describe a process that comes too late in each round of its loop."""
+    place = work_place(index, [slow])
+    at = f" at {place.words}" if place is not None else ""
+    sleeps = work_place(index, others, lambda activity: activity.kind == "sleeping")
+    pause = f" at {sleeps.words}" if sleeps is not None else ""
+    is_one = len(others) == 1
+    return Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        process=slow.process,
+        others=tuple(each.process for each in others),
+        subject="pace",
+        summary=(
+            f"{called(slow)} works all the time{at}, in the loop of {function}() in which "
+            f"{all_called(others, 3)} {'sleeps' if is_one else 'sleep'} most of the time{pause}"
+        ),
+        evidence=tuple(
+            f"{called(each)}: {words}"
+            for each in (slow, *others[:3])
+            if (words := doing_words(index, each)) is not None
+        ),
+        cause=(
+            f"That loop sleeps until its next round is due. {called(slow)} never comes to that "
+            "sleep: each of its rounds takes longer than the pause, so that its rounds are late "
+            "and fewer. Nobody waits for it, so that nothing else shows it."
+        ),
+        advice=(
+            f"Look at what is different in {called(slow)}{at}: its data, its folder or its "
+            "configuration. Do less in each round there, or do it only now and then."
+        ),
+    )
 
 
 def _among_ranks(index: Index) -> list[Finding]:

@@ -1024,7 +1024,13 @@ def test_lines_that_take_the_module_out_of_a_wrapped_model_are_marked(tmp_path: 
     found = SourceCode().marks(OWN, str(path), time.time() + 9.0)
 
     lines = [(each.kind, each.statement.line) for each in found]
-    assert lines == [("unwrapped", 5), ("unwrapped", 9), ("no-sync", 10), ("unwrapped", 11)]
+    assert lines == [
+        ("unwrapped", 5),
+        ("unwrapped", 9),
+        ("no-sync", 10),
+        ("unwrapped", 11),
+        ("calls-wrapped", 11),
+    ]
 
 
 STAGES = """\

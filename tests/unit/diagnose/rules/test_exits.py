@@ -1115,3 +1115,25 @@ def test_a_parent_that_waits_for_what_only_the_ended_process_released_is_critica
     ):
         assert unlike.severity is Severity.WARNING
         assert not any("would release it" in each for each in unlike.evidence)
+
+
+def test_a_watchdog_that_ends_its_process_is_named_where_no_exception_is_known() -> None:
+    arms = Mark(
+        "exits-late",
+        "/job/worker.py",
+        "evaluate",
+        "self.stall_s",
+        Statement(52, "faulthandler.dump_traceback_later(self.stall_s, exit=True)"),
+    )
+    gone = process(200, "spawned", ended=exited(200, exit_code=1))
+
+    finding = only(worker_exited_unexpectedly.check, snapshot_of(main(), gone, marks=(arms,)))
+
+    assert finding.summary.endswith(
+        "exit code 1, most likely by its own watchdog at worker.py:52 evaluate"
+    )
+    assert "ends the process after self.stall_s with exit code 1" in finding.cause
+    assert finding.advice.startswith("Arm the watchdog again in each round")
+    other = process(200, "spawned", ended=exited(200, exit_code=2))
+    finding = only(worker_exited_unexpectedly.check, snapshot_of(main(), other, marks=(arms,)))
+    assert "watchdog" not in f"{finding.summary} {finding.cause} {finding.advice}"

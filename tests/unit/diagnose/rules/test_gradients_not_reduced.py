@@ -80,3 +80,37 @@ def test_a_rank_without_a_wrapped_model_is_not_reported() -> None:
     bare = process(300, "rank", more={"gauges": {"collectives": gauge}})
 
     assert found(gradients_not_reduced.check, snapshot_of(main(), bare)) == []
+
+
+GROWS = Mark(
+    "replaces-module",
+    "/job/model.py",
+    "add_classes",
+    "self.head",
+    Statement(32, "self.head = nn.Linear(old.in_features, n)"),
+)
+ASKS = Mark(
+    "calls-wrapped",
+    "/job/train.py",
+    "next_task",
+    "add_classes",
+    Statement(38, "self.model.module.add_classes(3)"),
+)
+
+
+def test_a_part_that_is_made_anew_in_a_wrapped_model_is_possible_by_its_source() -> None:
+    ranks = [process(300 + n, "rank", label=f"rank {n}") for n in range(2)]
+    job = snapshot_of(main(), *ranks, marks=(GROWS, ASKS))
+
+    finding = only(gradients_not_reduced.check, job)
+
+    assert (finding.severity, finding.is_doubtful) == (Severity.INFO, True)
+    assert finding.summary == (
+        "self.head is made anew at model.py:32 add_classes in a model that is wrapped already: its "
+        "gradients are not averaged among rank 0 (300) and rank 1 (301)"
+    )
+    assert "`self.model.module.add_classes(3)` at train.py:38 next_task" in finding.evidence
+    alone = snapshot_of(main(), ranks[0], marks=(GROWS, ASKS))
+    assert found(gradients_not_reduced.check, alone) == []
+    other = snapshot_of(main(), *ranks, marks=(GROWS, ASKS._replace(about="eval")))
+    assert found(gradients_not_reduced.check, other) == []

@@ -20,6 +20,7 @@ from mpwatch.model.snapshot import Process, Segment, Snapshot
 from mpwatch.model.source_code import Mark, SourceLine, Statement
 from tests.builders.accounts import with_shares
 from tests.builders.snapshots import (
+    IDLE_WORKER,
     MAIN,
     NOW_S,
     exited,
@@ -106,6 +107,25 @@ def test_processes_that_all_put_into_full_queues_are_a_cycle_in_which_none_gets(
     assert "none of them gets an item" in finding.cause
     assert "puts items back into the queue that it reads" in finding.advice
     assert "mpwatch dump" not in finding.advice
+
+
+def test_a_loader_worker_that_was_forked_with_a_queue_takes_no_part_in_its_cycle() -> None:
+    """It maps the semaphores of all queues of its parent, and waits for indices only."""
+    idle = process(
+        302,
+        threads=[thread(302, *IDLE_WORKER, waits=WaitedOn("poll", "poll", ("pipe:[5]",)))],
+        fds=fds(9, links=()),
+        segments=(),
+    )
+    jobs = [one(MAIN, at_semaphore(77), *PUT), one(300, at_semaphore(78), *PUT), idle]
+    segments = (semaphore(77, 302, MAIN, 300), semaphore(78, 302, MAIN, 300))
+
+    finding = only(standing_still.check, snapshot_of(*jobs, segments=segments))
+
+    assert finding.summary.startswith(
+        "main (100) and actor 0 (300) wait to put into 2 full queues that none of them reads"
+    )
+    assert not any("loader-worker" in each for each in finding.evidence)
 
 
 def test_a_put_with_a_timeout_in_a_cycle_is_looked_at_for_longer() -> None:

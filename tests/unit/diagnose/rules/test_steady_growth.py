@@ -2105,3 +2105,18 @@ def test_a_process_that_has_only_lent_cuda_memory_may_keep_its_own() -> None:
 
     assert "send CUDA tensors" not in finding.cause
     assert finding.is_doubtful
+
+
+@pytest.mark.parametrize(("file", "is_told"), [("train", True), ("archive", False)])
+def test_what_a_coroutine_writes_and_never_drains_is_named(file: str, is_told: bool) -> None:
+    text = "writer.write(frame)"
+    writes = Mark(
+        "undrained-write", f"/home/me/{file}.py", "forward", "writer", Statement(32, text)
+    )
+    relay = main(threads=[thread(MAIN, "asyncio/runners.py:run", "train.py:main:50")])
+    past = history(rising("anon_bytes", 900 * MIB, 5 * MIB))
+
+    finding = only(check, snapshot_of(relay, marks=(writes,)), past)
+
+    assert finding.cause.startswith("Most likely what was not sent yet:") is is_told
+    assert ("await writer.drain()" in finding.advice) is is_told

@@ -491,3 +491,40 @@ def test_what_ranks_did_while_they_started_does_not_count() -> None:
 )
 def test_ranks_on_gpus_that_work_alike_have_no_straggler(healthy: Snapshot) -> None:
     assert found(check, healthy) == []
+
+
+TICK = Activity("sleeping", place="bots.py:67 run")
+LOOKS = Activity("computing", place="bots.py:31 newest")
+
+
+@pytest.mark.parametrize(
+    ("slow", "stack", "is_told"),
+    [
+        pytest.param({LOOKS: 0.5, NO_CORE: 0.5}, "bots.py:run:60", True, id="behind"),
+        pytest.param({LOOKS: 0.8, TICK: 0.2}, "bots.py:run:60", False, id="sleeps at times"),
+        pytest.param({LOOKS: 1.0}, "game.py:play:60", False, id="another loop"),
+    ],
+)
+def test_the_one_that_never_sleeps_in_the_loop_of_the_others_is_behind_its_pace(
+    slow: dict[Activity, float], stack: str, is_told: bool
+) -> None:
+    own = thread(201, "bots.py:newest:31", stack, state="R", stack_age_s=0.0)
+    bots = [
+        process(200, "spawned", label="bot a"),
+        process(201, "spawned", label="bot b", threads=[own]),
+        process(202, "spawned", label="bot c"),
+    ]
+    paced = {TICK: 0.98, COMPUTES: 0.02}
+    game = with_shares(
+        snapshot_of(main(), *bots), p100={SLEEPS: 1.0}, p200=paced, p201=slow, p202=paced
+    )
+
+    findings = found(check, game)
+
+    assert [each.subject for each in findings] == ["pace"] * is_told
+    if is_told:
+        assert findings[0].process == pid(201)
+        assert findings[0].summary == (
+            "bot b (201) works all the time at bots.py:31 newest, in the loop of run() in which "
+            "bot a (200) and bot c (202) sleep most of the time at bots.py:67 run"
+        )

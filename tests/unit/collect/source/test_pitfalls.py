@@ -1,0 +1,117 @@
+"""Calls of libraries that do more, or less, than their line shows."""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+
+import pytest
+
+from mpwatch.collect.source.marks import marks
+from mpwatch.collect.source.pitfalls import matches_in_many_ways
+from mpwatch.collect.source.syntax import ParsedFile
+
+
+def found(text: str, kind: str) -> list[tuple[str, str, int]]:
+    """The marks of one kind in a file: function, what they are about and line."""
+    text = textwrap.dedent(text)
+    module = ParsedFile(tuple(text.splitlines()), ast.parse(text))
+    return [
+        (each.function, each.about, each.statement.line)
+        for each in marks("/home/me/train.py", module)
+        if each.kind == kind
+    ]
+
+
+def test_a_queue_handler_of_the_logger_of_multiprocessing() -> None:
+    own = """
+        def attach(log_queue):
+            logger = {get}
+            handler = logging.StreamHandler()
+            logger.addHandler(handler)
+            logger.addHandler(logging.handlers.QueueHandler(log_queue))
+    """
+
+    assert found(own.format(get="mp.get_logger()"), "queue-handler") == [("attach", "", 6)]
+    assert found(own.format(get='logging.getLogger("mine")'), "queue-handler") == []
+
+
+def test_a_loop_of_a_coroutine_that_writes_and_never_drains() -> None:
+    relay = """
+        async def forward(source, writer):
+            while True:
+                frame = await source.get()
+                writer.write(frame)
+                {drains}
+    """
+
+    assert found(relay.format(drains="pass"), "undrained-write") == [("forward", "writer", 5)]
+    assert found(relay.format(drains="await writer.drain()"), "undrained-write") == []
+    once = "async def f(writer):\n    writer.write(b'x')\n"
+    assert found(once, "undrained-write") == []
+    to_file = "async def f(out):\n    for row in rows:\n        out.write(row)\n"
+    assert found(to_file, "undrained-write") == []
+
+
+def test_a_watchdog_that_ends_its_process() -> None:
+    arms = "def arm(s):\n    faulthandler.dump_traceback_later({})\n"
+
+    assert found(arms.format("s * 2, exit=True"), "exits-late") == [("arm", "s * 2", 2)]
+    assert found(arms.format("timeout=9, exit=True"), "exits-late") == [("arm", "9", 2)]
+    assert found(arms.format("s, repeat=True"), "exits-late") == []
+
+
+def test_a_part_of_a_model_that_is_made_anew_and_the_call_of_a_wrapped_model() -> None:
+    model = """
+        class Net(nn.Module):
+            def __init__(self):
+                self.head = nn.Linear(4, 2)
+                print(self.head)
+
+            def add_classes(self, count):
+                old = self.head
+                self.head = nn.Linear(old.in_features, old.out_features + count)
+                self.scale = torch.tensor(1.0)
+
+            def forward(self, x):
+                return self.head(x)
+    """
+
+    assert found(model, "replaces-module") == [("add_classes", "self.head", 9)]
+    grows = "def next_task(model):\n    model.module.add_classes(3)\n"
+    assert found(grows, "calls-wrapped") == [("next_task", "add_classes", 2)]
+    assert found(f"{grows}    return DDP(model.module)\n", "calls-wrapped") == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "is_wide"),
+    [
+        (r"\b\S+@\S+\.\S+\b", True),
+        (r"(a+)+$", True),
+        (r"(\w+)*x", True),
+        (r"(x+x+)+y", True),
+        (r".*foo.*bar", True),
+        (r"(?:\d+|[a-f0-9]+)+:", True),
+        (r"\d+-\d+", False),
+        (r"\w+@\w+\.\w+", False),
+        (r"\w+\s*=\s*\w+", False),
+        (r"^\s+|\s+$", False),
+        (r"\S{1,64}@\S{1,64}", False),
+        (r"https?://\S+", False),
+        (r"[^\s@]+@[^\s@]+", False),
+        (r"(unbalanced", False),
+        (r"\S+@" * 1000, False),
+    ],
+)
+def test_a_pattern_that_can_match_the_same_text_in_many_ways(pattern: str, is_wide: bool) -> None:
+    assert matches_in_many_ways(pattern) is is_wide
+
+
+def test_patterns_of_the_module_re_only() -> None:
+    uses = """
+        EMAIL = re.compile(r"\\S+@\\S+")
+        PHONE = re.compile(r"\\d+-\\d+")
+        FILES = folder.match(r"\\S+@\\S+")
+    """
+
+    assert found(uses, "wide-pattern") == [("<module>", "\\S+@\\S+", 2)]
