@@ -23,6 +23,7 @@ from mpwatch.diagnose.analysis.process_queries import (
 )
 from mpwatch.diagnose.analysis.process_queries import is_manager as is_a_manager
 from mpwatch.diagnose.analysis.shares import (
+    MAIN_PART,
     OVER_S,
     PROXY_READS,
     PROXY_WRITES,
@@ -33,10 +34,12 @@ from mpwatch.diagnose.analysis.shares import (
     core_share,
     doing_words,
     imported_until_s,
+    is_work,
     main_account,
     shares,
     shares_lately,
     switches_between,
+    times_faster,
     with_a_core,
     work_place,
     working_share,
@@ -53,12 +56,12 @@ from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread
 from mpwatch.diagnose.analysis.waits.blockages import without_progress_s
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.threads import runs_event_loop
-from mpwatch.model.account import JOB_WORKS, LAST_MINUTE_S, RUNNING_KINDS, together
+from mpwatch.model.account import JOB_WORKS, LAST_MINUTE_S, RUNNING_KINDS, Share, together
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import Series, first_at, values_of
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process
-from mpwatch.model.source_code import Mark
+from mpwatch.model.source_code import Mark, Statement
 from mpwatch.model.units import seconds_text
 
 RULE = "bottleneck-process"
@@ -245,9 +248,34 @@ def _at_costly_line(index: Index, process: Process) -> Iterator[Finding]:
     for shares_of in (shares, shares_lately):
         place = work_place(index, (process,), shares_of=shares_of)
         found = costly(index, place.words) if place is not None and place.is_main else None
+        if place is None or found is None:
+            place, found = _costly_lines(index, shares_of(index, process))
         if place is not None and found is not None:
             yield _finding_of_line(index, process, place, found)
             return
+
+
+def _costly_lines(index: Index, found: Sequence[Share]) -> tuple[Place | None, Costly | None]:
+    """The one of several lines that all take long where most of the time is, for the same reason.
+
+    One after the other may be in a function of its own, as those that walk through a tree.
+    """
+    parts: defaultdict[str, list[tuple[float, str, Costly]]] = defaultdict(list)
+    known = 0.0
+    for each in found:
+        place = each.activity.place
+        if not is_work(each.activity) or not place:
+            continue
+        known += each.share
+        slow = costly(index, place)
+        if slow is not None:
+            parts[slow.cause].append((each.share, place, slow))
+    most = max(parts.values(), key=lambda same: sum(share for share, *_ in same), default=[])
+    part = sum(share for share, *_ in most) / known if most else 0.0
+    if part < MAIN_PART:
+        return None, None
+    _, words, costs = max(most, key=lambda each: each[0])
+    return Place(words, part), costs
 
 
 def _finding_of_line(index: Index, process: Process, place: Place, found: Costly) -> Finding:
@@ -261,7 +289,7 @@ def _finding_of_line(index: Index, process: Process, place: Place, found: Costly
         summary=f"{name} spends its time at {place.words}: {found.words}",
         evidence=(
             f"{name}: {doing_words(index, process)}",
-            f"{place.part:.0%} of its computing whose line is known is in that function",
+            f"{place.part:.0%} of its computing whose line is known is at lines of that kind",
         ),
         cause=f"At that line, {found.words}{found.cause}",
         advice=found.advice,
@@ -564,39 +592,44 @@ def _finding_of_pauses(
     meanwhile = [
         f"{called(each)}: {words}" for each in others[:2] if (words := doing_words(index, each))
     ]
-    cause, advice = _why_until_the_limit(index, place)
+    found = collecting_loop(line_at(index, place))
+    cause, advice = _of_any_wait() if found is None else _of_a_batch(*found)
     return Finding(
         rule=RULE,
         severity=Severity.INFO,
+        is_doubtful=found is None,
         process=process.process,
         subject="pauses",
         summary=(
             f"{called(process)} waits with a time limit at {place} while no process of the job "
-            f"works: {share:.0%} of the time is lost"
+            f"works, for {share:.0%} of the time"
         ),
         evidence=(
             f"in {share:.0%} of the readings {process.label} waited there, and each other process "
             "waited for a process of the job or for work",
             *meanwhile,
-            f"without these waits the job would be at most {1 / (1 - share):.1f} times as fast",
+            f"without these waits the job would be at most {times_faster(share)} as fast",
         ),
         cause=cause,
         advice=advice,
     )
 
 
-def _why_until_the_limit(index: Index, place: str) -> tuple[str, str]:
-    """Cause and advice for waits that last until their time limit."""
-    found = collecting_loop(line_at(index, place))
-    if found is None:
-        return (
-            "It waits for an item or an answer that no process is making at that time: the others "
-            "have done their part and wait for their next tasks. Nothing happens until the time "
-            "limit of the wait ends.",
-            "Count what was requested and what has arrived, and leave the loop that receives as "
-            "soon as everything has arrived. A shorter time limit only makes each loss smaller.",
-        )
-    header, size = found
+def _of_any_wait() -> tuple[str, str]:
+    """Cause and advice for waits of which the source does not show what they are for."""
+    return (
+        "It waits for an item or an answer that no process is making at that time: the others "
+        "have done their part and wait for their next tasks. Nothing happens until the time limit "
+        "of the wait ends, or somebody outside of the job sends something.",
+        "Nothing is wrong if the job waits for requests or for a time of its own: it has little to "
+        "do then. Else count what was requested and what has arrived, and leave the loop that "
+        "receives as soon as everything has arrived. A shorter time limit only makes each loss "
+        "smaller.",
+    )
+
+
+def _of_a_batch(header: Statement, size: str) -> tuple[str, str]:
+    """Cause and advice for waits for more items of a batch."""
     return (
         f"The loop `{header.text}` of line {header.line} collects {size} items, and "
         "fewer come: those who would send the next ones wait for the answers to what it "

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mpwatch.diagnose.rules.throughput.bottleneck_process import check
-from mpwatch.model.account import COPYING, Activity, ActivityKind
+from mpwatch.model.account import COPYING, JOB_WORKS, Activity, ActivityKind
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History, Point, ProcessMetric
 from mpwatch.model.samples import ThreadSample, WaitedOn
@@ -168,9 +168,24 @@ def test_time_lost_in_waits_with_a_limit_while_no_process_works_is_reported() ->
     assert finding.process == pid(MAIN)
     assert finding.summary.startswith(
         "main (100) waits with a time limit at train.py:48 gather while no process of the job "
-        "works: 51% of the time"
+        "works, for 51% of the time"
     )
+    assert finding.is_doubtful
+    assert finding.advice.startswith("Nothing is wrong if the job waits for requests")
     assert "at most 2.1 times as fast" in finding.evidence[-1]
+
+
+def test_a_job_that_only_begins_to_work_now_has_lost_all_the_time() -> None:
+    waits = accounted(*(collecting(n) for n in range(40)))
+    account = waits.account
+    assert account.job is not None
+    so_far = account.job.counted(account.at_s, account.readings, None, 1)
+    begins = replace(account, job=so_far._replace(now=JOB_WORKS))
+
+    finding = only(check, replace(waits, account=begins))
+
+    assert "for 100% of the time" in finding.summary
+    assert "at most 50 times as fast" in finding.evidence[-1]
 
 
 @pytest.mark.parametrize(
@@ -584,6 +599,34 @@ def test_a_process_that_compares_elements_of_a_tensor_one_by_one_is_reported(
         )
         assert "launches a kernel and waits" in findings[0].cause
         assert findings[0].advice.startswith("Move the tensor to the CPU once before the loop")
+
+
+def test_several_lines_that_take_long_for_the_same_reason_are_told_as_one() -> None:
+    sets = "self.tree[p] = self.tree[left] + self.tree[right]"
+    seen = [
+        SourceLine("/home/me/train.py", 26, "repeats", Statement(26, COMPARES)),
+        SourceLine("/home/me/train.py", 17, "update", Statement(17, sets)),
+    ]
+    other = ELEMENTS._replace(
+        function="update",
+        about="elements: self.tree[left] + self.tree[right]",
+        statement=Statement(17, sets),
+    )
+    job = snapshot_of(main(), source=tuple(seen), marks=(ELEMENTS, other))
+
+    def told(update: float, elsewhere: float) -> list[str]:
+        shares = {
+            Activity("computing", "native code", place="train.py:26 repeats"): 0.25,
+            Activity("computing", "native code", place="train.py:17 update"): update,
+            Activity("computing", "native code", place="train.py:40 step"): elsewhere,
+        }
+        return [each.summary for each in found(check, with_shares(job, p100=shares))]
+
+    assert told(0.4, 0.35) == [
+        "main (100) spends its time at train.py:17 update: self.tree[left] + self.tree[right] "
+        "takes single elements of a tensor"
+    ]
+    assert told(0.1, 0.65) == []
 
 
 def test_what_a_process_did_while_it_started_does_not_hide_the_line_that_takes_long() -> None:
