@@ -233,13 +233,25 @@ def test_ranks_without_their_agent_are_named_together() -> None:
     assert "kill 300 301" in finding.advice
 
 
-def test_ranks_found_without_any_agent_are_named() -> None:
-    lone = left(0, original_parent=None, session=None)
+@pytest.mark.parametrize("init", ["systemd", "tini", "docker-init", "init(Ubuntu)"])
+def test_ranks_found_without_any_agent_are_named(init: str) -> None:
+    lone = left(0, original_parent=None, session=300)
 
-    finding = only(torchrun_agent_killed_orphans.check, snapshot_of(lone))
+    finding = only(torchrun_agent_killed_orphans.check, snapshot_of(lone, init=init))
 
     assert finding.summary == "1 rank still runs after its launcher exited"
     assert "no launcher is among its ancestors" in finding.evidence
+
+
+def test_a_rank_whose_agent_was_seen_and_is_forgotten_is_named() -> None:
+    assert only(torchrun_agent_killed_orphans.check, snapshot_of(left(0))).process == pid(300)
+
+
+@pytest.mark.parametrize("init", [None, "torchrun", "python", "pt_main_thread", "sh"])
+def test_a_rank_whose_launcher_may_be_process_1_is_quiet(init: str | None) -> None:
+    job = snapshot_of(left(0, original_parent=None, session=300), init=init)
+
+    assert found(torchrun_agent_killed_orphans.check, job) == []
 
 
 @pytest.mark.parametrize(
@@ -250,10 +262,25 @@ def test_ranks_found_without_any_agent_are_named() -> None:
         snapshot_of(dead_agent(), left(0, state="Z")),
         snapshot_of(left(0, original_parent=None, environment={"RANK": "0"})),
         snapshot_of(main(), process(300, "spawned", parent=None, environment={"RANK": "0"})),
+        snapshot_of(
+            rank(0, environment=ELASTIC, ended=Ended(pid(300), NOW_S - 20, signal=9)),
+            process(400, parent=None, original_parent=300, environment=ELASTIC),
+        ),
+        snapshot_of(process(400, parent=None, environment=ELASTIC), init="systemd"),
     ],
 )
 def test_ranks_with_an_agent_or_meant_to_run_alone_are_quiet(job: Snapshot) -> None:
     assert found(torchrun_agent_killed_orphans.check, job) == []
+
+
+def test_ranks_that_a_program_of_the_user_has_started_are_not_said_to_be_of_torchrun() -> None:
+    dead = process(100, "main", parent=None, ended=Ended(pid(100), NOW_S - 20, exit_code=1))
+    lone = left(0, environment={"RANK": "0"})
+
+    finding = only(torchrun_agent_killed_orphans.check, snapshot_of(dead, lone))
+
+    assert "torchrun" not in finding.cause
+    assert "agent" not in finding.advice
 
 
 def launcher(**fields: Any) -> Process:
