@@ -28,7 +28,7 @@ ROLE_PLURALS: Mapping[Role, str] = {
 STATE_WORDS: Mapping[str, str] = {
     "R": "running",
     "S": "sleeping",
-    "D": "I/O wait",
+    "D": "D sleep",
     "T": "stopped",
     "t": "traced",
     "Z": "zombie",
@@ -39,11 +39,17 @@ STATE_WORDS: Mapping[str, str] = {
 """By the letter in `/proc/PID/stat`, see proc_pid_stat(5); at most eight characters."""
 
 _EXPLANATIONS: Mapping[str, str] = {
-    "D": "in uninterruptible I/O",
+    "D": "in uninterruptible sleep (state D)",
     "T": "stopped by a signal",
     "t": "stopped by a tracer",
     "Z": "zombie: has exited, not reaped by its parent",
 }
+STATE_D = (
+    "In state D a process handles no signal. SIGKILL ends the wait only where the kernel allows "
+    "that (NFS, vfork and most reads of files do, many drivers do not)."
+)
+"""What signals do to it. Linux shows TASK_KILLABLE as D too (include/linux/sched.h): a signal that
+kills ends such a wait, and one that does not kill is not even seen before the wait has ended."""
 NAMES_SHOWN = 6
 BUSY_PERCENT = 20.0
 """A sleeping process that used this much of a core since the last sample is running."""

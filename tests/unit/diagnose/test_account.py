@@ -24,7 +24,7 @@ from mpwatch.model.account import (
 )
 from mpwatch.model.history import History
 from mpwatch.model.ids import SegmentId
-from mpwatch.model.samples import Ended, FdLink, HeldLock, ThreadSample, WaitedOn
+from mpwatch.model.samples import VFORKED, Ended, FdLink, HeldLock, ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot, Thread
 from tests.builders.snapshots import (
     IDLE_WORKER,
@@ -453,6 +453,12 @@ def test_a_file_that_is_read_is_named() -> None:
     found = doing(waits=waits, state="D")
 
     assert found == Activity("waiting", "/data/shard-3.tar (a disk or file server)", "file")
+
+
+def test_a_parent_in_vfork_is_not_said_to_wait_for_a_disk() -> None:
+    found = doing(waits=WaitedOn("disk", "-", (VFORKED, "kernel_clone")), state="D")
+
+    assert found == Activity("waiting", "the exec or exit of a child that it starts")
 
 
 def test_a_page_fault_is_distinguished_from_a_read() -> None:

@@ -278,6 +278,18 @@ def test_a_wait_until_data_is_on_the_disk_names_its_file(proc: FakeProc, number:
     assert found.targets == ("/runs/probe.log", "folio_wait_bit")
 
 
+@pytest.mark.parametrize("channel", ["kernel_clone", "_do_fork"])
+def test_a_parent_in_vfork_waits_for_its_child_and_not_for_a_disk(
+    proc: FakeProc, channel: str
+) -> None:
+    proc.process(10)
+
+    found = resolver(proc).resolve(BlockedCall(435, (1 << 40, 88)), "D", channel)
+
+    assert found is not None
+    assert found.targets == ("the exec or exit of a child that it starts", channel)
+
+
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 def test_every_call_that_waits_for_a_disk_is_known_on_each_machine(machine: str) -> None:
     assert set(SYNC_CALLS) <= set(syscall_waits.names(machine).values())

@@ -345,16 +345,16 @@ def test_a_launcher_without_terminal_or_handler_is_quiet(fields: dict[str, Any])
     assert found(torchrun_sighup.check, snapshot_of(launcher(**fields))) == []
 
 
-def wedged(still_s: float = 60.0) -> Snapshot:
+def wedged(still_s: float = 60.0, stuck_s: float = 60.0, exit_code: int = 1) -> Snapshot:
     agent = launcher(threads=[thread(100, still_s=still_s)])
     stuck = process(
         301,
         "rank",
         label="rank 1",
         state="D",
-        threads=[thread(301, state="D", wchan="nfs_wait")],
+        threads=[thread(301, state="D", still_s=stuck_s, wchan="nfs_wait")],
     )
-    return snapshot_of(agent, rank(0, ended=exited(300, exit_code=1)), stuck)
+    return snapshot_of(agent, rank(0, ended=exited(300, exit_code=exit_code)), stuck)
 
 
 def test_an_agent_that_waits_for_an_unkillable_rank_is_named() -> None:
@@ -363,9 +363,21 @@ def test_an_agent_that_waits_for_an_unkillable_rank_is_named() -> None:
     assert "rank 1 (301)" in finding.summary
     assert "kernel wait channels: nfs_wait" in finding.evidence
 
+    assert "SIGKILL ends the wait only where the kernel allows that" in finding.cause
 
-def test_an_agent_that_waits_for_a_moment_is_quiet() -> None:
-    assert found(elastic_agent_wedged.check, wedged(still_s=5.0)) == []
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        wedged(still_s=5.0),
+        wedged(exit_code=0),
+        wedged(stuck_s=0.5),
+        snapshot_of(*(replace(each, ended=None) for each in wedged().processes)),
+    ],
+    ids=["waits for a moment", "normal end of a rank", "reads a disk", "no rank has ended"],
+)
+def test_an_agent_is_not_wedged_by_a_normal_end_or_a_moment_in_state_d(job: Snapshot) -> None:
+    assert found(elastic_agent_wedged.check, job) == []
 
 
 def on_gpu(number: int, *uses: GpuUse, role: Any = "rank") -> Process:
