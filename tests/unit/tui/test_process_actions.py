@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import signal
 import subprocess
@@ -22,7 +21,6 @@ from mpwatch.tui.screens.process_actions import (
     stacks_text,
     write_new,
 )
-from mpwatch.tui.view_state import SourceLines
 from tests import procfs
 from tests.tui.scripted import loader_job
 
@@ -109,31 +107,6 @@ def test_an_existing_file_is_never_overwritten(tmp_path: Path) -> None:
         write_new(str(there), "theirs")
 
     assert there.read_text() == "mine"
-
-
-def test_lines_of_a_source_file_are_read_once(tmp_path: Path) -> None:
-    file = tmp_path / "data.py"
-    file.write_text("import os\n    img = open(path)\n")
-    sources = SourceLines()
-
-    assert sources(str(file), 2) == "img = open(path)"
-    file.unlink()
-    assert sources(str(file), 1) == "import os"
-    assert sources(str(file), 3) == ""
-
-
-def test_a_fifo_named_like_a_source_file_does_not_block_the_dashboard(tmp_path: Path) -> None:
-    pipe = tmp_path / "data.py"
-    os.mkfifo(pipe)
-
-    assert SourceLines()(str(pipe), 1) == ""
-
-
-def test_escapes_in_a_source_file_do_not_reach_the_terminal(tmp_path: Path) -> None:
-    file = tmp_path / "data.py"
-    file.write_bytes(b"x = '\x1b[31mred'\n")
-
-    assert "\x1b" not in SourceLines()(str(file), 1)
 
 
 def test_a_process_with_a_pending_detach_is_not_reported_as_detached(
