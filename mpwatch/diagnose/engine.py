@@ -198,7 +198,7 @@ class Engine:
         try:
             self._account = advanced(self._account, index, waits)
         except Exception as error:  # noqa: BLE001 - it must not silence the rules
-            failures.append(_failure_of("account", error))
+            failures.append(_failure_of("account", error, _NO_ACCOUNT))
         # Rules read the account; what was derived of the index before does not depend on it.
         index.snapshot = replace(snapshot, waits=waits, account=self._account)
         findings = self._findings(index, failures)
@@ -223,7 +223,7 @@ class Engine:
         try:
             return self._derive_waits(index), None
         except Exception as error:  # noqa: BLE001 - it must not silence the rules
-            return WaitGraph(), _failure_of("waits", error)
+            return WaitGraph(), _failure_of("waits", error, _NO_WAITS)
 
     def _findings(self, index: Index, failures: Sequence[Finding]) -> tuple[Finding, ...]:
         """Run the rules where they are due, and return the findings to show."""
@@ -361,8 +361,18 @@ def _shown(tracked: _Tracked) -> Finding:
     )
 
 
-def _failure_of(rule: str, error: Exception) -> Finding:
-    """A finding about a rule that raised."""
+_NO_WAITS = "the waits between processes could not be determined"
+_NO_ACCOUNT = "what processes did with their time could not be determined"
+
+
+def _failure_of(name: str, error: Exception, summary: str = "") -> Finding:
+    """A finding about a rule that raised, or about what all rules read.
+
+    Args:
+        name: The rule, or the part of the engine.
+        error: What was raised.
+        summary: What is missing now; empty for a rule.
+    """
     where = "unknown place"
     trace = error.__traceback__
     while trace is not None:
@@ -371,10 +381,10 @@ def _failure_of(rule: str, error: Exception) -> Finding:
     return Finding(
         rule=RULE_FAILED,
         severity=Severity.INFO,
-        subject=rule,
-        summary=f"the rule {rule} failed, and has checked nothing of this job",
+        subject=name,
+        summary=summary or f"the rule {name} failed before it had checked all of this job",
         evidence=(f"{type(error).__name__}: {error}", where),
-        cause="A defect in mpwatch, or a reading it did not expect. Other rules are not affected.",
+        cause="A defect in mpwatch, or a reading it did not expect. Other rules still run.",
         advice="Report it with a recording of this job. The job itself need not be at fault.",
     )
 

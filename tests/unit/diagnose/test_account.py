@@ -597,6 +597,7 @@ def test_an_error_in_the_account_is_a_finding_and_the_rules_still_run(
     findings = Engine(()).diagnosed(at(0, thread(MAIN)), NO_HISTORY).findings
 
     assert [(each.rule, each.subject) for each in findings] == [("rule-failed", "account")]
+    assert findings[0].summary == "what processes did with their time could not be determined"
 
 
 def test_the_account_is_kept_where_the_root_was_never_read() -> None:

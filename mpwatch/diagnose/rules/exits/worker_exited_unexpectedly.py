@@ -1099,8 +1099,8 @@ _ADVICE_AFTER_WORK = (
 )
 _KEYBOARD = "KeyboardInterrupt"
 _INTERRUPTED = (
-    "The job was interrupted: a ctrl-c reaches every process of the terminal, and Python raises "
-    "KeyboardInterrupt in each. multiprocessing turns that into exit code 1."
+    "The job was interrupted: a ctrl-c reaches every process of the terminal's foreground group, "
+    "and Python raises KeyboardInterrupt in each. multiprocessing turns that into exit code 1."
 )
 _ADVICE_INTERRUPTED = (
     "Nothing to do if the ctrl-c was deliberate. For a clean exit, let child processes ignore "
@@ -1147,7 +1147,9 @@ _FAILED = (
     "call of sys.exit or os._exit, which leaves none. Processes that wait for it are not notified."
 )
 _ALONE = "Processes that wait for this one are not notified."
-_STAYS_LOCKED = "A lock or queue that it held at that moment stays locked for ever."
+_STAYS_LOCKED = (
+    "A lock or queue of multiprocessing that it held at that moment stays locked for ever."
+)
 _PARENT_THREAD = (
     "A thread of its parent ended at the same time. If the process has asked for a signal at its "
     "parent's end (prctl PR_SET_PDEATHSIG), the kernel sends it when the thread that started the "

@@ -1300,8 +1300,8 @@ def _cause_of_reason(index: Index, blockage: Blockage) -> str:
 def _cause_of_stop(index: Index, blockage: Blockage) -> str:
     """What has stopped the last process, and whether that may be on purpose."""
     words = (
-        f"A signal (SIGSTOP, SIGTSTP or SIGTTIN) has stopped {called(blockage.process)}; only "
-        f"SIGCONT continues it.{_stopper(index, blockage.process)}"
+        f"A signal (SIGSTOP, SIGTSTP, SIGTTIN or SIGTTOU) has stopped {called(blockage.process)}; "
+        f"only SIGCONT continues it.{_stopper(index, blockage.process)}"
     )
     if _is_stopped_meanwhile(index, blockage):
         words += (

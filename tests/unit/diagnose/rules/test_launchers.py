@@ -293,6 +293,26 @@ def test_a_launcher_on_a_terminal_is_information() -> None:
     assert only(torchrun_sighup.check, job).severity is Severity.INFO
 
 
+@pytest.mark.parametrize(
+    ("tty", "words"),
+    [
+        (34816, "/dev/pts/0"),
+        (0x001088FF, "/dev/pts/511"),
+        (0x8905, "/dev/pts/261"),
+        (1027, "/dev/tty3"),
+        (1089, "/dev/ttyS1"),
+        (0x0501, "device 5:1"),
+        (0x80008800 - (1 << 32), "/dev/pts/524288"),
+    ],
+)
+def test_the_terminal_of_a_launcher_is_named_by_its_path(tty: int, words: str) -> None:
+    job = snapshot_of(launcher(tty=tty, signals_caught=0x4003))
+
+    finding = only(torchrun_sighup.check, job)
+
+    assert f"its controlling terminal is {words}" in finding.evidence
+
+
 def test_a_launcher_that_died_of_a_hang_up_is_named() -> None:
     job = snapshot_of(launcher(ended=exited(100, signal=1)))
 
