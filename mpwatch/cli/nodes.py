@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import shlex
 import socket
 import sys
 import time
@@ -107,7 +108,7 @@ def job(arguments: argparse.Namespace) -> int:
     spec = arguments.job or _own_allocation()
     launches = job_launches(spec, arguments)
     try:
-        need_terminal(f"mpwatch dump --job {spec}")
+        need_terminal(f"mpwatch dump --job {shlex.quote(spec)}")
     except Failure:
         _close(launches)
         raise
@@ -413,7 +414,7 @@ def replay(arguments: argparse.Namespace) -> int:
 
     source = ReplayJobSource(arguments.file)
     try:
-        need_terminal(f"mpwatch diagnose {arguments.file}")
+        need_terminal(f"mpwatch diagnose {shlex.quote(arguments.file)}")
         return run_job(source, source.spec)
     finally:
         source.stop()
@@ -470,7 +471,7 @@ def export(arguments: argparse.Namespace) -> int:
     try:
         server = MetricsServer(*parse_address(arguments.prometheus))
     except CannotServe as error:
-        fix = f"mpwatch export --job {arguments.job} --prometheus 127.0.0.1:9400"
+        fix = f"mpwatch export --job {shlex.quote(arguments.job)} --prometheus 127.0.0.1:9400"
         raise Failure(str(error), fix) from None
     server.start()
     print(f"serving {server.url}", flush=True)
