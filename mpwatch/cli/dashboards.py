@@ -18,9 +18,9 @@ from mpwatch.observe.sources.collectors import HookUse
 from mpwatch.observe.sources.source import Source
 
 if TYPE_CHECKING:
+    from mpwatch.attach.actions import ProcessActions
     from mpwatch.observe.sources.live import LiveSource
     from mpwatch.tui.hook_question import HookQuestion
-    from mpwatch.tui.screens.process_actions import ProcessActions
 
 
 def pick(arguments: argparse.Namespace) -> int:
@@ -183,8 +183,8 @@ def watch(
     Returns:
         An exit code: 128 + n after SIGTERM or SIGHUP.
     """
+    from mpwatch.attach.actions import ProcessActions
     from mpwatch.tui.hook_question import HookQuestion
-    from mpwatch.tui.screens.process_actions import ProcessActions
 
     if record is not None:
         check_recordable(record)

@@ -12,6 +12,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widget import Widget
 
+from mpwatch.attach.actions import ProcessActions
 from mpwatch.model.findings import JobFinding
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.nodes.across.ranks import PlacedRank
@@ -26,7 +27,6 @@ from mpwatch.tui.pages import job
 from mpwatch.tui.pages.job import NamedFinding, NodeGroup, silence_of
 from mpwatch.tui.screens.base import HINTS, LiveScreen, SnapshotArrived
 from mpwatch.tui.screens.dashboard import Dashboard, ProcessScreen
-from mpwatch.tui.screens.process_actions import ProcessActions
 from mpwatch.tui.screens.texts import FindingScreen
 from mpwatch.tui.termination import Termination
 from mpwatch.tui.view_state import SEEK_S, ViewState
