@@ -12,6 +12,7 @@ from pkgutil import walk_packages
 from types import ModuleType
 from typing import NamedTuple, TypeAlias
 
+from mpwatch.describe.error_messages import KNOWN_ERRORS, KnownError
 from mpwatch.describe.findings import effects_below_causes
 from mpwatch.diagnose import rules
 from mpwatch.diagnose.analysis.account import EVERY_S, MANY, advanced
@@ -26,12 +27,7 @@ from mpwatch.diagnose.consequences import (
     ONLY_ALONE,
     with_causes,
 )
-from mpwatch.diagnose.known_errors import (
-    KNOWN_ERRORS,
-    KnownError,
-    known_error,
-    with_explanation,
-)
+from mpwatch.diagnose.known_errors import known_error, with_explanation
 from mpwatch.model.account import Account
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History

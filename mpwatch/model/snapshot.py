@@ -278,7 +278,7 @@ class LogEntry:
     words: str
     details: Mapping[str, object] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
-    """Known error messages it contains; see `mpwatch.diagnose.known_errors`."""
+    """Known error messages it contains; see `mpwatch.describe.error_messages`."""
 
 
 @dataclass(frozen=True, slots=True)

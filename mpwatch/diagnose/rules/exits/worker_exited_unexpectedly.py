@@ -12,6 +12,7 @@ from signal import Signals
 from typing import Any, NamedTuple
 
 from mpwatch.describe import processes
+from mpwatch.describe.error_messages import KNOWN_ERRORS
 from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.describe.processes import wait_verb
 from mpwatch.diagnose.analysis.distributed.rank_exits import (
@@ -57,7 +58,6 @@ from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.edges import blocked_for_s
 from mpwatch.diagnose.analysis.waits.providers import FULL_QUEUE
 from mpwatch.diagnose.known_errors import (
-    KNOWN_ERRORS,
     contains,
     evidence_of,
     first_of,
