@@ -311,7 +311,7 @@ def _add_nodes(commands: _Commands) -> None:
         "--relay",
         default="",
         metavar="SPEC",
-        help="be the way to these nodes too, for a job of very many",
+        help="relay the connections to these nodes, for a job of very many",
     )
     node.add_argument(
         "--part",

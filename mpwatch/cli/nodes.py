@@ -65,7 +65,7 @@ def node(arguments: argparse.Namespace) -> int:
 
 
 def _relay(arguments: argparse.Namespace) -> int:
-    """Serve a head as the way to other nodes."""
+    """Relay the connections of a head to other nodes."""
     from mpwatch.nodes.agent.relay import Relay
     from mpwatch.nodes.launchers.engines import relayed
     from mpwatch.nodes.launchers.launch import AgentCommand, CannotLaunch

@@ -66,8 +66,8 @@ class NodesScreen(LiveScreen):
         "STILL     how long a rank has made no progress. WAITS is the part of its time that it"
         " waits in collectives, in all its last steps: the slowest rank waits least. COLL is the"
         " number of its collective.",
-        "silent    nothing was received for ten seconds; ended: the agent or the way to it has"
-        " ended, and is started again.",
+        "silent    nothing was received for ten seconds; ended: the agent or the connection"
+        " to it has ended, and is started again.",
         "A node that is opened sends its readings only until it is closed; skipped counts those"
         " that it made faster than they were taken. Nothing is injected.",
     )
