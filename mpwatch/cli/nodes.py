@@ -351,9 +351,8 @@ def _print(
         if arguments.command[1] != "dump":
             print(job_text(views, findings, style=style))
             return
-        without = (
-            f"{NO_FINDINGS[:-1]} in one look; mpwatch diagnose --job {arguments.job} watches it."
-        )
+        command = f"mpwatch diagnose --job {shlex.quote(arguments.job)}"
+        without = f"{NO_FINDINGS[:-1]} in one look; {command} watches it."
         print(job_text(views, findings, style=style, without=without))
         if stacks := job_stack_lines(documents, style):
             print("\n".join((*heading("stacks", "innermost call first", style), *stacks)))
