@@ -99,7 +99,10 @@ def _add_dashboards(commands: _Commands) -> None:
     choice = attach.add_mutually_exclusive_group()
     choice.add_argument("--hook", action="store_true", help="inject the hook without asking")
     choice.add_argument(
-        "--no-hook", action="store_true", help="do not ask; i injects the hook later"
+        "--no-hook",
+        action="store_true",
+        help="do not ask whether to inject the hook (the key i injects it later); hooks that are "
+        "there are used",
     )
     _add_keep(attach)
     attach.add_argument(
@@ -126,7 +129,11 @@ def _add_dashboards(commands: _Commands) -> None:
 
     serve = _command(commands, "serve", help="serve the dashboard to a browser on this machine")
     serve.add_argument("pid", type=_pid, metavar="PID")
-    serve.add_argument("--no-hook", action="store_true", help="accepted; serve never injects")
+    serve.add_argument(
+        "--no-hook",
+        action="store_true",
+        help="as for attach; serve never injects, and uses hooks that are there",
+    )
     serve.add_argument("--port", type=_port, default=8000, metavar="PORT", help="default 8000")
     serve.set_defaults(command=("mpwatch.cli.dashboards", "serve"))
 
@@ -304,7 +311,7 @@ def _add_nodes(commands: _Commands) -> None:
         "--relay",
         default="",
         metavar="SPEC",
-        help="be the way to these nodes too, for a job of very many",
+        help="relay the connections to these nodes, for a job of very many",
     )
     node.add_argument(
         "--part",
@@ -382,7 +389,9 @@ def _add_keep(parser: argparse.ArgumentParser) -> None:
 def _add_hook(parser: argparse.ArgumentParser) -> None:
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument("--hook", action="store_true", help="inject the hook first")
-    choice.add_argument("--no-hook", action="store_true", help="ignore attached hooks")
+    choice.add_argument(
+        "--no-hook", action="store_true", help="inject no hook, and ignore hooks that are there"
+    )
     _add_keep(parser)
 
 

@@ -12,6 +12,7 @@ The file controls injection into other processes, so it is refused if others can
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 import sys
 from dataclasses import dataclass
@@ -58,12 +59,16 @@ def read_configuration(path: str | None = None) -> Configuration:
     except (FileNotFoundError, NotADirectoryError):
         return Configuration()
     except OSError as error:
-        raise Failure(f"{shown} cannot be read: {error.strerror}.", f"ls -ld {shown}") from None
+        raise Failure(
+            f"{shown} cannot be read: {error.strerror}.", f"ls -ld {shlex.quote(shown)}"
+        ) from None
     try:
         _check(file, shown)
         raw = os.read(file, _LIMIT_BYTES + 1)
     except OSError as error:
-        raise Failure(f"{shown} cannot be read: {error.strerror}.", f"ls -ld {shown}") from None
+        raise Failure(
+            f"{shown} cannot be read: {error.strerror}.", f"ls -ld {shlex.quote(shown)}"
+        ) from None
     finally:
         os.close(file)
     if len(raw) > _LIMIT_BYTES:
@@ -86,14 +91,14 @@ def _check(file: int, shown: str) -> None:
         raise Failure(f"{shown} is not a regular file.", _set_aside(shown))
     if found.st_uid != os.geteuid():
         sentence = f"{shown} belongs to uid {found.st_uid} and not to uid {os.geteuid()}."
-        raise Failure(sentence, f"chown {os.geteuid()} {shown}")
+        raise Failure(sentence, f"chown {os.geteuid()} {shlex.quote(shown)}")
     if stat.S_IMODE(found.st_mode) & 0o022:
-        raise Failure(f"{shown} can be written by other users.", f"chmod go-w {shown}")
+        raise Failure(f"{shown} can be written by other users.", f"chmod go-w {shlex.quote(shown)}")
 
 
 def _set_aside(shown: str) -> str:
     """The command after which the defaults apply."""
-    return f"mv {shown} {shown}.old"
+    return f"mv {shlex.quote(shown)} {shlex.quote(shown + '.old')}"
 
 
 def _document(text: str) -> dict[str, object]:

@@ -18,9 +18,9 @@ from mpwatch.observe.sources.collectors import HookUse
 from mpwatch.observe.sources.source import Source
 
 if TYPE_CHECKING:
+    from mpwatch.attach.actions import ProcessActions
     from mpwatch.observe.sources.live import LiveSource
     from mpwatch.tui.hook_question import HookQuestion
-    from mpwatch.tui.screens.process_actions import ProcessActions
 
 
 def pick(arguments: argparse.Namespace) -> int:
@@ -96,7 +96,7 @@ def replay(arguments: argparse.Namespace) -> int:
             return nodes.replay(arguments)
         source = ReplaySource(arguments.file)
     try:
-        need_terminal(f"mpwatch diagnose {arguments.file}")
+        need_terminal(f"mpwatch diagnose {shlex.quote(arguments.file)}")
     except Failure:
         source.stop()
         raise
@@ -110,8 +110,11 @@ def serve(arguments: argparse.Namespace) -> int:
         server = _server_class()
     except ImportError:
         sentence = "Serving the dashboard to a browser needs the package textual-serve."
-        raise Failure(sentence, f"{sys.executable} -m pip install textual-serve") from None
+        raise Failure(
+            sentence, f"{shlex.quote(sys.executable)} -m pip install textual-serve"
+        ) from None
     command = f"{shlex.quote(sys.executable)} -m mpwatch attach {arguments.pid} --readonly"
+    command += " --no-hook" * arguments.no_hook
     # The page shows command lines and stacks, so it is served to this machine only.
     server(command, host="127.0.0.1", port=arguments.port, title=f"mpwatch {arguments.pid}").serve()
     return 0
@@ -180,8 +183,8 @@ def watch(
     Returns:
         An exit code: 128 + n after SIGTERM or SIGHUP.
     """
+    from mpwatch.attach.actions import ProcessActions
     from mpwatch.tui.hook_question import HookQuestion
-    from mpwatch.tui.screens.process_actions import ProcessActions
 
     if record is not None:
         check_recordable(record)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 from collections.abc import Iterator
 from typing import IO
 
@@ -44,11 +45,13 @@ def check_recordable(path: str) -> None:
     """
     folder = os.path.dirname(os.path.abspath(path))
     if os.path.exists(path):
-        raise Failure(f"{path} exists already.", f"mv {path} {path}.old")
+        raise Failure(
+            f"{path} exists already.", f"mv {shlex.quote(path)} {shlex.quote(path + '.old')}"
+        )
     if not os.path.isdir(folder):
-        raise Failure(f"There is no folder {folder}.", f"mkdir -p {folder}")
+        raise Failure(f"There is no folder {folder}.", f"mkdir -p {shlex.quote(folder)}")
     if not os.access(folder, os.W_OK):
-        raise Failure(f"{folder} cannot be written to.", f"ls -ld {folder}")
+        raise Failure(f"{folder} cannot be written to.", f"ls -ld {shlex.quote(folder)}")
 
 
 @contextlib.contextmanager
@@ -61,7 +64,9 @@ def reading(path: str) -> Iterator[None]:
     except NotARecording as error:
         raise Failure(str(error), "mpwatch record PID -o FILE") from None
     except OSError as error:
-        raise Failure(f"{path} cannot be read: {error.strerror}.", f"ls -ld {path}") from None
+        raise Failure(
+            f"{path} cannot be read: {error.strerror}.", f"ls -ld {shlex.quote(path)}"
+        ) from None
 
 
 @contextlib.contextmanager
@@ -72,4 +77,6 @@ def writing(path: str) -> Iterator[IO[str]]:
             yield file
     except OSError as error:
         folder = os.path.dirname(os.path.abspath(path))
-        raise Failure(f"{path} cannot be written: {error.strerror}.", f"ls -ld {folder}") from None
+        raise Failure(
+            f"{path} cannot be written: {error.strerror}.", f"ls -ld {shlex.quote(folder)}"
+        ) from None

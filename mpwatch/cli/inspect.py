@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import time
 from collections.abc import Iterator, Sequence
 
@@ -118,7 +119,9 @@ def _diagnose_dumps(paths: Sequence[str], arguments: argparse.Namespace) -> int:
             raise Failure(str(error), "mpwatch diagnose FOLDER") from None
         except OSError as error:
             name = clean(str(error.filename))
-            raise Failure(f"{name} cannot be read: {error.strerror}.", f"ls -ld {name}") from None
+            raise Failure(
+                f"{name} cannot be read: {error.strerror}.", f"ls -ld {shlex.quote(name)}"
+            ) from None
     if not records:
         sentence = "No file of torch's flight recorder was found there."
         raise Failure(problems[0] if problems else sentence, "mpwatch diagnose --help")

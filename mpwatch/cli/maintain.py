@@ -16,26 +16,20 @@ if TYPE_CHECKING:
 
 def detach(arguments: argparse.Namespace) -> int:
     """Detach the hook from a process tree, and print the result for each process."""
-    from mpwatch.attach.inject_tree import detach_tree, stray_forks
-    from mpwatch.attach.injection_log import InjectionLog
+    from mpwatch.attach.actions import detach_and_log
+    from mpwatch.attach.inject_tree import stray_forks
     from mpwatch.collect.job.reader import ReadRequest, TreeCollector
 
     tree = TreeCollector(target(arguments.pid)).collect(ReadRequest.processes_only())
     if tree is None:
         raise ended_meanwhile(arguments.pid)
-    commands = {sample.process: sample.cmdline for sample in tree.processes}
-    log = InjectionLog()
 
     def report(detached: Detached) -> None:
-        log.detached(detached, commands.get(detached.process, ()))
         print(f"{detached.process.pid}: {_outcome_words(detached)}")
         for sentence in detached.left:
             print(f"  remains: {sentence}")
 
-    try:
-        outcomes = detach_tree(tree.processes, report, begun=log.detaching)
-    finally:
-        log.close()  # what ctrl-c has interrupted
+    outcomes, problem = detach_and_log(tree.processes, report)
     for stray in stray_forks(tree.processes):
         print(
             f"{stray.pid}: not of the tree of {arguments.pid}, and left alone: it has the hook of"
@@ -44,8 +38,8 @@ def detach(arguments: argparse.Namespace) -> int:
     staying = [each for each in outcomes if each.is_attached]
     if any(each.state == "absent" and each.had_hook and not each.reason for each in outcomes):
         print("The hook's modules remain imported, but unused, until a process exits.")
-    if log.problem is not None:
-        print(f"mpwatch: the log of detaches is not complete: {log.problem}", file=sys.stderr)
+    if problem is not None:
+        print(f"mpwatch: the log of detaches is not complete: {problem}", file=sys.stderr)
     if staying:
         raise Failure(
             f"{still_attached(staying, len(tree.processes))}.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import shlex
 import socket
 import sys
 import time
@@ -64,7 +65,7 @@ def node(arguments: argparse.Namespace) -> int:
 
 
 def _relay(arguments: argparse.Namespace) -> int:
-    """Serve a head as the way to other nodes."""
+    """Relay the connections of a head to other nodes."""
     from mpwatch.nodes.agent.relay import Relay
     from mpwatch.nodes.launchers.engines import relayed
     from mpwatch.nodes.launchers.launch import AgentCommand, CannotLaunch
@@ -107,7 +108,7 @@ def job(arguments: argparse.Namespace) -> int:
     spec = arguments.job or _own_allocation()
     launches = job_launches(spec, arguments)
     try:
-        need_terminal(f"mpwatch dump --job {spec}")
+        need_terminal(f"mpwatch dump --job {shlex.quote(spec)}")
     except Failure:
         _close(launches)
         raise
@@ -350,9 +351,8 @@ def _print(
         if arguments.command[1] != "dump":
             print(job_text(views, findings, style=style))
             return
-        without = (
-            f"{NO_FINDINGS[:-1]} in one look; mpwatch diagnose --job {arguments.job} watches it."
-        )
+        command = f"mpwatch diagnose --job {shlex.quote(arguments.job)}"
+        without = f"{NO_FINDINGS[:-1]} in one look; {command} watches it."
         print(job_text(views, findings, style=style, without=without))
         if stacks := job_stack_lines(documents, style):
             print("\n".join((*heading("stacks", "innermost call first", style), *stacks)))
@@ -413,7 +413,7 @@ def replay(arguments: argparse.Namespace) -> int:
 
     source = ReplayJobSource(arguments.file)
     try:
-        need_terminal(f"mpwatch diagnose {arguments.file}")
+        need_terminal(f"mpwatch diagnose {shlex.quote(arguments.file)}")
         return run_job(source, source.spec)
     finally:
         source.stop()
@@ -470,7 +470,7 @@ def export(arguments: argparse.Namespace) -> int:
     try:
         server = MetricsServer(*parse_address(arguments.prometheus))
     except CannotServe as error:
-        fix = f"mpwatch export --job {arguments.job} --prometheus 127.0.0.1:9400"
+        fix = f"mpwatch export --job {shlex.quote(arguments.job)} --prometheus 127.0.0.1:9400"
         raise Failure(str(error), fix) from None
     server.start()
     print(f"serving {server.url}", flush=True)

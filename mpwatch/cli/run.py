@@ -87,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
             os.execve(launch.command[0], launch.command, launch.environment or os.environ)
         except OSError as error:
             sentence = f"{launch.command[0]} cannot be started: {error.strerror}."
-            raise Failure(sentence, f"ls -l {launch.command[0]}") from None
+            raise Failure(sentence, f"ls -l {shlex.quote(launch.command[0])}") from None
     return _recorded(launch, arguments)
 
 
@@ -158,7 +158,7 @@ def demo(arguments: argparse.Namespace) -> int:
         raise Failure(f"{scenario.name} cannot be shown here: {obstacle}", "mpwatch demo --list")
     if importlib.util.find_spec("torch") is None:
         sentence = "The demonstrations are torch programs, and torch is not installed here."
-        raise Failure(sentence, f"{sys.executable} -m pip install torch numpy")
+        raise Failure(sentence, f"{shlex.quote(sys.executable)} -m pip install torch numpy")
     if arguments.mended and not scenario.neighbour:
         raise Failure(
             f"{scenario.name} shows no failure, so there is nothing to mend.",
@@ -358,7 +358,7 @@ def start(
         )
     except OSError as error:
         raise Failure(
-            f"{command[0]} cannot be started: {error.strerror}.", f"ls -l {command[0]}"
+            f"{command[0]} cannot be started: {error.strerror}.", f"ls -l {shlex.quote(command[0])}"
         ) from None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import shlex
 import signal
 import sys
 import threading
@@ -59,7 +60,7 @@ def of_job(arguments: argparse.Namespace, subject: object, command: str, name: s
         raise Failure(sentence, f"mpwatch {command} --help")
     if arguments.job is not None and arguments.hook:
         sentence = "Nothing is injected on other machines."
-        raise Failure(sentence, f"mpwatch {command} --job {arguments.job}")
+        raise Failure(sentence, f"mpwatch {command} --job {shlex.quote(arguments.job)}")
     return arguments.job is not None
 
 
@@ -71,7 +72,10 @@ def ended_meanwhile(pid: int) -> Failure:
 
 
 def hook_use(arguments: argparse.Namespace) -> HookUse:
-    """The hook mode chosen by `--hook` and `--no-hook`."""
+    """The hook mode chosen by `--hook` and `--no-hook` of a command without a dashboard.
+
+    The same option of attach only answers the question whether to inject.
+    """
     if arguments.no_hook:
         return "ignore"
     return "inject" if arguments.hook else "use"
@@ -140,11 +144,11 @@ class LazySession:
             session.inject(samples, report, again=again)
 
     def detach(self, samples: Sequence[ProcSample]) -> str:
-        """Detach every hook of these processes, see `process_actions.detach_hooks`.
+        """Detach every hook of these processes, see `attach.actions.detach_hooks`.
 
         An injection of this session that is under way goes on into no further process.
         """
-        from mpwatch.tui.screens.process_actions import detach_hooks
+        from mpwatch.attach.actions import detach_hooks
 
         session = self._made()
         with contextlib.nullcontext() if session is None else session.called_off():

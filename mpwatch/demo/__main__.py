@@ -143,7 +143,7 @@ def new(rule: str, chapter: str, root: str, message: str = "") -> list[str]:
     }
     if message:
         begin = "\nKNOWN_ERRORS: tuple[KnownError, ...] = (\n"
-        rows["mpwatch/diagnose/known_errors.py"] = (KNOWN_ERROR, begin, "\n)\n")
+        rows["mpwatch/describe/error_messages.py"] = (KNOWN_ERROR, begin, "\n)\n")
         begin = "\nHEARD: tuple[tuple[str, LogEntry], ...] = (\n"
         rows["tests/unit/diagnose/rules/test_known_errors.py"] = (HEARD, begin, "\n)\n")
     else:

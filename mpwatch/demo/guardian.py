@@ -102,7 +102,7 @@ class Family:
                 if late or not is_resource_tracker(pid):
                     send(pid, signal.SIGKILL)
             if time.monotonic() > until + 2:
-                return  # in uninterruptible sleep, which ignores SIGKILL
+                return  # in uninterruptible sleep, which SIGKILL may not end
             time.sleep(0.05)
 
 

@@ -28,7 +28,7 @@ ROLE_PLURALS: Mapping[Role, str] = {
 STATE_WORDS: Mapping[str, str] = {
     "R": "running",
     "S": "sleeping",
-    "D": "I/O wait",
+    "D": "D sleep",
     "T": "stopped",
     "t": "traced",
     "Z": "zombie",
@@ -39,11 +39,17 @@ STATE_WORDS: Mapping[str, str] = {
 """By the letter in `/proc/PID/stat`, see proc_pid_stat(5); at most eight characters."""
 
 _EXPLANATIONS: Mapping[str, str] = {
-    "D": "in uninterruptible I/O",
+    "D": "in uninterruptible sleep (state D)",
     "T": "stopped by a signal",
     "t": "stopped by a tracer",
     "Z": "zombie: has exited, not reaped by its parent",
 }
+STATE_D = (
+    "In state D a process handles no signal. SIGKILL ends the wait only where the kernel allows "
+    "that (NFS, vfork and most reads of files do, many drivers do not)."
+)
+"""What signals do to it. Linux shows TASK_KILLABLE as D too (include/linux/sched.h): a signal that
+kills ends such a wait, and one that does not kill is not even seen before the wait has ended."""
 NAMES_SHOWN = 6
 BUSY_PERCENT = 20.0
 """A sleeping process that used this much of a core since the last sample is running."""
@@ -189,15 +195,16 @@ def signal_meaning(signal: int) -> SignalMeaning:
 
 _TIMER = SignalMeaning(
     "A timer that the process had set itself ran out (signal.alarm, signal.setitimer, or a library "
-    "for timeouts and profiling), and no handler was installed for its signal at that moment.",
+    "for timeouts and profiling), and no handler was installed for its signal at that moment. "
+    "Or another process sent the signal.",
     "Install the handler before the timer is set, and cancel the timer when the guarded call ends. "
     "A timer survives exec but no fork; handlers survive a fork but no exec or spawn.",
 )
 _BY_THE_USER = SignalMeaning(
-    "Another process sent it: schedulers and launchers use it to announce the end of a job's "
-    "time or to ask for a checkpoint, and send it to every process of the job. It ends each "
-    "process that has no handler for it: one that was forked before its parent installed its own "
-    "has none, and neither has a spawned one.",
+    "A process sent it, for the kernel does not: schedulers and launchers use it to announce the "
+    "end of a job's time or to ask for a checkpoint, and send it to every process of the job. It "
+    "ends each process that has no handler for it: one that was forked before its parent "
+    "installed its own has none, and neither has a spawned one.",
     "Install a handler in this process too, or ignore the signal (signal.SIG_IGN) at the start of "
     "its target; have the scheduler signal only the process that handles it.",
 )
@@ -223,7 +230,8 @@ _SIGNAL_MEANINGS: Mapping[int, SignalMeaning] = {
     Signals.SIGUSR1: _BY_THE_USER,
     Signals.SIGUSR2: _BY_THE_USER,
     Signals.SIGXCPU: SignalMeaning(
-        "It used up its cpu time: the kernel sends SIGXCPU at the soft limit (RLIMIT_CPU).",
+        "It used up its cpu time: the kernel sends SIGXCPU at the soft limit (RLIMIT_CPU). Some "
+        "schedulers send it as well, before a limit of theirs.",
         "The limit counts the cpu time of the process since its start. Where the program sets it "
         "itself (resource.setrlimit) for one task, set it in a child made for that task, not in a "
         "process that goes on afterwards: a higher one would only be reached later. Else raise it "
@@ -248,7 +256,8 @@ _SIGNAL_MEANINGS: Mapping[int, SignalMeaning] = {
     Signals.SIGTRAP: SignalMeaning(
         "It reached a breakpoint instruction: native code that checks itself, or a debugger that "
         "left one behind.",
-        "Set PYTHONFAULTHANDLER=1 to get the Python line on standard error.",
+        "Call faulthandler.register(signal.SIGTRAP, chain=True) to get the Python line on standard "
+        "error; PYTHONFAULTHANDLER=1 does not handle this signal.",
     ),
 }
 _OTHER_SIGNAL = SignalMeaning(

@@ -12,6 +12,7 @@ from pkgutil import walk_packages
 from types import ModuleType
 from typing import NamedTuple, TypeAlias
 
+from mpwatch.describe.error_messages import KNOWN_ERRORS, KnownError
 from mpwatch.describe.findings import effects_below_causes
 from mpwatch.diagnose import rules
 from mpwatch.diagnose.analysis.account import EVERY_S, MANY, advanced
@@ -26,12 +27,7 @@ from mpwatch.diagnose.consequences import (
     ONLY_ALONE,
     with_causes,
 )
-from mpwatch.diagnose.known_errors import (
-    KNOWN_ERRORS,
-    KnownError,
-    known_error,
-    with_explanation,
-)
+from mpwatch.diagnose.known_errors import known_error, with_explanation
 from mpwatch.model.account import Account
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
@@ -203,7 +199,7 @@ class Engine:
         try:
             self._account = advanced(self._account, index, waits)
         except Exception as error:  # noqa: BLE001 - it must not silence the rules
-            failures.append(_failure_of("account", error))
+            failures.append(_failure_of("account", error, _NO_ACCOUNT))
         # Rules read the account; what was derived of the index before does not depend on it.
         index.snapshot = replace(snapshot, waits=waits, account=self._account)
         findings = self._findings(index, failures)
@@ -228,7 +224,7 @@ class Engine:
         try:
             return self._derive_waits(index), None
         except Exception as error:  # noqa: BLE001 - it must not silence the rules
-            return WaitGraph(), _failure_of("waits", error)
+            return WaitGraph(), _failure_of("waits", error, _NO_WAITS)
 
     def _findings(self, index: Index, failures: Sequence[Finding]) -> tuple[Finding, ...]:
         """Run the rules where they are due, and return the findings to show."""
@@ -366,8 +362,18 @@ def _shown(tracked: _Tracked) -> Finding:
     )
 
 
-def _failure_of(rule: str, error: Exception) -> Finding:
-    """A finding about a rule that raised."""
+_NO_WAITS = "the waits between processes could not be determined"
+_NO_ACCOUNT = "what processes did with their time could not be determined"
+
+
+def _failure_of(name: str, error: Exception, summary: str = "") -> Finding:
+    """A finding about a rule that raised, or about what all rules read.
+
+    Args:
+        name: The rule, or the part of the engine.
+        error: What was raised.
+        summary: What is missing now; empty for a rule.
+    """
     where = "unknown place"
     trace = error.__traceback__
     while trace is not None:
@@ -376,10 +382,10 @@ def _failure_of(rule: str, error: Exception) -> Finding:
     return Finding(
         rule=RULE_FAILED,
         severity=Severity.INFO,
-        subject=rule,
-        summary=f"the rule {rule} failed, and has checked nothing of this job",
+        subject=name,
+        summary=summary or f"the rule {name} failed before it had checked all of this job",
         evidence=(f"{type(error).__name__}: {error}", where),
-        cause="A defect in mpwatch, or a reading it did not expect. Other rules are not affected.",
+        cause="A defect in mpwatch, or a reading it did not expect. Other rules still run.",
         advice="Report it with a recording of this job. The job itself need not be at fault.",
     )
 

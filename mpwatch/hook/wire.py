@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import binascii
 import os
+import stat
 import struct
 
 TYPE_CHECKING = False
@@ -326,6 +327,33 @@ def runtime_candidates(uid: int, xdg_runtime_dir: str | None) -> tuple[str, ...]
     fallback = f"/tmp/mpwatch-{uid}"
     return (f"{xdg_runtime_dir}/mpwatch", fallback) if xdg_runtime_dir else (fallback,)
 
+
+def runtime_refusal(path: str, found: os.stat_result | None, uid: int) -> str | None:
+    """Why hooks of a user do not use a directory, to follow its path; `None` if they do.
+
+    Args:
+        path: As the hook has it.
+        found: Its own status, not that of what a link leads to; `None` of one to be made.
+        uid: The user, as in `found`.
+    """
+    if len(os.fsencode(path)) + _LONGEST_NAME > _SUN_PATH:
+        return "is too long for the path of a socket"
+    if found is None:
+        return None
+    if stat.S_ISLNK(found.st_mode):
+        return "is a symbolic link"
+    if not stat.S_ISDIR(found.st_mode):
+        return "is not a directory"
+    if found.st_uid != uid:
+        return f"belongs to user {found.st_uid}"
+    if found.st_mode & 0o077:  # not mended: `chmod` would follow a link put there meanwhile
+        return "is open to other users"
+    return None
+
+
+_SUN_PATH = 107
+"""Bytes of a socket's path on Linux, the final zero aside."""
+_LONGEST_NAME = len("/4194304-999999999999.sock")  # three hundred years of ticks
 
 RELEASE = "0.2.0"
 """`mpwatch.__version__` of the installation that the hook is from: a hook that was loaded by path

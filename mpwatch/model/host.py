@@ -47,7 +47,56 @@ class PortOwner(NamedTuple):
     pid: int
     command: str
     parent_pid: int
-    """1 if its parent has ended."""
+    is_orphan: bool = False
+    """Whether the process that started it has certainly ended; see `is_orphan`."""
+
+
+OF_TORCHRUN = "TORCHELASTIC_RUN_ID"
+"""The variable of the environment that torchrun's agent gives to its ranks, and only to them."""
+_INITS = frozenset(
+    (
+        "systemd",
+        "init",
+        "upstart",
+        "runit",
+        "s6-svscan",
+        "tini",
+        "tini-static",
+        "docker-init",
+        "podman-init",
+        "catatonit",
+        "dumb-init",
+        "pause",
+    )
+)
+
+
+def only_adopts_ranks(init: str | None) -> bool:
+    """Whether process 1 with this name never starts a rank: those below it are orphans.
+
+    A container has any program as process 1, often a launcher or the program itself.
+    """
+    return init is not None and (init in _INITS or init.startswith("init("))
+
+
+def is_orphan(
+    pid: int, parent_pid: int, session: int, init: str | None, *, of_torchrun: bool
+) -> bool:
+    """Whether one reading proves that the process that started this one has ended.
+
+    That process 1 is the parent proves nothing: it starts processes as well. But they are in its
+    own session, 1 or shown as 0, or in one that they have begun and that has their pid (setsid(2)).
+
+    Args:
+        pid: The process.
+        parent_pid: Its parent now.
+        session: Its session.
+        init: Name of process 1.
+        of_torchrun: Whether torchrun has started it, in a session of its own.
+    """
+    if parent_pid != 1:
+        return False
+    return session not in (0, 1, pid) or (of_torchrun and only_adopts_ranks(init))
 
 
 FilesKind: TypeAlias = Literal["psm", "semaphore", "file"]
@@ -115,6 +164,8 @@ class HostSample:
     """Listeners on the rendezvous ports of the root process; `None` if unreadable."""
     new_files: tuple[NewFiles, ...] | None = None
     """Files that may be of this job, those with most first; `None` if none were counted."""
+    init: str | None = None
+    """Name of process 1, as the observer sees it; `None` if unknown."""
     problems: tuple[str, ...] = ()
 
 

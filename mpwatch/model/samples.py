@@ -44,6 +44,9 @@ FILE_LOCK_CALLS = ("flock", "fcntl")
 OPENS = "a process that opens "
 """Begins the target of a wait in the open of a FIFO, for the process that opens its other end."""
 
+VFORKED = "the exec or exit of a child that it starts"
+"""The target of the wait of a parent in vfork(2), which the kernel shows in state D."""
+
 _NUMBERED = re.compile(r"(?:pipe|socket):\[(\d+)\]")
 
 

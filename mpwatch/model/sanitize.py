@@ -1,8 +1,10 @@
-"""Sanitize text from other processes; called where such text enters mpwatch, and nowhere else.
+"""Sanitize text from other processes.
 
 Names, paths, command lines, exception messages and stack lines may contain anything: control
 characters, terminal escapes, invalid UTF-8, megabytes. The result is one line of printable text of
-bounded length. Markup is not escaped, because no code of mpwatch interprets markup.
+bounded length. It is called where such text enters mpwatch, and again where text is joined that may
+have come another way: errors of the system and of TOML with a path in them, notes of a hook, files
+of a recording. Markup is not escaped, because no code of mpwatch interprets markup.
 """
 
 from __future__ import annotations

@@ -278,7 +278,7 @@ class LogEntry:
     words: str
     details: Mapping[str, object] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
-    """Known error messages it contains; see `mpwatch.diagnose.known_errors`."""
+    """Known error messages it contains; see `mpwatch.describe.error_messages`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,6 +331,10 @@ class Snapshot:
     log: tuple[LogEntry, ...] = ()
     """Bounded, oldest first."""
     log_dropped: int = 0
+    ended_before: int = 0
+    """Processes that have ended and are no longer among `processes`."""
+    lost_before: int = 0
+    """Events that their hooks have lost."""
     errors: tuple[LogEntry, ...] = ()
     """The entries with tags, oldest first; kept when `log` has dropped them, bounded."""
     ticks_per_s: int = 100

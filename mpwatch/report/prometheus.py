@@ -126,19 +126,29 @@ def _of_host(host: HostSample) -> Iterator[Metric]:
         ]
     readings.append(("host_runnable_threads", "Threads ready to run.", host.runnable))
     for name, meaning, value in readings:
-        yield Metric(f"mpwatch_{name}", meaning, (((), value),))
+        yield Metric(
+            f"mpwatch_{name}",
+            meaning,
+            (((), value),),
+            "counter" if name == "cgroup_oom_kills" else "gauge",
+        )
 
 
 def _of_job(snapshot: Snapshot) -> Iterator[Metric]:
     living = snapshot.living()
-    ended = len(snapshot.processes) - len(living)
+    ended = len(snapshot.processes) - len(living) + snapshot.ended_before
     yield Metric("mpwatch_processes", "Running processes of the job.", (((), len(living)),))
-    yield Metric("mpwatch_processes_ended", "Processes of the job that have ended.", (((), ended),))
-    lost = sum(process.hook.lost for process in snapshot.processes)
-    yield Metric("mpwatch_events_lost", "Hook events that were lost.", (((), lost),))
+    yield Metric(
+        "mpwatch_processes_ended",
+        "Processes of the job that have ended.",
+        (((), ended),),
+        "counter",
+    )
+    lost = sum(process.hook.lost for process in snapshot.processes) + snapshot.lost_before
+    yield Metric("mpwatch_events_lost", "Hook events that were lost.", (((), lost),), "counter")
     waits = tuple(
-        ((("pid", str(loader.process.pid)), ("loader", str(number))), loader.wait_share)
-        for number, loader in enumerate(snapshot.loaders)
+        ((("pid", str(loader.process.pid)), ("loader", str(loader.key))), loader.wait_share)
+        for loader in snapshot.loaders
     )
     yield Metric("mpwatch_loader_wait_ratio", "Part of a minute spent waiting for batches.", waits)
     present = unresolved(snapshot)

@@ -11,6 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.widgets import Input
 
+from mpwatch.attach.actions import ActionRefused, ProcessActions
 from mpwatch.model.findings import Finding
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.injection import InjectionPlan
@@ -28,12 +29,7 @@ from mpwatch.tui.hook_question import HookQuestion
 from mpwatch.tui.pages.gpu import allocator_request, request_words
 from mpwatch.tui.screens.base import LiveScreen, PagesScreen
 from mpwatch.tui.screens.dashboard import CompareScreen, MergedScreen, TimeScreen
-from mpwatch.tui.screens.process_actions import (
-    ActionRefused,
-    ProcessActions,
-    ProcessActionsScreen,
-    write_new,
-)
+from mpwatch.tui.screens.process_actions import ProcessActionsScreen, write_new
 from mpwatch.tui.screens.texts import FindingScreen, InjectionScreen
 from mpwatch.tui.view_state import SEEK_S, ViewState
 from mpwatch.tui.widgets.line_view import TonedApp

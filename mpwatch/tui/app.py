@@ -12,6 +12,7 @@ from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
+from mpwatch.attach.actions import ProcessActions
 from mpwatch.model.findings import Finding
 from mpwatch.model.ids import ProcessId
 from mpwatch.observe.sources.source import Source
@@ -28,7 +29,6 @@ from mpwatch.tui.screens.base import (
     TooSmallScreen,
 )
 from mpwatch.tui.screens.dashboard import Dashboard, ProcessScreen
-from mpwatch.tui.screens.process_actions import ProcessActions
 from mpwatch.tui.screens.texts import FindingScreen, HelpScreen, HelpText, KeyHelp, column_keys
 from mpwatch.tui.termination import Termination
 from mpwatch.tui.view_state import ViewState

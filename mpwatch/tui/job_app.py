@@ -12,6 +12,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widget import Widget
 
+from mpwatch.attach.actions import ProcessActions
 from mpwatch.model.findings import JobFinding
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.nodes.across.ranks import PlacedRank
@@ -26,7 +27,6 @@ from mpwatch.tui.pages import job
 from mpwatch.tui.pages.job import NamedFinding, NodeGroup, silence_of
 from mpwatch.tui.screens.base import HINTS, LiveScreen, SnapshotArrived
 from mpwatch.tui.screens.dashboard import Dashboard, ProcessScreen
-from mpwatch.tui.screens.process_actions import ProcessActions
 from mpwatch.tui.screens.texts import FindingScreen
 from mpwatch.tui.termination import Termination
 from mpwatch.tui.view_state import SEEK_S, ViewState
@@ -66,8 +66,8 @@ class NodesScreen(LiveScreen):
         "STILL     how long a rank has made no progress. WAITS is the part of its time that it"
         " waits in collectives, in all its last steps: the slowest rank waits least. COLL is the"
         " number of its collective.",
-        "silent    nothing was received for ten seconds; ended: the agent or the way to it has"
-        " ended, and is started again.",
+        "silent    nothing was received for ten seconds; ended: the agent or the connection"
+        " to it has ended, and is started again.",
         "A node that is opened sends its readings only until it is closed; skipped counts those"
         " that it made faster than they were taken. Nothing is injected.",
     )

@@ -1,18 +1,12 @@
-"""The state shared by all screens: source, displayed snapshot, pause, filter, followed process.
-
-Also the lines of source files that are shown beside the frames of its stacks.
-"""
+"""The state shared by all screens: source, displayed snapshot, pause, filter, followed process."""
 
 from __future__ import annotations
 
-import os
-import stat
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.sanitize import clean
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.observe.sources.source import Command, Focus, Follow, Pause, Source, StartRecording
 from mpwatch.tui.elements.header import ViewSettings
@@ -28,9 +22,6 @@ SAMPLES_KEPT = 600
 
 COMING_S = 5.0
 """Seconds after the first sample during which hooks are still being connected."""
-LARGEST_BYTES = 2 << 20
-FILES_KEPT = 64
-LINE_LIMIT = 160
 
 
 class ViewState:
@@ -44,7 +35,6 @@ class ViewState:
         settings: Title, pause, filter: the part that the status line shows.
         view: The displayed snapshot; `None` before the first.
         saved: A snapshot saved for comparison.
-        sources: Reads lines of the program's source files.
         follows: Whether the current process is followed.
         question: Whether to inject the hook; `None` if injection is not possible.
     """
@@ -66,7 +56,6 @@ class ViewState:
         self.saved: Snapshot | None = None
         self._waiting: Snapshot | None = None
         self.follows = True
-        self.sources = SourceLines()
         self._followed: ProcessId | None = None
         self._focused: ProcessId | None = None
         self._samples: deque[Sampled] = deque(maxlen=SAMPLES_KEPT)
@@ -165,37 +154,3 @@ class ViewState:
         if snapshot.at_s - self._first_at_s <= COMING_S:
             lost = sum(process.hook.lost for process in snapshot.processes)
             self.settings = replace(self.settings, lost_before=lost)
-
-
-class SourceLines:
-    """Reads and caches source files, each once.
-
-    Paths come from another process. Only regular Python files of reasonable size are opened:
-    reading a pipe or a device could block the dashboard.
-    """
-
-    def __init__(self) -> None:
-        self._files: dict[str, tuple[str, ...]] = {}
-
-    def __call__(self, path: str, number: int) -> str:
-        """One line, cleaned and without indent; empty if the file is not readable."""
-        lines = self._files.get(path)
-        if lines is None:
-            if len(self._files) >= FILES_KEPT:
-                self._files.pop(next(iter(self._files)))
-            lines = self._files[path] = _read(path)
-        return clean(lines[number - 1].strip(), LINE_LIMIT) if 0 < number <= len(lines) else ""
-
-
-def _read(path: str) -> tuple[str, ...]:
-    if not (path.startswith("/") and path.endswith(".py")):
-        return ()
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
-    except OSError:
-        return ()
-    with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST_BYTES:
-            return ()
-        return tuple(file.read(LARGEST_BYTES).decode("utf-8", "replace").splitlines())

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from mpwatch.describe.error_messages import tags_of
 from mpwatch.diagnose.analysis.account import advanced
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.engine import RULES
-from mpwatch.diagnose.known_errors import tags_of
 from mpwatch.model.account import Account
 from mpwatch.model.findings import Finding
 from mpwatch.model.history import History, HostMetric, Point, ProcessMetric

@@ -10,11 +10,12 @@ import pytest
 from textual.pilot import Pilot
 from textual.screen import Screen
 
+from mpwatch.attach.actions import ProcessActions
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample
 from mpwatch.observe.sources.source import StartRecording, StopInjecting
 from mpwatch.tui.app import MpwatchApp
-from mpwatch.tui.screens.process_actions import ConfirmScreen, ProcessActions, ProcessActionsScreen
+from mpwatch.tui.screens.process_actions import ConfirmScreen, ProcessActionsScreen
 from tests.builders.screen_job import MAIN, worker_id
 from tests.tui.screen_text import screen_text
 from tests.tui.scripted import ScriptedSource, loader_job, without_hook

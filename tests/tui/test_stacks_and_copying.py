@@ -64,6 +64,24 @@ async def test_a_process_shows_when_and_by_which_parent_it_was_started(
         assert words in screen_text(app).splitlines()[1]
 
 
+async def test_no_line_is_shown_of_a_file_that_is_not_the_one_that_runs(tmp_path: Path) -> None:
+    """An edited file, or one of another mount namespace, has other lines at the same numbers."""
+    file = tmp_path / "edited.py"
+    file.write_text("edited_since = True\n")
+    job = loader_job()
+    main = job.processes[0]
+    stack = (Frame("step", str(file), 1),)
+    threads = tuple(replace(each, stack=stack) for each in main.threads)
+    changed = replace(job, processes=(replace(main, threads=threads), *job.processes[1:]))
+    app = MpwatchApp(ScriptedSource(changed))
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await pilot.press("1")
+        await pilot.pause()
+
+        assert "edited.py:1" in screen_text(app)
+        assert "edited_since" not in screen_text(app)
+
+
 async def test_following_can_be_switched_off() -> None:
     source = ScriptedSource(loader_job())
     app = MpwatchApp(source)

@@ -18,6 +18,7 @@ import contextlib
 import ctypes
 import errno
 import os
+import shlex
 import stat
 import threading
 import time
@@ -294,9 +295,9 @@ def opened_runtime(
     with opened(target, path, proc, pid) as folder:
         found = os.fstat(folder)
         if found.st_uid != target.uid:
-            raise Refused(f"{path} belongs to uid {found.st_uid}", f"rm -r {path}")
+            raise Refused(f"{path} belongs to uid {found.st_uid}", f"rm -r {shlex.quote(path)}")
         if stat.S_IMODE(found.st_mode) & 0o077:
-            raise Refused(f"{path} is open to other users", f"chmod 700 {path}")
+            raise Refused(f"{path} is open to other users", f"chmod 700 {shlex.quote(path)}")
         yield folder
 
 

@@ -87,7 +87,7 @@ def own_folders() -> tuple[str, ...]:
 
 
 def read_boxes(folders: Iterable[str], proc: str = "/proc") -> tuple[BlackBox, ...]:
-    """All black boxes in some folders, oldest process first; folders that are missing are empty."""
+    """The hook files in some folders, oldest process first; folders that are missing are empty."""
     boxes = []
     for folder in folders:
         try:
@@ -101,7 +101,7 @@ def read_boxes(folders: Iterable[str], proc: str = "/proc") -> tuple[BlackBox, .
 def last_boxes(
     folders: Iterable[str], without: Collection[ProcessId], limit: int, proc: str = "/proc"
 ) -> Iterator[BlackBox]:
-    """The black boxes that were written last, newest first.
+    """The hook files that were written last, newest first.
 
     Args:
         folders: Where they are; folders that are missing are empty.

@@ -374,7 +374,7 @@ def hook_folder(
     reasons = []
     candidates = wire.runtime_candidates(uid if uid_inside is None else uid_inside, xdg_runtime_dir)
     for folder in candidates:
-        reason = _refused(root + folder, uid)
+        reason = _refused(folder, root, uid)
         if reason is None:
             meaning = "Hooks put their sockets and rings there."
             return Check("hook directory", "ok", folder, meaning)
@@ -384,19 +384,20 @@ def hook_folder(
     return Check("hook directory", "warning", "; ".join(reasons), meaning, fix)
 
 
-def _refused(path: str, uid: int) -> str | None:
-    """Why a hook of this user could not use a directory; the same rules as the hook's own."""
+def _refused(folder: str, root: str, uid: int) -> str | None:
+    """Why a hook of this user could not use a directory, as far as its mode tells."""
+    path = root + folder
     try:
         found = os.lstat(path)
     except FileNotFoundError:
-        return None if _can_be_made(os.path.dirname(path), uid) else "cannot be made"
+        reason = wire.runtime_refusal(folder, None, uid)
+        can_be_made = _can_be_made(os.path.dirname(path), uid)
+        return reason if reason is not None or can_be_made else "cannot be made"
     except OSError as error:
         return error.strerror or "cannot be examined"
-    if stat.S_ISLNK(found.st_mode):
-        return "is a symbolic link"
-    if not stat.S_ISDIR(found.st_mode):
-        return "is not a directory"
-    return None if found.st_uid == uid else f"belongs to uid {found.st_uid}"
+    reason = wire.runtime_refusal(folder, found, uid)
+    is_writable = uid == 0 or found.st_mode & 0o300 == 0o300
+    return reason if reason is not None or is_writable else "is not writable"
 
 
 def _can_be_made(parent: str, uid: int) -> bool:

@@ -21,7 +21,15 @@ from mpwatch.collect.host.new_files import SHM, NewFilesReader, file_system_of
 from mpwatch.collect.host.orphans import left_segments
 from mpwatch.collect.process import procfs
 from mpwatch.collect.process.procfs import DescriptorBudget, OpenFiles
-from mpwatch.model.host import CgroupSample, FileSystemSample, HostSample, NewFiles, PortOwner
+from mpwatch.model.host import (
+    OF_TORCHRUN,
+    CgroupSample,
+    FileSystemSample,
+    HostSample,
+    NewFiles,
+    PortOwner,
+    is_orphan,
+)
 from mpwatch.model.ids import SegmentUse
 from mpwatch.model.samples import ProcSample
 from mpwatch.model.sanitize import clean
@@ -64,6 +72,7 @@ class HostCollector:
         self._left: tuple[SegmentUse, ...] | None = None
         self._left_at_s = -math.inf
         self._port_owners: tuple[PortOwner, ...] | None = None
+        self._init: str | None = None
         self._new_files = NewFilesReader(proc)
 
     def collect(
@@ -117,6 +126,7 @@ class HostCollector:
             left_segments=self._left,
             port_owners=self._port_owners,
             new_files=files,
+            init=self._init,
             problems=tuple(problems),
         )
 
@@ -142,6 +152,7 @@ class HostCollector:
             )
             self._left, self._left_at_s = left_segments(self._proc, pid), at_s
             self._port_owners = port_owners(self._proc, pid)
+            self._init = _name_of_init(self._proc)
             try:
                 self._reader = CgroupReader(self._proc, pid, self._budget)
             except OSError as error:
@@ -248,6 +259,27 @@ def _listeners(proc: str, pid: int, ports: frozenset[int]) -> Iterator[tuple[byt
                     yield b"socket:[" + fields[9] + b"]", port
 
 
+def _name_of_init(proc: str) -> str | None:
+    """The name of process 1; `None` if it is hidden."""
+    try:
+        stat = procfs.read_stat(proc, 1)
+    except OSError:
+        return None
+    return None if stat is None else stat.name
+
+
+def _is_orphan(proc: str, stat: procfs.Stat) -> bool:
+    """Whether the process that started one has certainly ended."""
+    environment = procfs.read_environment(proc, stat.pid, frozenset((OF_TORCHRUN.encode(),)))
+    return is_orphan(
+        stat.pid,
+        stat.parent_pid,
+        stat.session,
+        _name_of_init(proc),
+        of_torchrun=OF_TORCHRUN in environment,
+    )
+
+
 def _holders(proc: str, listening: dict[bytes, int]) -> Iterator[PortOwner]:
     """The processes that hold one of these sockets, as far as they may be read."""
     for name in filter(str.isdigit, os.listdir(proc)):
@@ -257,9 +289,10 @@ def _holders(proc: str, listening: dict[bytes, int]) -> Iterator[PortOwner]:
             ports = {listening[link] for link in links & listening.keys()}
             if ports:
                 words = procfs.read(f"{proc}/{name}/cmdline").replace(b"\0", b" ").strip()
-                parent = procfs.parent_in(procfs.read_stat_line(proc, int(name)))
+                stat = procfs.stat_of(int(name), proc)
+                command, has_lost = clean(words, COMMAND_CHARS), _is_orphan(proc, stat)
                 for port in sorted(ports):
-                    yield PortOwner(port, int(name), clean(words, COMMAND_CHARS), parent)
+                    yield PortOwner(port, stat.pid, command, stat.parent_pid, has_lost)
         except OSError:
             continue  # it has exited, or belongs to another user
 

@@ -133,7 +133,7 @@ def _roots(stats: dict[int, Stat], marked: set[int], proc: str) -> list[int]:
     roots: set[int] = set()
     for pid in marked:
         top, current = pid, stats[pid].parent_pid
-        while current > 1 and current in stats:
+        while current in stats:  # process 1 of a container may be the launcher
             if current in marked or roles.is_launcher(_cmdline(proc, current)):
                 top = current
             current = stats[current].parent_pid

@@ -232,7 +232,10 @@ class StackCollector:
             transfer, _ = self._changed_by_stop(process)
             if not transfer:
                 return self._run_once(process, command, limit_s, stops).taken
-            reason = f"{transfer}, and py-spy would end that early. Take them without --native."
+            reason = (
+                f"{transfer}, and py-spy would end that early. Stacks without native frames can be "
+                "taken."
+            )
             return self._failed(process, f"No native stacks of process {process.pid}: {reason}")
         needs_stop = locals or process in self._unnumbered
         if needs_stop and can_stop and not any(self._changed_by_stop(process)):

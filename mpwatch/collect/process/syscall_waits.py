@@ -21,6 +21,7 @@ from mpwatch.collect.process.memory import Mappings, ProcessMemory
 from mpwatch.model.samples import (
     FILE_LOCK_CALLS,
     OPENS,
+    VFORKED,
     LockHolder,
     WaitedOn,
     WaitKind,
@@ -64,6 +65,9 @@ _ON_DISK = _READS | _WRITES | _SYNCS
 """Calls that wait for a disk, whose first argument is the descriptor."""
 _FIFO_CHANNEL = "wait_for_partner"
 """The kernel function in which the open of a FIFO waits (fs/pipe.c of Linux; seen on 6.18)."""
+_VFORK_CHANNELS = frozenset(("kernel_clone", "_do_fork", "wait_for_vfork_done"))
+"""The kernel functions in which the parent of a vfork waits, kernel/fork.c of Linux: since 5.10
+(seen on 6.18), before that, and where the compiler keeps them apart."""
 _PATH_BYTES = 4096
 _TO_READ, _TO_WRITE = "for reading", "for writing"
 _EPOLLS = frozenset(("epoll_wait", "epoll_pwait", "epoll_pwait2"))
@@ -441,6 +445,8 @@ class WaitResolver:
     def _disk(self, name: str, call: BlockedCall | None, wchan: str | None) -> WaitedOn:
         """Uninterruptible: a disk or network file system, a driver, a core dump, vfork."""
         targets = [wchan] if wchan else []
+        if wchan in _VFORK_CHANNELS:
+            targets.insert(0, VFORKED)
         fds: tuple[int, ...] = ()
         if call is not None and call.arguments and name in _ON_DISK:
             fds = (_int32(call.arguments[0]),)

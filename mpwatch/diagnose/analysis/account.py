@@ -59,7 +59,7 @@ from mpwatch.model.account import (
 )
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.progress import BUCKET_S
-from mpwatch.model.samples import Frame, ThreadSample, WaitedOn
+from mpwatch.model.samples import VFORKED, Frame, ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot, Thread
 from mpwatch.model.waits import WaitEdge, WaitGraph, is_loader_poll, loader_wait
 
@@ -591,6 +591,8 @@ def _blocked(thread: Thread, sample: ThreadSample, shows_disk: bool) -> Activity
     path = next((target for target in targets if target.startswith("/")), None)
     is_near = shows_disk and not thread.is_active and (thread.stack_age_s or 0.0) <= RECENT_S
     place = _at(thread.stack) if is_near or is_current(thread) else ""
+    if VFORKED in targets:
+        return Activity("waiting", VFORKED, place=place)
     if wait is not None and wait.call in SYNC_CALLS:
         return _sync(wait, place)
     if path is not None:

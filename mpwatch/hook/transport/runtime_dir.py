@@ -35,9 +35,6 @@ if TYPE_CHECKING:
 
     from ..safe.unpatched import System
 
-_SUN_PATH = 107
-"""Bytes of a socket's path on Linux, the final zero aside."""
-_LONGEST_NAME = len("/4194304-999999999999.sock")  # three hundred years of ticks
 IN_MEMORY = (b"tmpfs", b"ramfs")
 _UNKNOWN = (b"", 0)
 """The `mount_of` a path where the mount table cannot be read."""
@@ -325,19 +322,14 @@ def remove(system: System, path: str | None) -> None:
 
 def _refuse(system: System, path: str, uid: int) -> str | None:
     """Why this directory must not be used, or `None`; it is made if it is missing."""
-    if len(os.fsencode(path)) + _LONGEST_NAME > _SUN_PATH:
-        return f"{path} is too long for the path of a socket"
+    reason = wire.runtime_refusal(path, None, uid)
+    if reason is not None:
+        return f"{path} {reason}"
     with contextlib.suppress(FileExistsError):
         system.os.mkdir(path, 0o700)
-    status = system.os.lstat(path)
-    if stat.S_ISLNK(status.st_mode):
-        return f"{path} is a symbolic link"
-    if not stat.S_ISDIR(status.st_mode):
-        return f"{path} is not a directory"
-    if status.st_uid != uid:
-        return f"{path} belongs to user {status.st_uid}"
-    if status.st_mode & 0o077:  # not mended: `chmod` would follow a link put there meanwhile
-        return f"{path} is open to other users"
+    reason = wire.runtime_refusal(path, system.os.lstat(path), uid)
+    if reason is not None:
+        return f"{path} {reason}"
     if not system.os.access(path, os.W_OK | os.X_OK):
         return f"{path} is not writable"
     return None

@@ -40,12 +40,13 @@ _CAUSE_AND_FIX: Mapping[str, tuple[str, str]] = {
         _OUT_OF_DATE,
     ),
     "again": (
-        "The agent, the way to it or the machine has ended, and the way to it is tried again.",
+        "The agent, the connection to it or the machine has ended, and the connection is tried "
+        "again.",
         _OUT_OF_DATE,
     ),
     "ended": (
-        "The agent was killed, or the way to it has ended: the connection, the allocation or the "
-        "machine.",
+        "The agent was killed, or the connection to it has ended: the network, the allocation or "
+        "the machine.",
         _OUT_OF_DATE,
     ),
     "failed": (
@@ -58,7 +59,7 @@ _CAUSE_AND_FIX: Mapping[str, tuple[str, str]] = {
         _WITHOUT_THEM,
     ),
     "starting": (
-        "The machine, the way to it or the start of the agent hangs or is slow.",
+        "The machine, the connection to it or the start of the agent hangs or is slow.",
         "Check whether the machine answers, for instance by ssh.",
     ),
     "live": (

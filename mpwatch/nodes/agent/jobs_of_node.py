@@ -112,7 +112,8 @@ def _starting_ranks(proc: str, known: set[int]) -> Iterator[ProcessId]:
         if is_numbered and "WORLD_SIZE" in environment and stat is not None:
             found[pid] = stat
     for pid, stat in found.items():
-        above = _ancestors(proc, stat.parent_pid)
+        # Process 1 of a container may be a rank, whose workers inherit its environment.
+        above = _ancestors(proc, stat.parent_pid) | {1} - {pid}
         is_own = os.getpid() in above
         if not stat.has_ended and not is_own and not above & (found.keys() | known):
             yield found[pid].process

@@ -75,7 +75,7 @@ the node has said."""
 
 NodeState: TypeAlias = Literal["waiting", "starting", "live", "silent", "ended", "failed"]
 """`waiting` to be started; `failed`: no agent could be reached, or it is not understood; `ended`:
-the agent or the way to it has ended."""
+the agent or the connection to it has ended."""
 Keep: TypeAlias = Callable[[str, FromNode], None]
 """Is called with the name of a node and a message that it has sent."""
 
@@ -580,7 +580,7 @@ class Node:
         )
 
     def _output_ended(self) -> None:
-        """The agent, or the way to it, has ended."""
+        """The agent, or the connection to it, has ended."""
         self._link.read_last_words()
         was_live = self._state == "live"
         code = self.kill()
@@ -595,7 +595,7 @@ class Node:
         program = os.path.basename(self._launch.command[0])
         told = last_line(told_text, self._frames.text)
         if code is None:
-            sentence = f"{told or f'{program} has ended the way to the agent'}."
+            sentence = f"{told or f'{program} has ended the connection to the agent'}."
         else:
             how = f"signal {-code}" if code < 0 else f"status {code}"
             sentence = f"{program} ended with {how}{told and f': {told}'}."

@@ -156,7 +156,7 @@ def _hosts_of_file(path: str) -> list[str]:
             text = file.read(HOSTFILE_BYTES_LIMIT)
     except OSError as error:
         raise CannotLaunch(
-            f"The hostfile {path} cannot be read: {error.strerror}.", f"ls -l {path}"
+            f"The hostfile {path} cannot be read: {error.strerror}.", f"ls -l {shlex.quote(path)}"
         ) from None
     lines = (line.partition("#")[0].split() for line in text.splitlines())
     return [words[0] for words in lines if words]

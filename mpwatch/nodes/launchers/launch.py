@@ -41,7 +41,7 @@ class Pipes(Protocol):
 
     @property
     def stderr(self) -> IO[bytes] | None:
-        """What the agent, or the way to it, complains of."""
+        """What the agent, or what connects to it, writes to standard error."""
         ...
 
     def has_ended(self) -> bool:
@@ -49,11 +49,11 @@ class Pipes(Protocol):
         ...
 
     def kill(self) -> None:
-        """End the way to the agent, which then ends with its input."""
+        """End the connection to the agent, which then ends with its input."""
         ...
 
     def kill_all(self) -> None:
-        """End the way to the agent with all that it has started."""
+        """End the connection to the agent with all that it has started."""
         ...
 
     def wait(self) -> int | None:
@@ -150,8 +150,8 @@ class Launch(NamedTuple):
     start_s: float = START_S
     """How long its first message may take from the start."""
     explain: Callable[[str], str] | None = None
-    """Says in one sentence why the way to the agent has ended, by what the engine's program has
-    printed to standard error; an empty string if that says nothing more."""
+    """Says in one sentence why the connection to the agent has ended, by what the engine's program
+    has printed to standard error; an empty string if that says nothing more."""
 
     is_refused: Callable[[str], bool] | None = None
     """Says, by what the engine's program has printed to standard error, whether the way was only

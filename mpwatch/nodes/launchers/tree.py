@@ -199,7 +199,7 @@ class RelayPipes(CarriedPipes):
 
 
 class _Relay:
-    """The way to one relay, which a thread serves until its last node has ended."""
+    """The connection to one relay, which a thread serves until its last node has ended."""
 
     def __init__(self, launches: Sequence[Launch], leader: int) -> None:
         """Start it.

@@ -57,7 +57,7 @@ class Happened(NamedTuple):
 
     what: str
     """`ended`: the source of `DATA` of a channel; `stuck`: a channel whose bytes nobody reads;
-    `closed`: the way to the other side; `readable`: a descriptor that is watched."""
+    `closed`: the connection to the other side; `readable`: a descriptor that is watched."""
     number: int = 0
     """Of the channel, or the descriptor."""
 
@@ -72,7 +72,7 @@ class _Channel:
 
 
 class Multiplexer:
-    """Carries the bytes of channels between their descriptors and the way to the other side.
+    """Carries the bytes of channels between their descriptors and the connection to the other side.
 
     It closes the descriptors of channels, and none of the way.
     """

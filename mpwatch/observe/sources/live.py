@@ -133,7 +133,7 @@ class LiveSource:
                 return self._switch_recording(path)
             case InjectHook():
                 if self._injection is None:
-                    return "Hooks are ignored (--no-hook); start mpwatch attach without it."
+                    return "No hook is injected here; mpwatch attach on the machine of the job can."
                 self._injection.allow()
             case StopInjecting():
                 if self._injection is not None:

@@ -326,7 +326,7 @@ class Observer:
             The first reason why one of them cannot be asked, or `None`.
         """
         if self._collectors.hooks is None:
-            return "Hooks are ignored (--no-hook), and only they can read the allocator's figures."
+            return "Hooks are ignored here, and only they can read the allocator's figures."
         refusals = [self._collectors.hooks.ask(each, "gauges", ("cuda",)) for each in processes]
         return next((refusal for refusal in refusals if refusal is not None), None)
 

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections import Counter, OrderedDict, deque
 from collections.abc import Mapping
 
-from mpwatch.diagnose.known_errors import tags_of
+from mpwatch.describe.error_messages import tags_of
 from mpwatch.model.events import HookNote, HookStatus
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.sanitize import clean

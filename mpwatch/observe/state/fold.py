@@ -98,6 +98,7 @@ class Fold:
         self._source_problems: list[str] = []
         self._written = WrittenErrorTable()
         self._values: dict[ProcessId, deque[ValuesRead]] = {}
+        self._ended_before = self._lost_before = 0
 
     def apply(self, input: Input) -> None:
         """Apply one input; one about an unknown process is kept until it is known."""
@@ -219,6 +220,10 @@ class Fold:
             self._forget(process)
 
     def _forget(self, process: ProcessId) -> None:
+        if self._processes.get(process) is not None:
+            hooked = self._hooks.get(process)
+            self._ended_before += 1
+            self._lost_before += hooked.hook().lost if hooked is not None else 0
         self._processes.forget(process)
         self._hooks.forget(process)
         self._history.forget(process)
@@ -347,6 +352,8 @@ class Fold:
             ),
             log=self._log.entries,
             log_dropped=self._log.dropped,
+            ended_before=self._ended_before,
+            lost_before=self._lost_before,
             errors=self._log.errors,
             ticks_per_s=tree.ticks_per_s,
             nccl=self._nccl,

@@ -214,7 +214,7 @@ _WAIT_WORDS: Mapping[str, str] = {
     "child": "waits for the exit of",
     "poll": "polls",
     "timer": "sleeps",
-    "disk": "in uninterruptible I/O",
+    "disk": "in uninterruptible sleep",
     "signal": "waits for a signal",
     "stopped": "stopped",
 }

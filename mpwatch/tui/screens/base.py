@@ -23,7 +23,6 @@ from mpwatch.tui.elements.header import Tab, TabRange, header, tab_line
 from mpwatch.tui.elements.page import Page, SnapshotView
 from mpwatch.tui.elements.styled_text import Line, cell
 from mpwatch.tui.hook_question import question_line
-from mpwatch.tui.pages.stacks import threads
 from mpwatch.tui.view_state import ViewState
 from mpwatch.tui.widgets.line_view import LineView
 from mpwatch.tui.widgets.page_view import PageView
@@ -166,10 +165,6 @@ class PagesScreen(LiveScreen):
 
     def make_page_view(self, page: AnyPage) -> AnyPageView:
         """Make the widget of a page."""
-        is_here = self.view_state.source.is_live and not self.view_state.settings.node
-        if page.name == "threads" and is_here:
-            # In a replay, and on other machines, the files may differ from those that run.
-            page = threads.with_source_lines(page, self.view_state.sources)
         return PageView(page, id=f"page-{page.name}")
 
     def heads(self) -> Sequence[Widget]:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
 import signal
+import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -55,6 +59,42 @@ def test_a_rank_that_is_aborted_for_the_size_of_a_tensor_is_no_crash(
 
     assert first["rule"] == "collective-mismatch"
     assert "was aborted (SIGABRT)" in first["summary"]
+
+
+LAUNCHER = """
+import os, subprocess, sys
+variables = {"RANK": "0", "WORLD_SIZE": "1", "TORCHELASTIC_RUN_ID": "x"}
+rank = subprocess.Popen(
+    [sys.executable, "-c", "import time; time.sleep(600)"],
+    env={**os.environ, **variables}, start_new_session=True,
+)
+print("ready", rank.pid, flush=True)
+rank.wait()
+"""
+OWN_NAMESPACE = ("unshare", "--fork", "--pid", "--mount-proc", "--kill-child")
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0
+    or subprocess.run([*OWN_NAMESPACE, "true"], capture_output=True, check=False).returncode != 0,
+    reason="needs namespaces of its own",
+)
+def test_a_rank_whose_launcher_is_process_1_of_a_container_is_no_orphan(start: Start) -> None:
+    holder = start([*OWN_NAMESPACE, sys.executable, "-c", LAUNCHER])
+    pid = holder.wait_for("ready").split()[1]
+    children = Path(f"/proc/{holder.pid}/task/{holder.pid}/children")
+    (launcher,) = children.read_text().split()
+    inside = ["nsenter", f"--target={launcher}", "--pid", "--mount"]
+    diagnose = [sys.executable, "-m", "mpwatch", "diagnose", pid, "--for=7", "--no-hook", "--json"]
+
+    done = subprocess.run(
+        [*inside, *diagnose],
+        capture_output=True,
+        check=True,
+        timeout=120,
+    )
+
+    assert not json.loads(done.stdout)["findings"]
 
 
 CHILD_OF_BEFORE = """

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import shlex
+from typing import ClassVar
+
 import pytest
 
+from mpwatch.cli import dashboards
 from mpwatch.cli.arguments import parse
 
 
@@ -42,3 +46,46 @@ def test_invalid_arguments_are_usage_errors(
 
     assert leaving.value.code == 2
     assert "usage: mpwatch" in capsys.readouterr().err
+
+
+class Server:
+    """Stands for the server of textual-serve."""
+
+    commands: ClassVar[list[str]] = []
+
+    def __init__(self, command: str, **_: object) -> None:
+        self.commands.append(command)
+
+    def serve(self) -> None:
+        """Return at once."""
+
+
+@pytest.mark.parametrize(("options", "handed_on"), [([], False), (["--no-hook"], True)])
+def test_serve_hands_the_option_no_hook_on_to_attach(
+    monkeypatch: pytest.MonkeyPatch, options: list[str], handed_on: bool
+) -> None:
+    monkeypatch.setattr("mpwatch.cli.dashboards._server_class", lambda: Server)
+    monkeypatch.setattr("mpwatch.cli.dashboards.target", lambda pid, **_: pid)
+
+    assert dashboards.serve(parse(["serve", "42", *options])) == 0
+
+    assert ("--no-hook" in shlex.split(Server.commands[-1])) is handed_on
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("attach", "hooks that are there are used"),
+        ("serve", "uses hooks that are there"),
+        ("dump", "ignore hooks that are there"),
+        ("diagnose", "ignore hooks that are there"),
+        ("record", "ignore hooks that are there"),
+    ],
+)
+def test_each_command_says_what_its_no_hook_does(
+    capsys: pytest.CaptureFixture[str], command: str, words: str
+) -> None:
+    with pytest.raises(SystemExit):
+        parse([command, "--help"])
+
+    assert words in " ".join(capsys.readouterr().out.split())

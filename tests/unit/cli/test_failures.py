@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import shlex
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,52 @@ def test_no_failure_has_an_empty_fix() -> None:
 
     assert len(calls) > 20
     assert bare == []
+
+
+PLAIN = {"arguments.pid", "command", "os.geteuid()", "pids[0]", "scenario.name"}
+"""Numbers, and names that mpwatch has given itself."""
+
+
+def unquoted(node: ast.expr) -> list[str]:
+    """What is put into a command as it is."""
+    if not isinstance(node, ast.JoinedStr):
+        return []
+    values = [each.value for each in node.values if isinstance(each, ast.FormattedValue)]
+    return [
+        ast.unparse(value)
+        for value in values
+        if ast.unparse(value) not in PLAIN and not ast.unparse(value).startswith("shlex.quote(")
+    ]
+
+
+def test_what_others_have_named_is_quoted_in_every_command() -> None:
+    found = [
+        (source.name, each)
+        for source in SOURCES
+        for node in ast.walk(ast.parse(source.read_text()))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Failure"
+        for argument in node.args[1:2]
+        for each in unquoted(argument)
+    ]
+
+    assert found == []
+
+
+def test_a_command_for_a_path_with_spaces_and_quotes_names_that_path(tmp_path: Path) -> None:
+    folder = tmp_path / "my job's $HOME"
+    folder.mkdir()
+    (folder / "a.mpw").touch()
+
+    with pytest.raises(Failure) as exists:
+        check_recordable(str(folder / "a.mpw"))
+    with pytest.raises(Failure) as is_missing:
+        check_recordable(str(folder / "sub dir" / "a.mpw"))
+    with pytest.raises(Failure) as unreadable, reading(str(folder)):
+        raise PermissionError
+
+    assert shlex.split(exists.value.fix)[1:] == [f"{folder}/a.mpw", f"{folder}/a.mpw.old"]
+    assert shlex.split(is_missing.value.fix) == ["mkdir", "-p", f"{folder}/sub dir"]
+    assert shlex.split(unreadable.value.fix)[-1] == str(folder)
 
 
 def test_a_failure_is_printed_with_the_command_that_helps() -> None:

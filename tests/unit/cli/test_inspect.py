@@ -57,7 +57,7 @@ def test_the_finding_about_a_broken_rule_does_not_blame_the_job(
     main(["diagnose", crash])
 
     out, err = capsys.readouterr()
-    assert "the rule broken failed, and has checked nothing of this job" in out
+    assert "the rule broken failed before it had checked all of this job" in out
     assert "A defect in mpwatch" in out
     assert err == ""
 

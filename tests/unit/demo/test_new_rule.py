@@ -17,7 +17,7 @@ from tests.builders.snapshots import found, main, snapshot_of
 ROOT = Path(mpwatch.demo.__file__).parents[2]
 CATALOGUE = "mpwatch/demo/catalogue.py"
 SIGNALS = "tests/integration/demo/signals.py"
-KNOWN_ERRORS = "mpwatch/diagnose/known_errors.py"
+KNOWN_ERRORS = "mpwatch/describe/error_messages.py"
 HEARD = "tests/unit/diagnose/rules/test_known_errors.py"
 FOLDERS = ("mpwatch/demo/programs", "tests/unit/diagnose/rules")
 

@@ -78,7 +78,7 @@ def test_a_sleeping_process_is_idle_waiting_busy_or_sleeping() -> None:
 
 
 def test_state_letters_in_words() -> None:
-    assert [state_word(letter) for letter in "RDTZ"] == ["running", "I/O wait", "stopped", "zombie"]
+    assert [state_word(letter) for letter in "RDTZ"] == ["running", "D sleep", "stopped", "zombie"]
     assert (state_word("?"), state_word("")) == ("?", "unknown")
     assert state_explanation("T") == "stopped by a signal"
     assert state_explanation("R") == "running"

@@ -24,7 +24,7 @@ from mpwatch.model.account import (
 )
 from mpwatch.model.history import History
 from mpwatch.model.ids import SegmentId
-from mpwatch.model.samples import Ended, FdLink, HeldLock, ThreadSample, WaitedOn
+from mpwatch.model.samples import VFORKED, Ended, FdLink, HeldLock, ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot, Thread
 from tests.builders.snapshots import (
     IDLE_WORKER,
@@ -455,6 +455,12 @@ def test_a_file_that_is_read_is_named() -> None:
     assert found == Activity("waiting", "/data/shard-3.tar (a disk or file server)", "file")
 
 
+def test_a_parent_in_vfork_is_not_said_to_wait_for_a_disk() -> None:
+    found = doing(waits=WaitedOn("disk", "-", (VFORKED, "kernel_clone")), state="D")
+
+    assert found == Activity("waiting", "the exec or exit of a child that it starts")
+
+
 def test_a_page_fault_is_distinguished_from_a_read() -> None:
     blocked = thread(MAIN, state="D", wchan="folio_wait_bit_common", waits=WaitedOn("disk", "-"))
     found = main(threads=[blocked])
@@ -591,6 +597,7 @@ def test_an_error_in_the_account_is_a_finding_and_the_rules_still_run(
     findings = Engine(()).diagnosed(at(0, thread(MAIN)), NO_HISTORY).findings
 
     assert [(each.rule, each.subject) for each in findings] == [("rule-failed", "account")]
+    assert findings[0].summary == "what processes did with their time could not be determined"
 
 
 def test_the_account_is_kept_where_the_root_was_never_read() -> None:

@@ -118,6 +118,7 @@ def test_a_worker_in_disk_wait_has_an_unknown_end() -> None:
 
     assert found.verdict == "unknown"
     assert "/mnt/nfs/a.tar" in found.sentence
+    assert "SIGKILL ends the wait only where the kernel allows that" in found.conclusion
 
 
 def test_a_disk_wait_without_details_is_shown_as_one() -> None:

@@ -11,6 +11,9 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from mpwatch.model.host import CgroupSample
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.snapshot import Loader
 from mpwatch.report.prometheus import CannotServe, MetricsServer, exposition, parse_address
 from tests.builders.report_job import finding, job
 
@@ -54,6 +57,41 @@ def test_a_process_that_ended_has_no_series() -> None:
 
     assert 'pid="41827"' not in text
     assert "mpwatch_processes_ended 1" in text
+
+
+def test_the_series_of_a_loader_does_not_change_when_another_loader_ends() -> None:
+    of_main, of_other = (
+        Loader(ProcessId(pid, 1), key, 2, wait_share=share)
+        for pid, key, share in ((41823, 3, 0.5), (20, 7, 0.25))
+    )
+    expected = 'mpwatch_loader_wait_ratio{pid="20",loader="7"} 0.25'
+
+    both = exposition(replace(job(), loaders=(of_main, of_other))).splitlines()
+    one = exposition(replace(job(), loaders=(of_other,))).splitlines()
+
+    assert expected in both
+    assert expected in one
+
+
+def test_what_only_rises_is_a_counter() -> None:
+    killed = replace(job().host, cgroup=CgroupSample(2, "/job", oom_kills=2))
+
+    lines = exposition(replace(job(), host=killed)).splitlines()
+
+    kinds = dict(line.split()[2:] for line in lines if line.startswith("# TYPE "))
+    assert {name for name, kind in kinds.items() if kind == "counter"} == {
+        "mpwatch_cgroup_oom_kills",
+        "mpwatch_events_lost",
+        "mpwatch_processes_ended",
+    }
+
+
+def test_processes_that_are_no_longer_shown_still_count_as_ended() -> None:
+    lines = exposition(replace(job(), ended_before=300, lost_before=40)).splitlines()
+
+    assert "mpwatch_processes_ended 301" in lines
+    lost = sum(process.hook.lost for process in job().processes)
+    assert f"mpwatch_events_lost {lost + 40}" in lines
 
 
 def test_a_hostile_name_stays_within_its_quotes() -> None:

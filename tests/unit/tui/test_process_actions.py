@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from mpwatch.attach import inject_tree
+from mpwatch.attach.actions import ActionRefused, ProcessActions
 from mpwatch.attach.outcomes import Detached
 from mpwatch.model.ids import ProcessId
-from mpwatch.tui.screens.process_actions import (
-    ActionRefused,
-    ProcessActions,
-    offered_actions,
-    stacks_text,
-    write_new,
-)
-from mpwatch.tui.view_state import SourceLines
+from mpwatch.tui.screens.process_actions import offered_actions, stacks_text, write_new
 from tests import procfs
 from tests.tui.scripted import loader_job
 
@@ -111,31 +104,6 @@ def test_an_existing_file_is_never_overwritten(tmp_path: Path) -> None:
     assert there.read_text() == "mine"
 
 
-def test_lines_of_a_source_file_are_read_once(tmp_path: Path) -> None:
-    file = tmp_path / "data.py"
-    file.write_text("import os\n    img = open(path)\n")
-    sources = SourceLines()
-
-    assert sources(str(file), 2) == "img = open(path)"
-    file.unlink()
-    assert sources(str(file), 1) == "import os"
-    assert sources(str(file), 3) == ""
-
-
-def test_a_fifo_named_like_a_source_file_does_not_block_the_dashboard(tmp_path: Path) -> None:
-    pipe = tmp_path / "data.py"
-    os.mkfifo(pipe)
-
-    assert SourceLines()(str(pipe), 1) == ""
-
-
-def test_escapes_in_a_source_file_do_not_reach_the_terminal(tmp_path: Path) -> None:
-    file = tmp_path / "data.py"
-    file.write_bytes(b"x = '\x1b[31mred'\n")
-
-    assert "\x1b" not in SourceLines()(str(file), 1)
-
-
 def test_a_process_with_a_pending_detach_is_not_reported_as_detached(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -152,3 +120,21 @@ def test_a_process_with_a_pending_detach_is_not_reported_as_detached(
         "The hook is still attached in 1 of 2 processes: "
         "it is detached when it runs Python code again"
     )
+
+
+def test_a_detach_that_could_not_be_logged_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    outcomes = (Detached(ProcessId(100, 1), "absent", method="socket"),)
+
+    def detach_tree(_: object, report: Callable[[Detached], None], **__: object) -> object:
+        report(outcomes[0])
+        return outcomes
+
+    monkeypatch.setattr(inject_tree, "detach_tree", detach_tree)
+
+    words = ProcessActions().detach([])
+
+    assert words.startswith("The hook was detached from every process. The log of detaches is not")

@@ -74,7 +74,7 @@ def test_an_orphan_stays_below_its_former_parent() -> None:
 
 
 @pytest.mark.parametrize(
-    ("letter", "word"), [("R", "running"), ("D", "I/O wait"), ("T", "stopped"), ("Z", "zombie")]
+    ("letter", "word"), [("R", "running"), ("D", "D sleep"), ("T", "stopped"), ("Z", "zombie")]
 )
 def test_the_state_letter_is_shown_as_a_word(letter: str, word: str, view: SnapshotView) -> None:
     process = view.snapshot.processes[1]

@@ -8,6 +8,7 @@ import pytest
 
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
+from mpwatch.model.source_code import SourceLine, Statement
 from mpwatch.model.waits import WaitGraph
 from mpwatch.tui.elements.page import SnapshotView
 from mpwatch.tui.elements.styled_text import text_of
@@ -84,10 +85,23 @@ def test_threads_show_the_programs_own_frame_and_the_innermost_one(view: Snapsho
 def test_source_lines_and_locals_are_shown_beside_their_frames() -> None:
     frame = Frame("decode", "/home/ada/data.py", 31, (("path", "'a.png'"),))
 
-    lines = threads.stack_lines((frame,), 100, lambda path, number: "img = open(path)")
+    lines = threads.stack_lines((frame,), 100, {("/home/ada/data.py", 31): "img = open(path)"})
 
     assert "img = open(path)" in text_of(lines[0])
     assert "path = 'a.png'" in text_of(lines[1])
+
+
+def test_the_lines_that_were_read_of_the_running_program_are_shown(view: SnapshotView) -> None:
+    """They are also there in a replay, and of a process on another machine."""
+    (item,) = [i for i in threads.items(view) if i.process.process == worker_id(3)]
+    frame = item.thread.stack[0]
+    statement = Statement(frame.line, "img = Image.open(path)")
+    read = SourceLine(frame.file, frame.line, frame.function, statement)
+    shown = SnapshotView(replace(view.snapshot, source=(read,)))
+
+    lines = threads.PAGE.details(item, shown, 120)
+
+    assert "img = Image.open(path)" in "\n".join(map(text_of, lines))
 
 
 @pytest.mark.parametrize(

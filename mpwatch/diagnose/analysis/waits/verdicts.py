@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames, program_frames
-from mpwatch.describe.processes import full_name, names_text
+from mpwatch.describe.processes import STATE_D, full_name, names_text
 from mpwatch.diagnose.analysis.distributed.ranks import conclusion
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import channels_among
@@ -245,7 +245,7 @@ def _end_of_edge(around: ReadContext, process: Process, edge: WaitEdge) -> WaitE
         return WaitEnd("progress", f"sleeps{at}", _end_of_sleep(around.index, process))
     if edge.kind == "disk":
         words = f"waits for {edge.what} in state D"
-        return WaitEnd("unknown", words, "Only the kernel ends this wait: it ignores signals.")
+        return WaitEnd("unknown", words, f"The kernel ends this wait. {STATE_D}")
     if edge.is_ordinary:
         return WaitEnd("ordinary", words, "This wait is normal.")
     if edge.kind == "poll" and is_idle_loop(around.index, process.process):

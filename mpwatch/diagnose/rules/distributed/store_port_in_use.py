@@ -53,7 +53,7 @@ def _owners(snapshot: Snapshot, port: int | None) -> Iterator[str]:
 
 def _words(owner: PortOwner) -> str:
     """One owner outside of the job."""
-    orphan = ", whose parent has exited," if owner.parent_pid == 1 else ""
+    orphan = ", whose parent has exited," if owner.is_orphan else ""
     return f"process {owner.pid}{orphan} has it: {owner.command}"
 
 
@@ -125,7 +125,7 @@ def _cause(snapshot: Snapshot, port: int | None) -> str:
     """Name the process that holds the port where it was read, else say that it is not known."""
     outside = _outside_owner(snapshot, port)
     if outside is not None:
-        state = ", whose parent has exited," if outside.parent_pid == 1 else ""
+        state = ", whose parent has exited," if outside.is_orphan else ""
         return f"Process {outside.pid}{state} outside of this job already listens on port {port}."
     for process in snapshot.living():
         if port is not None and port in _listens_on(process):
@@ -136,7 +136,7 @@ def _cause(snapshot: Snapshot, port: int | None) -> str:
 def _advice(snapshot: Snapshot, port: int | None) -> str:
     """Advise to stop an owner only where that owner was seen to be an orphan."""
     outside = _outside_owner(snapshot, port)
-    if outside is not None and outside.parent_pid == 1:
+    if outside is not None and outside.is_orphan:
         return f"{_FREE_PORT}; or stop process {outside.pid} if its job is over."
     return f"{_FREE_PORT}."
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator
 from signal import Signals
 
@@ -43,9 +44,23 @@ def check(index: Index) -> Iterator[Finding]:
             continue
         evidence = (
             f"it handles SIGHUP (mask of caught signals {caught:#x})",
-            f"its controlling terminal is device {tty}",
+            f"its controlling terminal is {_terminal(tty)}",
         )
         yield _finding(process, Severity.INFO, evidence)
+
+
+def _terminal(tty: int) -> str:
+    """The path of a terminal from field 7 of `/proc/PID/stat`, see proc_pid_stat(5).
+
+    The numbers are those of Documentation/admin-guide/devices.txt of Linux.
+    """
+    device = tty & 0xFFFFFFFF  # the kernel writes it as a signed number
+    major, minor = os.major(device), os.minor(device)
+    if 136 <= major <= 143:
+        return f"/dev/pts/{(major - 136) * 256 + minor}"
+    if major == 4:
+        return f"/dev/tty{minor}" if minor < 64 else f"/dev/ttyS{minor - 64}"
+    return f"device {major}:{minor}"
 
 
 def _may_be_passed_on(index: Index, rank: Process, ended: Ended) -> bool:
@@ -79,9 +94,9 @@ def _finding(process: Process, severity: Severity, evidence: tuple[str, ...]) ->
         severity=severity,
         process=process.process,
         summary=(
-            f"{called(process)} was ended by the hang-up of its terminal"
+            f"{called(process)} was ended by SIGHUP, most likely the hang-up of its terminal"
             if has_happened
-            else f"{called(process)} will end when its terminal is closed, nohup or not"
+            else f"{called(process)} ends when its terminal hangs up, nohup or not"
         ),
         evidence=evidence,
         cause=(

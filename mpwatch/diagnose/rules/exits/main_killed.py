@@ -72,8 +72,8 @@ def _finding(index: Index, process: Process, ended: Ended) -> Finding:
             "Possible senders: a user (kill -9), a scheduler that enforces a limit, or a container "
             "runtime that stops the container"
             + ("; also the kernel's out-of-memory killer. " if may_be_kernel else ". ")
-            + "The kernel does not record the sender. SIGKILL cannot be caught: exit status 137, "
-            "no traceback, no cleanup."
+            + "The kernel does not record the sender. SIGKILL cannot be caught: a shell shows exit "
+            "status 137, and there is no traceback and no cleanup."
         ),
         advice=(
             "If the kill was not deliberate, ask the scheduler for the reason (sacct, kubectl "
@@ -130,6 +130,7 @@ def _others(snapshot: Snapshot, process: Process, ended: Ended) -> Iterator[str]
     ]
     living = [p for p in others if p.ended is None]
     if together:
-        yield f"{len(together)} more of its processes were killed at the same time"
+        were = "was" if len(together) == 1 else "were"
+        yield f"{len(together)} more of its processes {were} killed at the same time"
     if living:
         yield f"{len(living)} of its processes kept running; the first is {called(living[0])}"

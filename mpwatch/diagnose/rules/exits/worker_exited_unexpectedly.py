@@ -12,6 +12,7 @@ from signal import Signals
 from typing import Any, NamedTuple
 
 from mpwatch.describe import processes
+from mpwatch.describe.error_messages import KNOWN_ERRORS
 from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.describe.processes import wait_verb
 from mpwatch.diagnose.analysis.distributed.rank_exits import (
@@ -57,7 +58,6 @@ from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.edges import blocked_for_s
 from mpwatch.diagnose.analysis.waits.providers import FULL_QUEUE
 from mpwatch.diagnose.known_errors import (
-    KNOWN_ERRORS,
     contains,
     evidence_of,
     first_of,
@@ -1143,8 +1143,8 @@ _ADVICE_AFTER_WORK = (
 )
 _KEYBOARD = "KeyboardInterrupt"
 _INTERRUPTED = (
-    "The job was interrupted: a ctrl-c reaches every process of the terminal, and Python raises "
-    "KeyboardInterrupt in each. multiprocessing turns that into exit code 1."
+    "The job was interrupted: a ctrl-c reaches every process of the terminal's foreground group, "
+    "and Python raises KeyboardInterrupt in each. multiprocessing turns that into exit code 1."
 )
 _ADVICE_INTERRUPTED = (
     "Nothing to do if the ctrl-c was deliberate. For a clean exit, let child processes ignore "
@@ -1191,7 +1191,9 @@ _FAILED = (
     "call of sys.exit or os._exit, which leaves none. Processes that wait for it are not notified."
 )
 _ALONE = "Processes that wait for this one are not notified."
-_STAYS_LOCKED = "A lock or queue that it held at that moment stays locked for ever."
+_STAYS_LOCKED = (
+    "A lock or queue of multiprocessing that it held at that moment stays locked for ever."
+)
 _PARENT_THREAD = (
     "A thread of its parent ended at the same time. If the process has asked for a signal at its "
     "parent's end (prctl PR_SET_PDEATHSIG), the kernel sends it when the thread that started the "

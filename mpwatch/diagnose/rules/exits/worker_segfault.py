@@ -60,7 +60,8 @@ def _finding(process: Process, ended: Ended, others: Sequence[str]) -> Finding:
         summary=f"{called(process)}{more} crashed: {ended.words}",
         evidence=tuple(evidence),
         cause=_cause(process, ended, libraries),
-        advice=_ADVICE_LOADER if process.role == "loader-worker" else _ADVICE,
+        advice=(_ADVICE_LOADER if process.role == "loader-worker" else _ADVICE)
+        + (_ADVICE_ABORT if ended.signal == Signals.SIGABRT else _ADVICE_LOG),
     )
 
 
@@ -81,24 +82,31 @@ _CRASHED = (
     "Native code read or wrote memory that is not its own: a bug in an extension, a wrong address "
     "passed to ctypes, damaged input that native code does not check, or libraries of versions "
     "that do not fit together. Python code alone does so only where its stack overflows: deep "
-    "recursion with a raised recursion limit, also in pickle, copy and repr of nested objects."
+    "recursion with a raised recursion limit, also in pickle, copy and repr of nested objects. "
+    "Or another process sent the signal (kill -SEGV)."
 )
 _CAUSES: Mapping[int, str] = {
     Signals.SIGABRT: (
-        "Native code called abort(): a failed check, a C++ exception that nothing caught, or an "
-        "allocator that found its heap damaged. It prints the reason on standard error first."
+        "It called abort(): a failed check in native code, a C++ exception that nothing caught, an "
+        "allocator that found its heap damaged, a fatal error of Python. Most of these print the "
+        "reason on standard error first; abort() itself prints nothing. Or another process sent "
+        "the signal, as systemd's watchdog does."
     ),
     Signals.SIGILL: (
-        "Native code executed an instruction that this CPU does not have: usually a library that "
-        "was built for another CPU."
+        "Native code executed an illegal instruction: one that this CPU does not have, usually of "
+        "a library that was built for another CPU; or one that a compiler or a failed check puts "
+        "where code must not come (ud2, __builtin_trap)."
+    ),
+    Signals.SIGFPE: (
+        "Native code divided an integer by zero, or the least integer by -1. Division of floating-"
+        "point numbers raises this signal only where the program has asked for it (feenableexcept)."
     ),
 }
-_ADVICE = (
-    "Set PYTHONFAULTHANDLER=1 to get the Python line on standard error. The kernel log (dmesg) "
-    "names the library that crashed."
-)
+_ADVICE = "Set PYTHONFAULTHANDLER=1 to get the Python line on standard error."
+_ADVICE_LOG = " The kernel log (dmesg) names the library that crashed."
+_ADVICE_ABORT = " A core dump (ulimit -c unlimited) has the native stack that called abort()."
 _ADVICE_LOADER = (
     "To get the Python line, call faulthandler.enable() in worker_init_fn (torch's own handler "
-    "replaces one installed earlier), or run once with num_workers=0, which is slow. The kernel "
-    "log (dmesg) names the library that crashed; the line in main's traceback is unrelated."
+    "replaces one installed earlier), or run once with num_workers=0, which is slow. The line in "
+    "main's traceback is unrelated."
 )

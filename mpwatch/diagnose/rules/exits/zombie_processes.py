@@ -23,7 +23,7 @@ MANY = 5
 VERY_MANY = 50
 LASTING_S = 10.0
 LEAST_GROUP = 3
-"""Equal processes of which one may be missed by nobody; of so many, one may have ended."""
+"""So many equal processes that the end of one may go unnoticed."""
 TOGETHER_S = 5.0
 """Within this time equal processes are started."""
 WORKS_S = 5.0
@@ -142,7 +142,7 @@ def _any_works(index: Index, children: Sequence[Process]) -> bool:
 def _unnoticed(
     index: Index, parent: Process, left: Sequence[Process], others: Sequence[Process]
 ) -> Finding:
-    """Put into words that a child has ended with status 0 while its equals work on."""
+    """Put into words that a child has ended with status 0 while others like it still work."""
     first = left[0]
     verb = "has" if len(left) == 1 else "have"
     go = "goes" if len(others) == 1 else "go"
@@ -203,12 +203,12 @@ def _many(index: Index) -> Iterator[Finding]:
         cause=(
             "A child that has exited stays as a zombie until its parent reads the exit code, by "
             "join(), active_children(), or starting another process. A blocked main process never "
-            "does. In a container, process 1 has to reap orphans, and does not unless it is an "
-            "init program."
+            "does. In a container, process 1 has to reap orphans, which many programs that are "
+            "started there do not do."
         ),
         advice=(
             "Join each process that was started (a with-statement, or call active_children() at "
             "intervals); in a container, run an init (docker run --init). Zombies use pids, but "
-            "no memory."
+            "hardly any memory."
         ),
     )

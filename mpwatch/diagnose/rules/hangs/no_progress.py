@@ -13,6 +13,7 @@ from signal import Signals
 
 from mpwatch.describe.account import always_inside
 from mpwatch.describe.frames import frame_words, own_frames
+from mpwatch.describe.processes import STATE_D
 from mpwatch.diagnose.analysis.distributed.nccl_words import nccl_words
 from mpwatch.diagnose.analysis.idle_time import last_transfer_s, quiet_s
 from mpwatch.diagnose.analysis.index import Index
@@ -1299,8 +1300,8 @@ def _cause_of_reason(index: Index, blockage: Blockage) -> str:
 def _cause_of_stop(index: Index, blockage: Blockage) -> str:
     """What has stopped the last process, and whether that may be on purpose."""
     words = (
-        f"A signal (SIGSTOP, SIGTSTP or SIGTTIN) has stopped {called(blockage.process)}; only "
-        f"SIGCONT continues it.{_stopper(index, blockage.process)}"
+        f"A signal (SIGSTOP, SIGTSTP, SIGTTIN or SIGTTOU) has stopped {called(blockage.process)}; "
+        f"only SIGCONT continues it.{_stopper(index, blockage.process)}"
     )
     if _is_stopped_meanwhile(index, blockage):
         words += (
@@ -1486,8 +1487,8 @@ _ADVICE: Mapping[Reason, str] = {
         "O_NONBLOCK, which do not wait; check that the other side runs and uses the same path."
     ),
     "disk": (
-        "Check the storage that the line reads (dmesg, mount): the process continues only when the "
-        "storage answers, and ignores signals until then."
+        "Check the storage that the line reads (dmesg, mount): the process continues when the "
+        f"storage answers. {STATE_D}"
     ),
     "thread": (
         "Compare the lines at which its threads are: one of them has to release the lock or set "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpwatch.describe.frames import frame_words
+from mpwatch.describe.processes import STATE_D
 from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.pipes import READ_BOTH, UnreadPipe, unread_by
@@ -224,9 +225,9 @@ def _cause_and_advice(thread: Thread) -> tuple[str, str]:
     if thread.state == "D":
         return (
             "The worker is in an uninterruptible wait (state D) in the kernel, usually for a disk, "
-            "or for a network or FUSE file system whose server does not answer. State D ignores "
-            "signals, SIGKILL included.",
-            "Check the storage that the line reads (dmesg, mount); the process continues only "
+            "or for a network or FUSE file system whose server does not answer. "
+            f"{STATE_D}",
+            "Check the storage that the line reads (dmesg, mount): the process continues "
             "when the storage answers. Read from a local copy where the storage is unreliable.",
         )
     if kind == "disk":

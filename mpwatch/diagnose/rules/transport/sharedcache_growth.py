@@ -26,7 +26,8 @@ def check(index: Index) -> Iterator[Finding]:
             severity=Severity.INFO,
             process=process.process,
             summary=(
-                f"{called(process)} once held about {cache.entries} shared tensors at the same time"
+                f"{called(process)} once held at most about {cache.entries} shared tensors at the "
+                "same time"
             ),
             evidence=(
                 f"SharedCache has {cache.entries} entries, {cache.expired} of them expired",
@@ -35,11 +36,11 @@ def check(index: Index) -> Iterator[Finding]:
             cause=(
                 "torch removes expired entries only when the table exceeds twice the number that "
                 "was in use at the last removal. Their descriptors and mappings are released "
-                "already. The table is small and bounded; its size shows how many tensors the "
-                "process once held at the same time."
+                "already. The table is small and bounded. It has all tensors since that removal, "
+                "so the process has held at most that many at the same time since then."
             ),
             advice=(
-                "Nothing has to be done. If descriptors or mappings ran short, this is how many "
+                "Nothing has to be done. If descriptors or mappings ran short, at most this many "
                 "tensors used them. torch.multiprocessing.reductions.shared_cache."
                 "free_dead_references() removes the entries."
             ),

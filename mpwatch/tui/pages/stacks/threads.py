@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import NamedTuple, TypeAlias
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
@@ -27,8 +27,7 @@ from mpwatch.tui.elements.styled_text import (
     name_cell,
 )
 
-SourceLine: TypeAlias = Callable[[str, int], str]
-"""The text of a line of a source file, empty if it cannot be read here."""
+NO_LINES: Mapping[tuple[str, int], str] = MappingProxyType({})
 
 COLUMNS = (
     ScreenColumn("PROCESS", 10, keep=9, most=18),
@@ -136,15 +135,21 @@ def shortened_path(path: str, width: int) -> str:
 
 
 def stack_lines(
-    frames: Sequence[Frame], width: int, source: SourceLine | None = None
+    frames: Sequence[Frame], width: int, source: Mapping[tuple[str, int], str] = NO_LINES
 ) -> tuple[Line, ...]:
-    """A stack, innermost first, as columns: function, place, source line; locals below."""
+    """A stack, innermost first, as columns: function, place, source line; locals below.
+
+    Args:
+        frames: The stack.
+        width: Cells.
+        source: Statements by file and line.
+    """
     name_width = min(28, max((len(f.function) for f in frames), default=0)) + 2
     places = [shortened_path(place_words(frame.file, frame.line), PLACE_LIMIT) for frame in frames]
     place_width = max(map(cell_len, places), default=0) + 2
     lines: list[Line] = []
     for depth, (frame, place) in enumerate(zip(frames, places, strict=True)):
-        text = source(frame.file, frame.line).strip() if source else ""
+        text = source.get((frame.file, frame.line), "")
         head = frame.function[: name_width - 1].ljust(name_width)
         lines.append(
             line(
@@ -161,7 +166,8 @@ def stack_lines(
 def details(item: ThreadRow, view: SnapshotView, width: int) -> tuple[Line, ...]:
     """The stack of the thread under the cursor."""
     head = stack_head(item.thread, view.snapshot.at_s, item.process.stacks_cost_s)
-    return (head, *stack_lines(item.thread.stack, width))
+    source = {(read.file, read.line): read.statement.text for read in view.snapshot.source}
+    return (head, *stack_lines(item.thread.stack, width, source))
 
 
 def _empty(view: SnapshotView) -> tuple[str, ...]:
@@ -214,13 +220,3 @@ PAGE: Page[ThreadRow] = Page(
         "s takes stacks of everything now; f follows the process under the cursor twice a second.",
     ),
 )
-
-
-def with_source_lines(page: Page[ThreadRow], source: SourceLine) -> Page[ThreadRow]:
-    """The page with the text of source lines beside the frames."""
-
-    def with_source(item: ThreadRow, view: SnapshotView, width: int) -> tuple[Line, ...]:
-        head = stack_head(item.thread, view.snapshot.at_s, item.process.stacks_cost_s)
-        return (head, *stack_lines(item.thread.stack, width, source))
-
-    return replace(page, details=with_source)

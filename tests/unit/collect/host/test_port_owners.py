@@ -15,6 +15,10 @@ def row(port: int, inode: int, state: str = "0A") -> str:
     return f"   0: 0100007F:{port:04X} 00000000:0000 {state} 0:0 00:0 0 0 0 {inode} 1 0 100 0"
 
 
+def stat(pid: int, name: str, parent: int, session: int) -> str:
+    return f"{pid} ({name}) S {parent} 1 {session}" + " 0" * 46
+
+
 @pytest.fixture
 def proc(tmp_path: Path) -> Path:
     """A job, 100, whose ranks are to meet on port 4000, and an orphan, 200, that listens on it."""
@@ -24,16 +28,45 @@ def proc(tmp_path: Path) -> Path:
         (tmp_path / pid / "fd").mkdir()
         (tmp_path / pid / "cmdline").write_text(cmdline)
         (tmp_path / pid / "environ").write_text("HOME=/root\0")
-        (tmp_path / pid / "stat").write_text(f"{pid} (python) S 1 1 1")
+        (tmp_path / pid / "stat").write_text(stat(int(pid), "python", 1, 150))
         (tmp_path / pid / "net" / "tcp").write_text(f"{HEADER}\n{row(4000, 77)}\n{row(80, 78)}")
         (tmp_path / pid / "net" / "tcp6").write_text(HEADER)
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "stat").write_text(stat(1, "torchrun", 0, 1))
     os.symlink("socket:[77]", tmp_path / "200" / "fd" / "3")
     os.symlink("socket:[78]", tmp_path / "200" / "fd" / "4")
     return tmp_path
 
 
 def test_the_process_that_listens_on_a_port_the_job_names_is_found(proc: Path) -> None:
-    assert port_owners(str(proc), 100) == (PortOwner(4000, 200, "python old.py", 1),)
+    assert port_owners(str(proc), 100) == (
+        PortOwner(4000, 200, "python old.py", 1, is_orphan=True),
+    )
+
+
+@pytest.mark.parametrize(
+    ("init", "parent", "session", "environ", "is_orphan"),
+    [
+        ("systemd", 1, 150, "", True),
+        ("torchrun", 1, 150, "", True),
+        ("tini", 1, 200, "TORCHELASTIC_RUN_ID=x", True),
+        ("torchrun", 1, 200, "TORCHELASTIC_RUN_ID=x", False),
+        ("systemd", 1, 200, "", False),
+        ("tini", 1, 1, "", False),
+        ("torchrun", 1, 0, "TORCHELASTIC_RUN_ID=x", False),
+        ("systemd", 90, 150, "TORCHELASTIC_RUN_ID=x", False),
+    ],
+)
+def test_an_orphan_is_told_from_a_child_of_process_1(
+    proc: Path, init: str, parent: int, session: int, environ: str, is_orphan: bool
+) -> None:
+    (proc / "1" / "stat").write_text(stat(1, init, 0, 1))
+    (proc / "200" / "stat").write_text(stat(200, "python", parent, session))
+    (proc / "200" / "environ").write_text(environ)
+
+    (owner,) = port_owners(str(proc), 100) or ()
+
+    assert owner.is_orphan is is_orphan
 
 
 def test_connections_and_other_ports_do_not_count(proc: Path) -> None:

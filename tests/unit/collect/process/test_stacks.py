@@ -252,7 +252,7 @@ def test_native_stacks_of_a_process_in_a_transfer_are_refused(proc: FakeProc) ->
     assert py_spy.commands == []
     assert taken.problem == (
         "No native stacks of process 10: its thread 10 is in write(5), and py-spy would end that"
-        " early. Take them without --native."
+        " early. Stacks without native frames can be taken."
     )
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import struct
+from typing import get_args
 
 import pytest
 
@@ -278,6 +279,18 @@ def test_a_wait_until_data_is_on_the_disk_names_its_file(proc: FakeProc, number:
     assert found.targets == ("/runs/probe.log", "folio_wait_bit")
 
 
+@pytest.mark.parametrize("channel", ["kernel_clone", "_do_fork"])
+def test_a_parent_in_vfork_waits_for_its_child_and_not_for_a_disk(
+    proc: FakeProc, channel: str
+) -> None:
+    proc.process(10)
+
+    found = resolver(proc).resolve(BlockedCall(435, (1 << 40, 88)), "D", channel)
+
+    assert found is not None
+    assert found.targets == ("the exec or exit of a child that it starts", channel)
+
+
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 def test_every_call_that_waits_for_a_disk_is_known_on_each_machine(machine: str) -> None:
     assert set(SYNC_CALLS) <= set(syscall_waits.names(machine).values())
@@ -301,8 +314,11 @@ def test_invalid_arguments_raise_nothing(proc: FakeProc) -> None:
 
     for number in X86:
         for state in "SDT":
-            resolver(proc).resolve(BlockedCall(number, (huge,) * 6), state, "x")
-        resolver(proc).resolve(BlockedCall(number), "S", None)
+            found = resolver(proc).resolve(BlockedCall(number, (huge,) * 6), state, "x")
+            assert found is None or found.kind in get_args(WaitKind)
+            assert state == "S" or (found is not None and found.kind in ("disk", "stopped"))
+        bare = resolver(proc).resolve(BlockedCall(number), "S", None)
+        assert bare is None or bare.kind in get_args(WaitKind)
 
 
 def threads(

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import mpwatch.diagnose.rules
 from mpwatch.demo.catalogue import scenarios
+from mpwatch.describe.error_messages import KNOWN_ERRORS
 from mpwatch.diagnose.engine import RULES
-from mpwatch.diagnose.known_errors import KNOWN_ERRORS
 
 FILES = {
     path.stem.replace("_", "-")

@@ -157,6 +157,27 @@ def test_the_cause_of_a_crash_names_its_signal_and_a_fork_only_where_there_was_o
     assert "abort()" in only(worker_segfault.check, snapshot_of(main(), aborted)).cause
 
 
+@pytest.mark.parametrize(
+    ("number", "said", "not_said"),
+    [
+        (6, ("systemd", "abort() itself prints nothing", "core dump"), ("dmesg",)),
+        (4, ("ud2", "built for another CPU", "dmesg"), ("memory that is not its own",)),
+        (8, ("divided", "dmesg"), ("memory that is not its own",)),
+        (11, ("memory that is not its own", "kill -SEGV", "dmesg"), ()),
+    ],
+)
+def test_a_crash_is_not_explained_by_what_another_signal_means(
+    number: int, said: tuple[str, ...], not_said: tuple[str, ...]
+) -> None:
+    dead = process(201, "spawned", ended=exited(201, signal=number))
+
+    finding = only(worker_segfault.check, snapshot_of(main(), dead))
+
+    text = f"{finding.cause} {finding.advice}"
+    assert [each for each in said if each not in text] == []
+    assert [each for each in not_said if each in text] == []
+
+
 def test_crashes_of_one_parents_workers_are_one_finding_that_names_the_first() -> None:
     crashed = [
         process(200 + each, "loader-worker", ended=exited(200 + each, at_s=NOW_S - each, signal=11))

@@ -4,19 +4,16 @@ from dataclasses import replace
 
 import pytest
 
+from mpwatch.describe.error_messages import KNOWN_ERRORS, OWN_KINDS, REASONS, tags_of
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.engine import RULES
 from mpwatch.diagnose.known_errors import (
     EXPLAINED,
-    KNOWN_ERRORS,
-    OWN_KINDS,
-    REASONS,
     contains,
     evidence_of,
     explained,
     gives,
     number_of,
-    tags_of,
     with_explanation,
 )
 from mpwatch.model.findings import Finding, Severity

@@ -233,13 +233,25 @@ def test_ranks_without_their_agent_are_named_together() -> None:
     assert "kill 300 301" in finding.advice
 
 
-def test_ranks_found_without_any_agent_are_named() -> None:
-    lone = left(0, original_parent=None, session=None)
+@pytest.mark.parametrize("init", ["systemd", "tini", "docker-init", "init(Ubuntu)"])
+def test_ranks_found_without_any_agent_are_named(init: str) -> None:
+    lone = left(0, original_parent=None, session=300)
 
-    finding = only(torchrun_agent_killed_orphans.check, snapshot_of(lone))
+    finding = only(torchrun_agent_killed_orphans.check, snapshot_of(lone, init=init))
 
     assert finding.summary == "1 rank still runs after its launcher exited"
     assert "no launcher is among its ancestors" in finding.evidence
+
+
+def test_a_rank_whose_agent_was_seen_and_is_forgotten_is_named() -> None:
+    assert only(torchrun_agent_killed_orphans.check, snapshot_of(left(0))).process == pid(300)
+
+
+@pytest.mark.parametrize("init", [None, "torchrun", "python", "pt_main_thread", "sh"])
+def test_a_rank_whose_launcher_may_be_process_1_is_quiet(init: str | None) -> None:
+    job = snapshot_of(left(0, original_parent=None, session=300), init=init)
+
+    assert found(torchrun_agent_killed_orphans.check, job) == []
 
 
 @pytest.mark.parametrize(
@@ -250,10 +262,25 @@ def test_ranks_found_without_any_agent_are_named() -> None:
         snapshot_of(dead_agent(), left(0, state="Z")),
         snapshot_of(left(0, original_parent=None, environment={"RANK": "0"})),
         snapshot_of(main(), process(300, "spawned", parent=None, environment={"RANK": "0"})),
+        snapshot_of(
+            rank(0, environment=ELASTIC, ended=Ended(pid(300), NOW_S - 20, signal=9)),
+            process(400, parent=None, original_parent=300, environment=ELASTIC),
+        ),
+        snapshot_of(process(400, parent=None, environment=ELASTIC), init="systemd"),
     ],
 )
 def test_ranks_with_an_agent_or_meant_to_run_alone_are_quiet(job: Snapshot) -> None:
     assert found(torchrun_agent_killed_orphans.check, job) == []
+
+
+def test_ranks_that_a_program_of_the_user_has_started_are_not_said_to_be_of_torchrun() -> None:
+    dead = process(100, "main", parent=None, ended=Ended(pid(100), NOW_S - 20, exit_code=1))
+    lone = left(0, environment={"RANK": "0"})
+
+    finding = only(torchrun_agent_killed_orphans.check, snapshot_of(dead, lone))
+
+    assert "torchrun" not in finding.cause
+    assert "agent" not in finding.advice
 
 
 def launcher(**fields: Any) -> Process:
@@ -264,6 +291,26 @@ def test_a_launcher_on_a_terminal_is_information() -> None:
     job = snapshot_of(launcher(tty=34816, signals_caught=0x4003))
 
     assert only(torchrun_sighup.check, job).severity is Severity.INFO
+
+
+@pytest.mark.parametrize(
+    ("tty", "words"),
+    [
+        (34816, "/dev/pts/0"),
+        (0x001088FF, "/dev/pts/511"),
+        (0x8905, "/dev/pts/261"),
+        (1027, "/dev/tty3"),
+        (1089, "/dev/ttyS1"),
+        (0x0501, "device 5:1"),
+        (0x80008800 - (1 << 32), "/dev/pts/524288"),
+    ],
+)
+def test_the_terminal_of_a_launcher_is_named_by_its_path(tty: int, words: str) -> None:
+    job = snapshot_of(launcher(tty=tty, signals_caught=0x4003))
+
+    finding = only(torchrun_sighup.check, job)
+
+    assert f"its controlling terminal is {words}" in finding.evidence
 
 
 def test_a_launcher_that_died_of_a_hang_up_is_named() -> None:
@@ -318,16 +365,16 @@ def test_a_launcher_without_terminal_or_handler_is_quiet(fields: dict[str, Any])
     assert found(torchrun_sighup.check, snapshot_of(launcher(**fields))) == []
 
 
-def wedged(still_s: float = 60.0) -> Snapshot:
+def wedged(still_s: float = 60.0, stuck_s: float = 60.0, exit_code: int = 1) -> Snapshot:
     agent = launcher(threads=[thread(100, still_s=still_s)])
     stuck = process(
         301,
         "rank",
         label="rank 1",
         state="D",
-        threads=[thread(301, state="D", wchan="nfs_wait")],
+        threads=[thread(301, state="D", still_s=stuck_s, wchan="nfs_wait")],
     )
-    return snapshot_of(agent, rank(0, ended=exited(300, exit_code=1)), stuck)
+    return snapshot_of(agent, rank(0, ended=exited(300, exit_code=exit_code)), stuck)
 
 
 def test_an_agent_that_waits_for_an_unkillable_rank_is_named() -> None:
@@ -336,9 +383,21 @@ def test_an_agent_that_waits_for_an_unkillable_rank_is_named() -> None:
     assert "rank 1 (301)" in finding.summary
     assert "kernel wait channels: nfs_wait" in finding.evidence
 
+    assert "SIGKILL ends the wait only where the kernel allows that" in finding.cause
 
-def test_an_agent_that_waits_for_a_moment_is_quiet() -> None:
-    assert found(elastic_agent_wedged.check, wedged(still_s=5.0)) == []
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        wedged(still_s=5.0),
+        wedged(exit_code=0),
+        wedged(stuck_s=0.5),
+        snapshot_of(*(replace(each, ended=None) for each in wedged().processes)),
+    ],
+    ids=["waits for a moment", "normal end of a rank", "reads a disk", "no rank has ended"],
+)
+def test_an_agent_is_not_wedged_by_a_normal_end_or_a_moment_in_state_d(job: Snapshot) -> None:
+    assert found(elastic_agent_wedged.check, job) == []
 
 
 def on_gpu(number: int, *uses: GpuUse, role: Any = "rank") -> Process:

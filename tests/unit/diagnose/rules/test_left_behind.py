@@ -127,7 +127,7 @@ def test_a_main_process_that_was_killed_is_information_and_names_no_sender() -> 
     assert "out-of-memory killer" in only(main_killed.check, over).cause
     assert "its control group counted no out-of-memory kill meanwhile" in finding.evidence
     assert "30.0G of the machine's 64.0G of memory were available" in finding.evidence
-    assert "1 more of its processes were killed at the same time" in finding.evidence
+    assert "1 more of its processes was killed at the same time" in finding.evidence
     assert any("train.py:57" in each for each in finding.evidence)
 
 

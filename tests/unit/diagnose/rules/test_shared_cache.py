@@ -17,6 +17,8 @@ def test_a_large_dead_cache_is_information() -> None:
 
     finding = only(sharedcache_growth.check, job)
 
+    assert "at most about" in finding.summary
+
     assert finding.severity is Severity.INFO
     assert "about 2000" in finding.summary
 

@@ -9,7 +9,7 @@ from mpwatch.model.samples import FdLink
 from mpwatch.model.snapshot import Process, Snapshot
 from tests.builders.snapshots import MAIN, fds, found, log, main, only, process, snapshot_of
 
-STRANGER = PortOwner(4000, 900, "python old.py", 1)
+STRANGER = PortOwner(4000, 900, "python old.py", 1, is_orphan=True)
 MEETS = {"MASTER_PORT": "4000", "MASTER_ADDR": "localhost"}
 
 
@@ -45,7 +45,7 @@ def test_a_port_held_by_another_process_of_the_job_is_reported_as_such() -> None
 
 def test_the_cause_names_the_owner_and_offers_an_orphan_only_where_one_was_seen() -> None:
     orphan = only(store_port_in_use.check, snapshot_of(meeting(), port_owners=(STRANGER,)))
-    other_job = STRANGER._replace(parent_pid=800)
+    other_job = STRANGER._replace(parent_pid=800, is_orphan=False)
     job = only(store_port_in_use.check, snapshot_of(meeting(), port_owners=(other_job,)))
 
     assert "Process 900, whose parent has exited," in orphan.cause
@@ -53,6 +53,15 @@ def test_the_cause_names_the_owner_and_offers_an_orphan_only_where_one_was_seen(
     assert "Process 900 outside of this job" in job.cause
     assert "orphan" not in job.cause
     assert "stop process" not in job.advice
+
+
+def test_a_child_of_process_1_is_not_said_to_have_lost_its_parent() -> None:
+    service = STRANGER._replace(is_orphan=False)
+
+    finding = only(store_port_in_use.check, snapshot_of(meeting(), port_owners=(service,)))
+
+    assert "parent has exited" not in str(finding)
+    assert "stop process" not in finding.advice
 
 
 def test_the_cause_says_that_the_owner_of_the_port_is_unknown() -> None:

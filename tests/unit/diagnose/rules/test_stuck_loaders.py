@@ -182,7 +182,12 @@ def test_a_worker_in_disk_wait_is_a_warning_at_first() -> None:
 @pytest.mark.parametrize(
     ("kind", "state", "named", "not_named"),
     [
-        ("disk", "D", ("state D", "file system"), ("socket", "decoder")),
+        (
+            "disk",
+            "D",
+            ("state D", "file system", "SIGKILL ends the wait only where"),
+            ("socket", "decoder", "only when", "included"),
+        ),
         ("socket-read", "S", ("socket",), ("state D", "FUSE", "corrupt", "decoder")),
         ("pipe-read", "S", ("pipe",), ("state D", "FUSE", "socket")),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import threading
@@ -140,6 +141,9 @@ def _children() -> set[str]:
     folder = f"/proc/{os.getpid()}/task"
     found: set[str] = set()
     for thread in os.listdir(folder):
-        with open(f"{folder}/{thread}/children", encoding="ascii") as file:
+        with (
+            contextlib.suppress(FileNotFoundError, ProcessLookupError),  # a thread that has ended
+            open(f"{folder}/{thread}/children", encoding="ascii") as file,
+        ):
             found.update(file.read().split())
     return found

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from mpwatch.diagnose.known_errors import tags_of
+from mpwatch.describe.error_messages import tags_of
 from mpwatch.observe.state import event_log
 from mpwatch.observe.state.event_log import KEPT, REPEATS_KEPT, EventLog
 from tests.builders.samples import MAIN, WORKER_0, WORKER_1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -84,6 +85,23 @@ def test_folding_four_times_the_short_lived_processes_takes_no_more_memory(
     few, many = (peak_bytes(partial(fold_to_the_end, count)) for count in (FEW, MANY))
 
     assert many - few < KEPT_OF_EACH_BYTES * (MANY - FEW)
+
+
+def test_processes_that_are_no_longer_kept_still_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mpwatch.observe.state.fold.ENDED_KEPT", 3)
+    fold, counts = Fold(), []
+    for number in range(10):
+        at_s = 1.0 + number
+        worker = ProcessId(1_000 + number, 5_000 + number)
+        fold.apply(tree(at_s, sample(MAIN, at_s, role="main"), sample(worker, at_s, parent=100)))
+        fold.apply(HookStatus(worker, at_s, "ready"))
+        fold.apply(replace(hook_slice(worker, at_s, shared(at_s, 1)), lost=2))
+        snapshot = fold.snapshot()
+        ended = [each for each in snapshot.processes if each.is_gone]
+        lost = sum(each.hook.lost for each in snapshot.processes)
+        counts.append((len(ended) + snapshot.ended_before, lost + snapshot.lost_before))
+
+    assert counts == [(number, 2 * (number + 1)) for number in range(10)]
 
 
 def test_children_that_nobody_reaps_are_kept_while_they_are_in_the_job() -> None:

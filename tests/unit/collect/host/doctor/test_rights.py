@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from dataclasses import replace
 from pathlib import Path
 
@@ -98,4 +99,39 @@ def test_the_folder_of_another_user_is_refused(tmp_path: Path) -> None:
 
     check = hook_folder(4242, None, str(tmp_path))
 
-    assert f"belongs to uid {os.geteuid()}" in check.value
+    assert f"belongs to user {os.geteuid()}" in check.value
+
+
+@pytest.mark.parametrize(
+    ("mode", "uid", "reason"),
+    [
+        (0o700, 4242, None),
+        (0o755, 4242, "is open to other users"),
+        (0o710, 4242, "is open to other users"),
+        (0o500, 4242, "is not writable"),
+        (0o600, 4242, "is not writable"),
+        (0o500, 0, None),
+    ],
+)
+def test_a_folder_is_refused_for_what_the_hook_refuses_it_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, uid: int, reason: str | None
+) -> None:
+    folder = tmp_path / "tmp" / f"mpwatch-{uid}"
+    folder.mkdir(parents=True)
+    status = [stat.S_IFDIR | mode, 1, 1, 1, uid, uid, 0, 0, 0, 0]
+    monkeypatch.setattr("mpwatch.collect.host.doctor.os.lstat", lambda _: os.stat_result(status))
+
+    check = hook_folder(uid, None, str(tmp_path))
+
+    assert check.state == ("ok" if reason is None else "warning")
+    assert reason is None or reason in check.value
+
+
+def test_a_folder_with_too_long_a_path_is_refused(tmp_path: Path) -> None:
+    runtime = "/" + "r" * 90
+    (tmp_path / runtime[1:]).mkdir()
+    (tmp_path / "tmp").mkdir()
+
+    check = hook_folder(os.geteuid(), runtime, str(tmp_path))
+
+    assert (check.state, check.value) == ("ok", f"/tmp/mpwatch-{os.geteuid()}")
