@@ -107,7 +107,7 @@ def serve(arguments: argparse.Namespace) -> int:
     """Serve the dashboard of one job to a browser on this machine: read-only, never injects."""
     target(arguments.pid, may_be_hidden=True)
     try:
-        server = _server_class()
+        server = server_class()
     except ImportError:
         sentence = "Serving the dashboard to a browser needs the package textual-serve."
         raise Failure(
@@ -120,7 +120,7 @@ def serve(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _server_class() -> Any:
+def server_class() -> Any:
     """The server of textual-serve (1.1) that answers pages of this machine only.
 
     Raises:

@@ -64,7 +64,7 @@ class Server:
 def test_serve_hands_the_option_no_hook_on_to_attach(
     monkeypatch: pytest.MonkeyPatch, options: list[str], handed_on: bool
 ) -> None:
-    monkeypatch.setattr("mpwatch.cli.dashboards._server_class", lambda: Server)
+    monkeypatch.setattr("mpwatch.cli.dashboards.server_class", lambda: Server)
     monkeypatch.setattr("mpwatch.cli.dashboards.target", lambda pid, **_: pid)
 
     assert dashboards.serve(parse(["serve", "42", *options])) == 0
