@@ -18,6 +18,7 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
     strays,
 )
 from mpwatch.diagnose.analysis.idle_time import STALLED_S
+from mpwatch.model.collectives import HABIT
 from mpwatch.model.findings import JobFinding, Severity
 from mpwatch.model.units import numbers_text, seconds_text
 from mpwatch.nodes.across.ranks import (
@@ -31,7 +32,7 @@ from mpwatch.nodes.across.ranks import (
     rank_name,
 )
 from mpwatch.nodes.head.node import NodeView
-from mpwatch.nodes.wire.summary import HABIT, RankRow, SocketRow
+from mpwatch.nodes.wire.summary import RankRow, SocketRow
 
 CRITICAL_S = 60.0
 RANKS_LIMIT = 1_000_000
@@ -54,7 +55,11 @@ def of_collectives(ranks: JobRanks, views: Sequence[NodeView]) -> Iterator[JobFi
     if live.count("known"):
         live = JobRanks(ranks.job, live.parts + ranks.silent_waiters.parts)
     inside_count, known_count = live.count("inside"), live.count("known")
-    if not inside_count or live.most_quiet_s < NAMED_S or _is_told_by_its_node(ranks):
+    if not inside_count or live.most_quiet_s < NAMED_S:
+        return
+    unseen = list(_of_missing(ranks, live, views))
+    if _is_told_by_its_node(ranks):
+        yield from unseen
         return
     # A rank without a stack may be at any line, also in the collective. Where others are known to
     # be elsewhere, they are waited for in any case, unless one of them goes on.
@@ -62,16 +67,25 @@ def of_collectives(ranks: JobRanks, views: Sequence[NodeView]) -> Iterator[JobFi
         return
     if inside_count < known_count and live.late_quiet_s < ALL_STALLED_S:
         return
-    if late := live.placed("known"):
-        yield _stuck(live, late, views)
-    elif live.quiet_s < STALLED_S:
+    late = live.placed("known")
+    if late or live.quiet_s >= STALLED_S:
+        late += _gone(live) if live.most_quiet_s >= STALLED_S else []
+        if late:
+            yield _stuck(live, late, views)
+        yield from unseen
+        if not late and not unseen:
+            yield from _all_inside(live)
+
+
+def _of_missing(ranks: JobRanks, live: JobRanks, views: Sequence[NodeView]) -> Iterator[JobFinding]:
+    """The finding about ranks on no node that answers, once each node has had time to."""
+    is_starting = any(view.state in ("waiting", "starting") and not view.problem for view in views)
+    if live.most_quiet_s < STALLED_S or is_starting:
         return
-    elif gone := _gone(live):
-        yield _stuck(live, gone, views)
-    elif missing := missing_ranks(ranks, live):
+    ended = {each.row.rank for each in _gone(live)}
+    missing = [number for number in missing_ranks(ranks, live) if number not in ended]
+    if missing:
         yield _unseen(ranks, missing, views)
-    else:
-        yield from _all_inside(live)
 
 
 def _is_told_by_its_node(ranks: JobRanks) -> bool:

@@ -378,6 +378,11 @@ class Node:
         return self._launch.start_s
 
     @property
+    def descriptors(self) -> int:
+        """How many descriptors its pipes take."""
+        return self._launch.descriptors
+
+    @property
     def is_starting(self) -> bool:
         """Whether its launcher runs and its agent has said nothing."""
         return self._state == "starting"

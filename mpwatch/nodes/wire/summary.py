@@ -24,9 +24,6 @@ ROWS_LIMIT = 1024
 """Most rows of a section that a head accepts."""
 
 
-HABIT = 2.0
-"""Ranks that have often waited for long, as in steps of half a minute of which one rank needs all,
-are at a standstill only after so many times that."""
 WAITS_ENOUGH = 30
 """A share of the time of fewer waits says little: steps differ. They are counted no further."""
 

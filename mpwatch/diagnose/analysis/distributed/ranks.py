@@ -31,7 +31,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
 )
 from mpwatch.diagnose.analysis.waits.gpu import gpu_wait_s, waits_for_gpu
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.samples import Frame, WaitKind
+from mpwatch.model.samples import THREADS_OF_A_GROUP, Frame, WaitKind
 from mpwatch.model.snapshot import Process, Thread
 
 ALL_STALLED_S = 20.0
@@ -48,8 +48,6 @@ STRAY_SHARE = 0.05
 looks like one that goes on. Of 64 ranks on two cores, each did so once in some minutes, so that at
 most times one of 128 had just done so (26 November 2026)."""
 _BACKWARD = "_engine_run_backward"
-_THREADS_OF_A_GROUP = ("gloo_", "pt_nccl_")
-"""Prefixes of the names of a process group's threads (torch 2.13)."""
 
 
 def strays(count: int) -> int:
@@ -399,7 +397,7 @@ def joining_groups(index: Index) -> Iterator[Joining]:
 
 def has_group(process: Process) -> bool:
     """Whether a process has the threads of a process group."""
-    return any(thread.name.startswith(_THREADS_OF_A_GROUP) for thread in process.threads)
+    return any(thread.name.startswith(THREADS_OF_A_GROUP) for thread in process.threads)
 
 
 def has_joined(process: Process) -> bool:
