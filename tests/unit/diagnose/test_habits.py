@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from mpwatch.model.history import History, Point
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended, WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot
-from tests.builders.snapshots import NOW_S, main, pid, process, snapshot_of, thread, ticked
+from tests.builders.snapshots import MAIN, NOW_S, main, pid, process, snapshot_of, thread, ticked
 
 RANK = 70
 LOCK = WaitedOn("futex", "futex", ("futex 0x7f",), address=0x7F, futex_command=9)
@@ -203,12 +204,21 @@ def test_the_time_without_progress_of_a_rank_begins_where_it_has_moved() -> None
     assert not is_at_usual_pace(index, pid(SLOW))
 
 
-@pytest.mark.parametrize("about", [FAST[0], SLOW, 9, None])
+@pytest.mark.parametrize("about", [FAST[0], SLOW, MAIN])
 def test_of_a_rank_at_its_usual_pace_no_lack_of_progress_is_told(
-    monkeypatch: pytest.MonkeyPatch, about: int | None
+    monkeypatch: pytest.MonkeyPatch, about: int
 ) -> None:
-    told = _finding(about)
-    monkeypatch.setattr(no_progress, "_found", lambda index: iter([told]))
+    def found(index: Index) -> list[SimpleNamespace]:
+        process = index.snapshot.get(pid(about))
+        words = {
+            "summary": "it makes no progress",
+            "evidence": ("4 min",),
+            "cause": "",
+            "advice": "",
+        }
+        return [SimpleNamespace(processes=(process,), **words)]
+
+    monkeypatch.setattr(no_progress, "connecting_in_vain", found)
     job = Job(no_progress)
     at_usual = bool(job.run(*STEP * 5))
     later = bool(job.run((FAST, 18)))
@@ -216,18 +226,6 @@ def test_of_a_rank_at_its_usual_pace_no_lack_of_progress_is_told(
 
     assert (at_usual, later) == ((False, False) if about == FAST[0] else (True, True))
     assert stands
-
-
-def _finding(about: int | None) -> Finding:
-    return Finding(
-        rule=no_progress.RULE,
-        severity=Severity.CRITICAL,
-        summary="nothing in this job has moved for 4 min",
-        evidence=("it sleeps",),
-        cause="",
-        advice="",
-        process=pid(about) if about is not None else None,
-    )
 
 
 def test_an_engine_that_is_given_an_older_snapshot_begins_again() -> None:
