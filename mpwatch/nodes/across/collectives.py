@@ -21,6 +21,7 @@ from mpwatch.diagnose.analysis.idle_time import STALLED_S
 from mpwatch.model.collectives import HABIT
 from mpwatch.model.findings import JobFinding, Severity
 from mpwatch.model.units import numbers_text, seconds_text
+from mpwatch.nodes.across.groups import apart_in_groups, awaited_by, group_words
 from mpwatch.nodes.across.ranks import (
     EVIDENCE_SHOWN,
     LOOPBACK,
@@ -67,7 +68,7 @@ def of_collectives(ranks: JobRanks, views: Sequence[NodeView]) -> Iterator[JobFi
         return
     if inside_count < known_count and live.late_quiet_s < ALL_STALLED_S:
         return
-    late = live.placed("known")
+    late = _awaited_first(live)
     if late or live.quiet_s >= STALLED_S:
         late += _gone(live) if live.most_quiet_s >= STALLED_S else []
         if late:
@@ -75,6 +76,16 @@ def of_collectives(ranks: JobRanks, views: Sequence[NodeView]) -> Iterator[JobFi
         yield from unseen
         if not late and not unseen:
             yield from _all_inside(live)
+
+
+def _awaited_first(live: JobRanks) -> list[PlacedRank]:
+    """The ranks that are in no collective; of several groups only those that others wait for.
+
+    A rank that is in none of the groups in which the others wait may just do its own work.
+    """
+    late = live.placed("known")
+    awaited = awaited_by(live.placed("inside")) if len(late) > 1 else frozenset()
+    return [each for each in late if each.row.rank in awaited] or late
 
 
 def _of_missing(ranks: JobRanks, live: JobRanks, views: Sequence[NodeView]) -> Iterator[JobFinding]:
@@ -238,6 +249,10 @@ def _all_inside(live: JobRanks) -> Iterator[JobFinding]:
         return
     since_s = live.quiet_s
     inside = live.placed("inside")
+    of_groups = apart_in_groups(inside, since_s)
+    if of_groups is not None:
+        yield of_groups
+        return
     groups: defaultdict[str, list[PlacedRank]] = defaultdict(list)
     for each, place in zip(inside, _told_apart(_rows(inside)), strict=True):
         groups[place].append(each)
@@ -333,6 +348,7 @@ def _first_inside(live: JobRanks) -> PlacedRank:
 def _whereabouts(late: PlacedRank, at_most_s: float) -> str:
     row = late.row
     known = row.doing.removeprefix(f"{row.line}, ")  # the line is said before
+    known = row.chain or known
     doing = f"; {known}" if known not in ("", row.line) and not row.is_ended else ""
     return f"{late.called} (pid {row.pid}): {does(late, at_most_s)}{doing}"
 
@@ -343,7 +359,8 @@ def _records(ranks: Iterable[PlacedRank]) -> Iterator[str]:
         row = each.row
         if row.number is not None:
             state = "unfinished" if row.is_unfinished else "finished"
-            record = f"collective {row.number} of group {row.group}: {row.operation}, {state}"
+            group = " ".join([row.group, *(f"({words})" for words in group_words(each))])
+            record = f"collective {row.number} of group {group}: {row.operation}, {state}"
             yield f"recorded by {each.called}: {record}"
 
 

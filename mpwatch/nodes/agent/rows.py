@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 from collections import Counter
@@ -51,6 +52,7 @@ from mpwatch.nodes.wire.summary import (
     RankRow,
     SocketRow,
     row_of,
+    text_of_group,
 )
 
 RANKS_LIMIT = 256
@@ -394,7 +396,20 @@ def _rank_row(
         works_at=_cut(known.line),
         step_ms=known.step_ms,
         step_of=known.step_of,
+        chain=_chain(process, index.snapshot) if place is None and quiet_at_s is not None else "",
+        group_ranks=text_of_group(record.ranks) if record and record.ranks else "",
     )
+
+
+def _chain(process: Process, snapshot: Snapshot) -> str:
+    """The wait chain of a process, where it leads to another process."""
+    for chain in snapshot.waits.chains:
+        places = [
+            place for place, each in enumerate(chain.links) if each.process == process.process
+        ]
+        if places and len({each.process for each in chain.links[places[0] :]}) > 1:
+            return _cut(dataclasses.replace(chain, links=chain.links[places[0] :]).sentence)
+    return ""
 
 
 def _usual_wait_s(process: Process, snapshot: Snapshot) -> int | None:

@@ -92,6 +92,13 @@ def test_the_line_of_a_rank_is_said_once() -> None:
     assert found.evidence[1].endswith(" at save.py:9 save; waits for a FIFO")
 
 
+def test_what_a_late_rank_waits_for_on_its_node_is_evidence() -> None:
+    chain = "rank 1 waits for a batch <- worker 0 (9) waits for tcp 10.0.0.1:5 > 10.0.0.9:6"
+    found = only(node("a", row(0, world=2)), node("b", elsewhere(1, chain=chain)))
+
+    assert found.evidence[1].endswith(f" at save.py:9 save; {chain}")
+
+
 def test_the_rank_is_named_while_the_node_of_those_that_wait_does_not_answer() -> None:
     waiting = row(0, world=3), row(1, world=3)
     silent = node("node-1", *waiting, state="silent", last_seen_s=12.0)
