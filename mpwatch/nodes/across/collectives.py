@@ -14,6 +14,7 @@ from mpwatch.diagnose.analysis.distributed.flight_recorder import MISMATCH, ONE_
 from mpwatch.diagnose.analysis.distributed.ranks import (
     ALL_INSIDE_S,
     ALL_STALLED_S,
+    PAUSE_S,
     WORKING_S,
     strays,
 )
@@ -144,11 +145,13 @@ def _stuck(live: JobRanks, late: Sequence[PlacedRank], views: Sequence[NodeView]
     place = _place_words(inside)
     first = max(late, key=lambda each: (each.row.has_failed, each.quiet_s))
     is_working = all(each.is_working for each in late)
+    is_moving = all(each.is_moving for each in late)
     severity = (
         Severity.CRITICAL if since_s >= CRITICAL_S or first.row.is_ended else Severity.WARNING
     )
     is_usual = since_s < live.habit_s and not first.row.is_ended
-    if since_s < STALLED_S or is_usual or (is_working and since_s < WORKING_S):
+    may_be_meant_s = WORKING_S if is_working else PAUSE_S if is_moving else STALLED_S
+    if since_s < may_be_meant_s or is_usual:
         severity = Severity.INFO
     others = f" and {len(late) - 1} more" if len(late) > 1 else ""
     # Of a rank that only sleeps or reads in its steps no counter shows any of them, but the others

@@ -71,6 +71,8 @@ _UNFINISHED = frozenset(("waiting", "starting", "live"))
 """States with which nothing is wrong before the end of a watch, where those nodes that are not
 known have a problem (`mpwatch.nodes.head.node.unfinished`)."""
 NODES_DIFFER = "nodes-differ"
+LINGER_S = 5.0
+"""Nodes take a new stack of a rank that works every few seconds."""
 _IMPORTANT = frozenset(("torch", "python", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"))
 """Differences that break jobs, rather than slow them down or break them later."""
 
@@ -94,9 +96,17 @@ class JobJudge:
 
     def __init__(self) -> None:
         self._cache = RankCache()
+        self._stands: list[JobFinding] = []
+        self._stands_s = float("-inf")
 
-    def findings(self, views: Sequence[NodeView]) -> list[JobFinding]:
-        """All findings as they are now, most urgent first."""
+    def findings(self, views: Sequence[NodeView], now_s: float = float("inf")) -> list[JobFinding]:
+        """All findings as they are now, most urgent first.
+
+        Args:
+            views: All nodes.
+            now_s: Seconds. Why the job makes no progress is kept for `LINGER_S`: for a moment the
+                last stack of a rank may be too old.
+        """
         nodes = self._cache.nodes(views)
         found = list(_not_answering(views))
         for ranks in jobs_of(nodes):
@@ -104,6 +114,11 @@ class JobJudge:
             found += _differences(ranks)
             found += slowest(ranks)
         found += _stuck_calls(views, nodes)
+        stands = [each for each in found if each.rule in STANDSTILLS]
+        if stands:
+            self._stands, self._stands_s = stands, now_s
+        elif 0.0 <= now_s - self._stands_s < LINGER_S:
+            found += self._stands
         return sorted(found, key=lambda each: -each.severity)
 
 

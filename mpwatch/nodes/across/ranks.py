@@ -58,6 +58,12 @@ class PlacedRank(NamedTuple):
         return max(0.0, summary.at_s - since_s) if summary and since_s is not None else 0.0
 
     @property
+    def is_moving(self) -> bool:
+        """Whether it makes progress, however little cpu that takes."""
+        has_ended = self.row.is_ended or self.row.state in STOPPED
+        return self.quiet_s < STALLED_S and not has_ended
+
+    @property
     def is_working(self) -> bool:
         """Whether it uses the cpu."""
         return self.quiet_s < STALLED_S and (self.row.cpu_percent or 0) >= WORKING_PERCENT

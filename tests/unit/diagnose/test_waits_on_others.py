@@ -236,6 +236,18 @@ def test_ranks_that_are_all_in_one_collective_form_a_cycle() -> None:
     assert chain(job).verdict == "cycle"
 
 
+def test_ranks_that_wait_with_others_of_their_node_for_those_elsewhere_form_no_cycle() -> None:
+    environment = {"WORLD_SIZE": "6"}
+    ranks = [rank(n, f"{C10D}:barrier", environment=environment) for n in range(2)]
+
+    chains = wait_graph(Index(snapshot_of(main(), *ranks))).chains
+
+    assert {each.verdict for each in chains} == {"unknown"}
+    assert chains[0].conclusion == (
+        "Every rank of its group has to take part, and 4 of 6 ranks are on other machines."
+    )
+
+
 JOINS = f"{C10D}:init_process_group"
 AGENT = "torch/distributed/elastic/agent/server/api.py"
 AT_STORE = WaitedOn("socket-read", "read", ("socket:[77]",))

@@ -41,6 +41,9 @@ ALL_INSIDE_S = 30.0
 WORKING_S = 300.0
 """Half of the shortest default timeout of a process group (10 minutes with NCCL, 30 with gloo,
 torch 2.1 to 2.13): until then a rank that works is reported as information only."""
+PAUSE_S = 120.0
+"""A rank that does something alone, and wakes up meanwhile, may take this long for it: a tenth or a
+fifth of the timeouts that process groups have by default."""
 WORKING_PERCENT = 10.0
 """CPU use of a rank that works; one that polls uses less."""
 STRAY_SHARE = 0.05
@@ -535,10 +538,13 @@ def conclusion(process: Process, what: str, ranks: Sequence[Process]) -> str | N
         return "Another rank has to set it, one on another machine or one that waits here as well."
     if not what.startswith(OTHERS):
         return None
-    if what.removeprefix(OTHERS) not in JOINS:
-        return "Every rank of its group has to take part; none of the others is seen here."
-    here = sum(joining_call(rank) is not None for rank in ranks)
     total = world_size(process)
+    if what.removeprefix(OTHERS) not in JOINS:
+        need = "Every rank of its group has to take part"
+        if total is None or not 1 < len(ranks) < total:
+            return f"{need}; none of the others is seen here."
+        return f"{need}, and {total - len(ranks)} of {total} ranks are on other machines."
+    here = sum(joining_call(rank) is not None for rank in ranks)
     if what.endswith(JOINS[1]) and here > 1 and total in (None, here):
         unseen = "" if total else " Or others are on another machine, or were not started."
         likely = f"{here} ranks are in it and none continues: likely they make different groups."

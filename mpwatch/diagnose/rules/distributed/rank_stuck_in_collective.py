@@ -21,6 +21,7 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
     NEW_GROUP,
     OF_NCCL,
     ON_GPU,
+    PAUSE_S,
     WORKING_PERCENT,
     WORKING_S,
     LeftFunction,
@@ -90,9 +91,6 @@ STANDING_STILL = "standing-still"
 JOINING_S = 30.0
 LONG_JOINING_S = 120.0
 """Other machines may take minutes to start: before that it is no more than worth knowing."""
-PAUSE_S = 120.0
-"""A rank that does something alone, and wakes up meanwhile, may take this long for it: a tenth or a
-fifth of the timeouts that process groups have by default."""
 SERVES_S = 90.0
 """How long a server may be without a request before the ranks that wait for it count as stuck."""
 LONG_SLEEP_S = 5.0

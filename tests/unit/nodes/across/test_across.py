@@ -159,6 +159,34 @@ def test_a_rank_that_computes_is_information() -> None:
     assert "still working at save.py:9 save" in found.summary
 
 
+@pytest.mark.parametrize(
+    ("quiet_s", "severity"), [(60.0, Severity.INFO), (130.0, Severity.WARNING)]
+)
+def test_a_rank_that_wakes_up_meanwhile_may_take_its_time(
+    quiet_s: float, severity: Severity
+) -> None:
+    evaluates = elsewhere(0, world=2, quiet_s=2.0, cpu_percent=0)
+    (found,) = job_findings([node("a", evaluates), node("b", row(1, world=2, quiet_s=quiet_s))])
+
+    assert min(found.severity, Severity.WARNING) is severity
+
+
+def test_a_finding_stays_while_the_stack_of_a_rank_is_too_old_for_a_moment() -> None:
+    judge = JobJudge()
+    waits = node("a", row(0, world=2), row(1, world=2))
+    late = elsewhere(1, world=2)
+    unknown = elsewhere(1, world=2, has_stack=False, quiet_s=None)
+    views = [node("a", row(0, world=2)), node("b", late)]
+    without = [node("a", row(0, world=2)), node("b", unknown)]
+
+    first = judge.findings(views, 100.0)
+    assert first != []
+    assert judge.findings(without, 103.0) == first
+    assert judge.findings(without, 106.0) == []
+    assert [each.rank for each in judge.findings([waits], 107.0)] == [0]
+    assert judge.findings(without, 90.0) == []  # a recording was sought
+
+
 def test_a_stuck_rank_is_named_although_of_others_no_stack_is_known() -> None:
     found = only(
         node("a", row(0, world=5), row(1, world=5), row(4, world=5)),
