@@ -236,6 +236,8 @@ class RankHabit:
     """When the wait before has ended; `None` if none was seen."""
     stack_s: float | None = None
     """Time of the last stack that is taken into account."""
+    place: str = ""
+    """The collective that this stack was in; empty if none."""
 
     def usual_wait_s(self, now_s: float) -> float:
         """The second longest wait within an hour, seconds; 0 without two.

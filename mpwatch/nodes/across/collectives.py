@@ -76,7 +76,8 @@ def of_collectives(ranks: JobRanks, views: Sequence[NodeView]) -> Iterator[JobFi
             yield _stuck(live, late, views)
         yield from unseen
         if not late and not unseen:
-            yield from _all_inside(live)
+            of_groups = apart_in_groups(live.placed("inside"), live.quiet_s)
+            yield from _all_inside(live) if of_groups is None else [of_groups]
 
 
 def _awaited_first(live: JobRanks) -> list[PlacedRank]:
@@ -144,15 +145,7 @@ def _stuck(live: JobRanks, late: Sequence[PlacedRank], views: Sequence[NodeView]
     inside, unknown = live.rows("inside"), live.rows("unknown")
     place = _place_words(inside)
     first = max(late, key=lambda each: (each.row.has_failed, each.quiet_s))
-    is_working = all(each.is_working for each in late)
-    is_moving = all(each.is_moving for each in late)
-    severity = (
-        Severity.CRITICAL if since_s >= CRITICAL_S or first.row.is_ended else Severity.WARNING
-    )
     is_usual = since_s < live.habit_s and not first.row.is_ended
-    may_be_meant_s = WORKING_S if is_working else PAUSE_S if is_moving else STALLED_S
-    if since_s < may_be_meant_s or is_usual:
-        severity = Severity.INFO
     others = f" and {len(late) - 1} more" if len(late) > 1 else ""
     # Of a rank that only sleeps or reads in its steps no counter shows any of them, but the others
     # have waited for each; and one that stands still is late by a step at most.
@@ -175,7 +168,7 @@ def _stuck(live: JobRanks, late: Sequence[PlacedRank], views: Sequence[NodeView]
         evidence.append(f"they have waited for up to {seconds_text(usual_s)} in earlier steps")
     return JobFinding(
         rule=STUCK,
-        severity=severity,
+        severity=Severity.INFO if is_usual else _severity(since_s, first, late),
         summary=(
             f"{_counted(live)} in {place} for {first.called}{others}, which "
             f"{does(first, at_most_s)}"
@@ -190,6 +183,19 @@ def _stuck(live: JobRanks, late: Sequence[PlacedRank], views: Sequence[NodeView]
         pid=first.row.pid,
         rank=first.row.rank,
     )
+
+
+def _severity(since_s: float, first: PlacedRank, late: Sequence[PlacedRank]) -> Severity:
+    """How bad it is that ranks have waited for so long; worse where no late one makes progress."""
+    may_be_meant_s = STALLED_S
+    if all(each.is_working for each in late):
+        may_be_meant_s = WORKING_S
+    elif all(each.is_moving for each in late):
+        may_be_meant_s = PAUSE_S
+    if since_s < may_be_meant_s:
+        return Severity.INFO
+    is_sure = since_s >= CRITICAL_S or first.row.is_ended
+    return Severity.CRITICAL if is_sure else Severity.WARNING
 
 
 def _advice(first: PlacedRank) -> str:
@@ -252,10 +258,6 @@ def _all_inside(live: JobRanks) -> Iterator[JobFinding]:
         return
     since_s = live.quiet_s
     inside = live.placed("inside")
-    of_groups = apart_in_groups(inside, since_s)
-    if of_groups is not None:
-        yield of_groups
-        return
     groups: defaultdict[str, list[PlacedRank]] = defaultdict(list)
     for each, place in zip(inside, _told_apart(_rows(inside)), strict=True):
         groups[place].append(each)

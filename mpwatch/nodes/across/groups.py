@@ -150,7 +150,7 @@ def _in_cycle(
 ) -> JobFinding:
     """Ranks of which each waits in one call for a rank that is in the next one."""
     by_rank = {each.row.rank: each for call in calls for each in call.inside}
-    # Who of each call is the one for which the call before waits.
+    # Of each call the rank for which the call before waits.
     waiters = [by_rank[path[place - 1][1]] for place in range(len(path))]
     steps = [
         f"{one.called} waits in {call.called} for {by_rank[rank].called}"

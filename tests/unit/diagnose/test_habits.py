@@ -106,6 +106,20 @@ def test_a_wait_that_a_stack_shows_to_be_another_one_is_none_for_the_others() ->
     assert habit_of(*readings, *[shown] * 30).usual_wait_s(NOW_S + 60) == 0
 
 
+def test_a_stack_elsewhere_shows_that_a_rank_has_left_a_collective() -> None:
+    def shown(calls: tuple[str, ...], wait: WaitedOn, taken_s: float) -> Process:
+        made = rank(RANK, *calls, waits=wait)
+        threads = tuple(replace(each, stack_at_s=NOW_S + taken_s) for each in made.threads)
+        return ticked(replace(made, threads=threads), {RANK: 0})
+
+    inside = [shown(ALL_REDUCE, LOCK, 5.5)] * 30
+    left = habit_of(*inside, shown(LOADS, SLEEP, 29.5))
+    entered = habit_of(*[shown(LOADS, SLEEP, 1.5)] * 2, *inside)
+
+    assert left.moved_s == NOW_S + 29
+    assert entered.moved_s is None
+
+
 def test_without_the_right_to_see_system_calls_the_kernel_tells_where_it_sleeps() -> None:
     hidden = replace(waits, threads=(thread(RANK, wchan="futex_wait_queue"), waits.threads[1]))
 

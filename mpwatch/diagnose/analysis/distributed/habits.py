@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from mpwatch.diagnose.analysis.distributed.ranks import (
+    BACKWARD,
     has_group,
     in_collective,
     waits_in_backward,
@@ -143,11 +144,17 @@ def _with_long(known: tuple[Length, ...], seconds: float, until_s: float) -> tup
 
 
 def _with_stack(known: RankHabit, process: Process, thread: Thread) -> RankHabit:
-    """After a new stack, which may show that the wait is one for something else."""
+    """After a new stack: in another collective, or of a wait for something else than one."""
     stack_s = thread.stack_at_s
     if not thread.stack or stack_s is None or stack_s == known.stack_s:
         return known
-    if in_collective(process) is not None or waits_in_backward(thread.stack):
+    place = in_collective(process) or (BACKWARD if waits_in_backward(thread.stack) else "")
+    if known.place and not place and known.wait is not None:
+        # It has left a collective, which readings show only some seconds later.
+        left_s = min(stack_s, known.wait[1])
+        known = replace(known, moved_s=max(left_s, known.moved_s or left_s))
+    known = replace(known, place=place)
+    if place:
         return replace(known, stack_s=stack_s, waits_elsewhere=False)
     before = [each for each in known.readings if each.at_s <= stack_s][-1:]
     after = [each for each in known.readings if each.at_s > stack_s][:1]
