@@ -18,7 +18,7 @@ from mpwatch.nodes.across.ranks import (
     RankCache,
     jobs_of,
 )
-from mpwatch.nodes.head.node import BRING_IT, SILENT_S, NodeView
+from mpwatch.nodes.head.node import BRING_IT, NO_DESCRIPTOR, SILENT_S, NodeView
 from mpwatch.nodes.wire.summary import IN_RAY_GET, IN_RAY_TASK, IN_RAY_WAITING, MIXED, NOT_SET
 
 RAY_STUCK = "ray-call-stuck"
@@ -67,6 +67,11 @@ _CAUSE_AND_FIX: Mapping[str, tuple[str, str]] = {
     ),
 }
 """Cause and fix by state."""
+_NO_DESCRIPTORS = (
+    "Each node takes some descriptors in this process, and its hard limit is reached.",
+    "Raise the limit of this shell as root (prlimit --nofile, or LimitNOFILE and limits.conf for "
+    "all), or name fewer nodes.",
+)
 _UNFINISHED = frozenset(("waiting", "starting", "live"))
 """States with which nothing is wrong before the end of a watch, where those nodes that are not
 known have a problem (`mpwatch.nodes.head.node.unfinished`)."""
@@ -149,7 +154,9 @@ def _not_answering(views: Sequence[NodeView]) -> Iterator[JobFinding]:
             "live": f"{names} {have} not read the processes there",
         }[state]
         cause, fix = _CAUSE_AND_FIX[state]
-        if state == "failed" and nodes[0].fix != BRING_IT:
+        if nodes[0].problem.startswith(NO_DESCRIPTOR):
+            cause, fix = _NO_DESCRIPTORS
+        elif state == "failed" and nodes[0].fix != BRING_IT:
             # A recording does not have the command.
             by_hand = f"Try by hand what starts mpwatch there: {nodes[0].fix}"
             fix = by_hand if nodes[0].fix else "Start mpwatch there by hand, as the agent was."

@@ -18,7 +18,15 @@ from typing import NamedTuple
 import msgspec
 
 from mpwatch.collect.process.fds import raise_own_limit
-from mpwatch.nodes.head.node import HELD_UP_LEAST_S, HELD_UP_S, Keep, Node, NodeView, unfinished
+from mpwatch.nodes.head.node import (
+    HELD_UP_LEAST_S,
+    HELD_UP_S,
+    NO_DESCRIPTOR,
+    Keep,
+    Node,
+    NodeView,
+    unfinished,
+)
 from mpwatch.nodes.head.view_source import OpenedJob, Receive
 from mpwatch.nodes.launchers.launch import CannotLaunch, ChangingNodes, Launch, Pipes
 from mpwatch.nodes.wire.messages import Answer, Ask, Close, Do, Next, Summary
@@ -82,7 +90,7 @@ def _without_descriptors(launch: Launch) -> Launch:
 
     def refuse() -> Pipes:
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        raise CannotLaunch(f"No descriptor is left for it: {hard} is the hard limit here.")
+        raise CannotLaunch(f"{NO_DESCRIPTOR}: {hard} is the hard limit of this shell.")
 
     return launch._replace(open=refuse, explain=None, is_refused=None)
 

@@ -417,6 +417,14 @@ def test_all_ranks_in_one_collective_that_does_not_end() -> None:
     assert found.summary == "all 4 ranks are in all_reduce, and none of them makes progress"
 
 
+def test_nodes_for_which_no_descriptor_is_left_need_a_higher_limit() -> None:
+    problem = "No descriptor is left for it: 4096 is the hard limit of this shell."
+    found = only(node("a", row(0, quiet_s=None)), node("b", state="failed", problem=problem))
+
+    assert "limit" in found.cause
+    assert "prlimit" in found.advice
+
+
 def test_nodes_that_fail_for_one_reason_are_one_finding() -> None:
     found = only(
         *(
