@@ -106,7 +106,8 @@ def assign(
         number = whole_number(fact.environment.get("RANK"))
         if number is None and role.role == "rank" and _node(fact.environment) == 0:
             number = whole_number(fact.environment.get("LOCAL_RANK"))
-        roles[fact.process] = role._replace(rank=number)
+        is_program = fact.is_python or role.role != "other"
+        roles[fact.process] = role._replace(rank=number if is_program else None)
     for process, number in list(_numbered_from_the_first(known, roles)):
         roles[process] = roles[process]._replace(rank=number)
     for process, is_rank in list(_wrapped(known, roles, wrappers)):

@@ -485,6 +485,7 @@ def test_below_a_shell_that_has_its_number_a_program_is_the_rank() -> None:
 
     assert ranks(facts) == [13]
     assert assign(facts)[ProcessId(13, 13)] == RoleAssignment("rank", rank=3)
+    assert assign(facts)[ProcessId(11, 11)] == RoleAssignment("other")
     assert ranks(chain(WRAPPER, TRAIN, top=("slurmstepd", "[7.0]"))) == [12]
 
 
