@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from mpwatch.diagnose.analysis.distributed.ranks import in_collective
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.model.ids import SegmentId, SegmentUse
@@ -228,6 +229,23 @@ def test_ranks_in_a_collective_wait_for_the_one_that_is_not() -> None:
 
     assert [found.verdict for found in chains] == ["progress", "progress"]
     assert all("the other ranks in all_reduce <- rank 2 runs" in c.sentence for c in chains)
+
+
+def test_a_rank_that_sleeps_by_now_is_in_no_collective_although_its_last_stack_was() -> None:
+    asleep = WaitedOn("timer", "clock_nanosleep", timeout_s=30.0)
+    left = process(
+        302,
+        "rank",
+        label="rank 2",
+        rank=2,
+        threads=[thread(302, f"{C10D}:all_reduce", waits=asleep)],
+    )
+    job = snapshot_of(main(), *(rank(n, f"{C10D}:all_reduce") for n in range(2)), left)
+
+    chains = wait_graph(Index(job)).chains
+
+    assert "cycle" not in {each.verdict for each in chains}
+    assert in_collective(left) is None
 
 
 def test_ranks_that_are_all_in_one_collective_form_a_cycle() -> None:

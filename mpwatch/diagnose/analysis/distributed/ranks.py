@@ -25,6 +25,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     calls,
     collective_of,
     current_collective,
+    has_left_collective,
     main_thread,
     outermost_first,
     user_frame,
@@ -62,7 +63,7 @@ def in_collective(process: Process) -> str | None:
     """The collective that any of its threads is in; `None` if none."""
     for thread in process.threads:
         name = collective_of(own_frames(thread.stack))
-        if name is not None:
+        if name is not None and not has_left_collective(thread):
             return name
     return None
 

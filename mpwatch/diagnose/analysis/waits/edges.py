@@ -32,6 +32,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     calls,
     collective_of,
     current_collective,
+    has_left_collective,
     main_thread,
     own_threads,
     shape_in,
@@ -262,7 +263,7 @@ def _edge_from_stack(
     if shape == "waits-for-batch":
         what, providers = _batch(around, process)
         return _made(process, thread, kind, what, providers, "stack")
-    if shape == "collective":
+    if shape == "collective" and not has_left_collective(thread):
         return _collective_edge(around, process, thread, kind)
     if shape == "joins-queue":
         return _made(process, thread, kind, QUEUE_FEEDER, (process.process,), "stack")
