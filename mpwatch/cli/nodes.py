@@ -112,6 +112,7 @@ def job(arguments: argparse.Namespace) -> int:
     except Failure:
         _close(launches)
         raise
+    _warn_of_descriptors(launches)
     from mpwatch.nodes.job_source import LiveJobSource
     from mpwatch.tui.job_app import run_job
 
@@ -225,7 +226,9 @@ def _connected(
     """The head of the job, with its agents being started; ended when the command ends."""
     from mpwatch.nodes.head.head import Head
 
-    head = Head(job_launches(arguments.job, arguments), restarts=restarts, keep=keep)
+    launches = job_launches(arguments.job, arguments)
+    _warn_of_descriptors(launches)
+    head = Head(launches, restarts=restarts, keep=keep)
     with exiting_on_signals(), Progress(f"reading {arguments.job}") as progress:
         try:
             yield head, progress
@@ -258,6 +261,15 @@ def job_launches(spec: str, arguments: argparse.Namespace) -> Sequence[Launch] |
             return launches(spec, AgentCommand(dict(arguments.match), arguments.agent))
     except CannotLaunch as error:
         raise Failure(str(error), error.fix) from None
+
+
+def _warn_of_descriptors(launches: Sequence[Launch] | ChangingNodes) -> None:
+    """Say before anything starts if there are too few descriptors for all nodes."""
+    from mpwatch.nodes.head.head import shortage
+
+    found = shortage(launches if isinstance(launches, Sequence) else launches.launches())
+    if found is not None:
+        print(f"mpwatch: {found.sentence}\n  try: {found.fix}", file=sys.stderr)
 
 
 def _watch(

@@ -16,6 +16,7 @@ from mpwatch.describe.error_messages import KNOWN_ERRORS, KnownError
 from mpwatch.describe.findings import effects_below_causes
 from mpwatch.diagnose import rules
 from mpwatch.diagnose.analysis.account import EVERY_S, MANY, advanced
+from mpwatch.diagnose.analysis.distributed.habits import with_habits
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.source_code import quotes_for, with_copies
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
@@ -29,6 +30,7 @@ from mpwatch.diagnose.consequences import (
 )
 from mpwatch.diagnose.known_errors import known_error, with_explanation
 from mpwatch.model.account import Account
+from mpwatch.model.collectives import RankHabit
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId
@@ -158,6 +160,7 @@ class Engine:
         self._derive_waits = waits
         self._tracked: dict[_Key, _Tracked] = {}
         self._account = Account()
+        self._habits: Mapping[ProcessId, RankHabit] = {}
         self._root: ProcessId | None = None
         self._at_s = float("-inf")
         self._ran_at_s = float("-inf")
@@ -193,18 +196,19 @@ class Engine:
             The snapshot with present findings, most severe first, each followed by its effects;
             then those resolved in the last `SHOWN_RESOLVED_S`, with `resolved_s` set.
         """
-        index = Index(snapshot, history)
+        failures = [*self._note_habits(snapshot)]
+        index = Index(replace(snapshot, habits=self._habits), history)
         waits, failure = self._waits(index)
-        failures = [failure] if failure is not None else []
+        failures += [failure] if failure is not None else []
         try:
             self._account = advanced(self._account, index, waits)
         except Exception as error:  # noqa: BLE001 - it must not silence the rules
             failures.append(_failure_of("account", error, _NO_ACCOUNT))
         # Rules read the account; what was derived of the index before does not depend on it.
-        index.snapshot = replace(snapshot, waits=waits, account=self._account)
+        index.snapshot = replace(index.snapshot, waits=waits, account=self._account)
         findings = self._findings(index, failures)
         index.drop_derived()
-        return replace(snapshot, waits=waits, account=self._account, findings=findings)
+        return replace(index.snapshot, findings=findings)
 
     def preview(self, snapshot: Snapshot, history: History, *, all_rules: bool = False) -> Snapshot:
         """A snapshot with its waits and findings; the engine does not change.
@@ -218,6 +222,15 @@ class Engine:
         if all_rules:
             other._ran_at_s = float("-inf")
         return other.diagnosed(snapshot, history)
+
+    def _note_habits(self, snapshot: Snapshot) -> Iterator[Finding]:
+        """Note what a reading shows of the habits of ranks; a finding if that raises."""
+        if snapshot.root != self._root or snapshot.at_s < self._at_s:
+            self._habits = {}
+        try:
+            self._habits = with_habits(self._habits, snapshot)
+        except Exception as error:  # noqa: BLE001 - it must not silence the rules
+            yield _failure_of("habits", error)
 
     def _waits(self, index: Index) -> tuple[WaitGraph, Finding | None]:
         """The wait graph, or an empty one with a finding about the error that it raised."""

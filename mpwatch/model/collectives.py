@@ -1,4 +1,4 @@
-"""Collectives: what torch's flight recorder holds of a rank, and what NCCL says of its ranks."""
+"""Collectives: what torch and NCCL record of them, and how ranks usually wait in them."""
 
 from __future__ import annotations
 
@@ -180,3 +180,77 @@ class NcclStatus:
     """`None`: the ranks have gone on since, and the answer before no longer counts."""
     since_s: float | None = None
     """When the first of the successive answers was received that are equal to this one."""
+
+
+# --- how ranks usually wait -----------------------------------------------------------------------
+
+HABIT = 2.0
+"""Ranks that have often waited for long, as in steps of half a minute of which one rank needs all,
+are at a standstill only after so many times that."""
+HABIT_KEPT_S = 3600.0
+"""Long waits count for so long: an evaluation may come after hundreds of short steps."""
+
+
+class Length(NamedTuple):
+    """How long a wait, or the time between two, has taken."""
+
+    seconds: float
+    until_s: float
+    """Its end, monotonic seconds."""
+
+
+class WaitReading(NamedTuple):
+    """What a reading has found the main thread of a rank doing."""
+
+    at_s: float
+    waits: bool
+    """Whether it waited for a condition of its own process, without a timeout: as in a collective
+    of gloo."""
+    ticks: int
+    """Its cpu time so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankHabit:
+    """What the readings of one rank have found so far."""
+
+    process: ProcessId
+    moved_s: float | None = None
+    """When it was last seen to begin or end a wait for the others, monotonic seconds. Steps of half
+    a minute may take next to no cpu and few switches: no counter shows them."""
+    waits_elsewhere: bool = False
+    """Whether the last stack of such a wait was one for something else than a collective."""
+    long_waits: tuple[Length, ...] = ()
+    """The longest waits, shortest first."""
+    long_work: tuple[Length, ...] = ()
+    """The longest times between two waits."""
+    readings: tuple[WaitReading, ...] = ()
+    """The last ones."""
+    wait: tuple[float, float] | None = None
+    """The first and the last reading of the present wait, or of the last one that has ended."""
+    worked: tuple[float, int] | None = None
+    """The first reading since then that has found it at work, and how many have."""
+    has_worked: bool = False
+    """Whether it has gone on since, and was not only found awake."""
+    work_since_s: float | None = None
+    """When the wait before has ended; `None` if none was seen."""
+    stack_s: float | None = None
+    """Time of the last stack that is taken into account."""
+    place: str = ""
+    """The collective that this stack was in; empty if none."""
+
+    def usual_wait_s(self, now_s: float) -> float:
+        """The second longest wait within an hour, seconds; 0 without two.
+
+        One long wait is no habit: the others wait once for a rank that saves a checkpoint.
+        """
+        return _second(self.long_waits, now_s)
+
+    def usual_s(self, now_s: float) -> float:
+        """The same of waits and of the times between them, whichever is longer."""
+        return max(self.usual_wait_s(now_s), _second(self.long_work, now_s))
+
+
+def _second(known: tuple[Length, ...], now_s: float) -> float:
+    lengths = [each.seconds for each in known if now_s - each.until_s < HABIT_KEPT_S]
+    return lengths[-2] if len(lengths) > 1 else 0.0

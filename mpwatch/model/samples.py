@@ -186,6 +186,10 @@ class WaitedOn:
     """Of a file lock that flock(2) or fcntl(2) waits for."""
 
 
+THREADS_OF_A_GROUP = ("gloo_", "pt_nccl_")
+"""Prefixes of the names of the threads of a torch process group (torch 2.13)."""
+
+
 @dataclass(frozen=True, slots=True)
 class ThreadSample:
     """One thread."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
 from mpwatch.model.account import Account
-from mpwatch.model.collectives import NcclStatus
+from mpwatch.model.collectives import NcclStatus, RankHabit
 from mpwatch.model.events import WrittenError
 from mpwatch.model.findings import Finding
 from mpwatch.model.host import HostSample
@@ -326,6 +326,8 @@ class Snapshot:
     waits: WaitGraph = field(default_factory=WaitGraph)
     account: Account = field(default_factory=Account)
     """What processes and threads did with their time, up to this moment."""
+    habits: Mapping[ProcessId, RankHabit] = field(default_factory=dict)
+    """How the ranks usually wait for each other, up to this moment."""
     findings: tuple[Finding, ...] = ()
     """Most urgent first, effects below their cause, resolved ones last."""
     log: tuple[LogEntry, ...] = ()

@@ -112,7 +112,9 @@ class LiveJobSource:
             if now_s >= due_s:
                 began_s = time.thread_time()
                 views = head.views()
-                self._thread.deliver(JobState(self._spec, views, tuple(judge.findings(views))))
+                self._thread.deliver(
+                    JobState(self._spec, views, tuple(judge.findings(views, now_s)))
+                )
                 cost_s = time.thread_time() - began_s
                 due_s = now_s + max(DELIVER_S, PATIENCE * cost_s)
 
@@ -181,7 +183,7 @@ class ReplayJobSource:
             playback = Playback(
                 self._player.at_s, self._player.length_s, self._speed, self._is_paused
             )
-            findings = tuple(judge.findings(views))
+            findings = tuple(judge.findings(views, playback.at_s))
             problem = " ".join(problems_of(self._recording, self._player))
             self._thread.deliver(JobState(self.spec, views, findings, problem, playback))
             self._stopping.wait(max(STEP_S, DELIVER_S - (time.monotonic() - began_s)))

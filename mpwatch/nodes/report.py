@@ -16,7 +16,7 @@ from mpwatch.describe.progress import MENTIONED_S
 from mpwatch.model.findings import JobFinding, Severity
 from mpwatch.model.samples import Frame
 from mpwatch.model.units import numbers_text, seconds_text
-from mpwatch.nodes.across.judge import job_findings
+from mpwatch.nodes.across.judge import STANDSTILLS, job_findings
 from mpwatch.nodes.across.ranks import PlacedRank
 from mpwatch.nodes.agent.documents import EMPTY_DUMP, Document
 from mpwatch.nodes.head.node import NodeView
@@ -133,7 +133,7 @@ def job_text(
     if not findings:
         lines += [*style.wrap(without, "", "    "), ""]
     for view in views:
-        lines += _node_lines(view, style)
+        lines += _node_lines(view, findings, style)
     return "\n".join(lines).rstrip()
 
 
@@ -147,7 +147,17 @@ def _finding_lines(finding: JobFinding, style: TextStyle) -> Iterator[str]:
     yield ""
 
 
-def _node_lines(view: NodeView, style: TextStyle) -> Iterator[str]:
+def own_findings(view: NodeView, findings: Sequence[JobFinding]) -> Iterator[FindingRow]:
+    """The findings of a node, without those about its ranks that one of the job repeats.
+
+    A node sees some of the ranks that wait, the job all of them.
+    """
+    repeated = {each.rule for each in findings if each.node == view.name} & STANDSTILLS
+    if view.summary is not None:
+        yield from (each for each in view.summary.findings if each.rule not in repeated)
+
+
+def _node_lines(view: NodeView, findings: Sequence[JobFinding], style: TextStyle) -> Iterator[str]:
     """One line about the node, then its ranks and its findings."""
     words = [view.name, view.state]
     if view.state != "live" and view.last_seen_s is not None:
@@ -170,7 +180,7 @@ def _node_lines(view: NodeView, style: TextStyle) -> Iterator[str]:
         since = f", no progress for {seconds_text(since_s)}" if since_s >= MENTIONED_S else ""
         state = f"ended: {row.ended}" if row.is_ended else f"{row.state}: {row.doing}"
         yield from style.wrap(f"{name} ({row.pid})  {state}{since}", "    ", "      ")
-    for each in view.summary.findings:
+    for each in own_findings(view, findings):
         label = f"{each.label}: " if each.label else ""
         yield from style.wrap(f"{each.severity}  {label}{finding_words(each)}", "    ", "      ")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from textual.pilot import Pilot
 
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.nodes.across.judge import job_findings
+from mpwatch.nodes.across.judge import STANDSTILLS, job_findings
 from mpwatch.nodes.head.node import BRING_IT, NodeView
 from mpwatch.nodes.head.view_source import NodeSource, Receive
 from mpwatch.nodes.job_source import Deliver, JobState, ReplayJobSource
@@ -19,6 +20,7 @@ from mpwatch.nodes.wire.summary import FindingRow, NodeRow, NodeSummary
 from mpwatch.nodes.wire.view_codec import SnapshotEncoder
 from mpwatch.observe.sources.source import Pause, Seek, SetSpeed
 from mpwatch.tui.job_app import JobApp, StateArrived
+from mpwatch.tui.pages.job import lines_above
 from tests.tui.golden_text import check_golden
 from tests.tui.screen_text import screen_text
 from tests.unit.nodes.across.test_across import NOW_S, elsewhere, row
@@ -293,3 +295,20 @@ async def until(pilot: Pilot[int], is_done: Callable[[], bool]) -> None:
             return
         await pilot.pause(0.05)
     raise AssertionError("it did not happen")
+
+
+def test_why_the_job_stands_still_is_said_above_every_opened_node() -> None:
+    state = stuck_job()
+    stuck = next(each for each in state.findings if each.rule in STANDSTILLS)
+    slow = replace(stuck, rule="nodes-differ", summary="nodes of one job differ in torch")
+    names = [view.name for view in state.nodes]
+    other = next(name for name in names if name != stuck.node)
+
+    def above(node: str) -> str:
+        found = lines_above("", [stuck, slow], node, 200)
+        return " ".join(part.text for line in found for part in line)
+
+    assert stuck.summary in above(other)
+    assert slow.summary not in above(other)
+    assert stuck.node is not None
+    assert slow.summary in above(stuck.node)

@@ -182,6 +182,7 @@ def _job(
                 known.is_python,
                 known.environment,
                 stat.is_fork,
+                has_torch=stat.pid in torch or stat.pid in hooked,
             )
         )
     parts = roles.assign(facts)

@@ -149,6 +149,8 @@ class _ProcessReaders:
         self._static_at_s: dict[ProcessId, float] = {}
         self._workers = roles.WorkerNumbers(procfs.TICKS_PER_S)
         self._roles: tuple[list[RoleFacts], dict[ProcessId, RoleAssignment]] = [], {}
+        self._wrappers: Set[ProcessId] = frozenset()
+        """Launchers, and programs that were seen to have run a rank."""
         self._schedule = Schedule()
         self._memory_read_at_s = -math.inf
         self._begun: memory.Rollups | None = None
@@ -246,7 +248,9 @@ class _ProcessReaders:
         facts = [self._role_facts(entry) for entry in tree]
         if facts == self._roles[0]:
             return self._roles[1]
-        assigned = {**roles.assign(facts), **self._roles_of_orphans(facts)}
+        found = roles.assign(facts, self._wrappers)
+        self._wrappers = {each for each, role in found.items() if role.role == "launcher"}
+        assigned = {**found, **self._roles_of_orphans(facts)}
         workers = [
             (fact.process, fact.parent)
             for fact in facts
@@ -272,7 +276,8 @@ class _ProcessReaders:
 
     def _role_facts(self, entry: TreeEntry) -> RoleFacts:
         """What the role of a process is derived from."""
-        static = self._static[entry.stat.process]
+        static, reader = self._static[entry.stat.process], self._readers[entry.stat.process]
+        is_numbered = static.is_python and not roles.NUMBERS.isdisjoint(static.environment)
         return RoleFacts(
             process=entry.stat.process,
             parent=entry.parent,
@@ -281,6 +286,8 @@ class _ProcessReaders:
             is_python=static.is_python,
             environment=static.environment,
             is_fork=entry.stat.is_fork,
+            has_torch=reader.has_torch if is_numbered else False,
+            has_group=reader.has_group if is_numbered else False,
         )
 
     def _probes(

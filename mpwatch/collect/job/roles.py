@@ -12,6 +12,9 @@ RoleFacts used, checked against CPython 3.10 to 3.14 and torch 2.1 to 2.13:
 - Ray's processes have titles (Ray 2.60): a worker `ray::IDLE`, `ray::FUNCTION` or
   `ray::CLASS.METHOD`; services of a node `ray::DashboardAgent` and the like. A worker that has no
   title yet runs `ray/_private/workers/default_worker.py`.
+- A wrapper (a shell script, the shell of a step of srun, a program that runs another one) has the
+  RANK of the rank below it. Which program of such a chain takes part in collectives shows in the
+  threads of its process group, and before in the library of torch that it has loaded.
 - torchrun gives its children RANK and LOCAL_RANK; everything below them inherits both. Lightning's
   first rank on each node starts the others there with LOCAL_RANK and NODE_RANK (lightning 2.6,
   `_SubprocessScriptLauncher`); the number of each is NODE_RANK times their count and LOCAL_RANK.
@@ -62,6 +65,10 @@ class RoleFacts(NamedTuple):
     environment: Mapping[str, str] = MappingProxyType({})
     is_fork: bool = False
     """Whether it has executed nothing since it was forked."""
+    has_torch: bool = False
+    """Whether it is known to have loaded torch; of programs with one of `NUMBERS` only."""
+    has_group: bool = False
+    """The same of the threads of a process group."""
 
 
 class RoleAssignment(NamedTuple):
@@ -74,11 +81,15 @@ class RoleAssignment(NamedTuple):
     worker_id: int | None = None
 
 
-def assign(facts: Sequence[RoleFacts]) -> dict[ProcessId, RoleAssignment]:
+def assign(
+    facts: Sequence[RoleFacts], wrappers: Container[ProcessId] = frozenset()
+) -> dict[ProcessId, RoleAssignment]:
     """Assign a role to every process of a job.
 
     Args:
         facts: The job, parents before children, the root first.
+        wrappers: Programs that were seen to have run a rank: they are none themselves, also once
+            that has ended.
     """
     known = {fact.process: fact for fact in facts}
     roles: dict[ProcessId, RoleAssignment] = {}
@@ -86,15 +97,83 @@ def assign(facts: Sequence[RoleFacts]) -> dict[ProcessId, RoleAssignment]:
         above = known.get(fact.parent) if fact.parent is not None else None
         role_above = roles.get(above.process) if above is not None else None
         role = _role(fact, above, role_above, fact is facts[0])
-        if role.role == "main" and _is_below_a_program(above, known, roles):
-            role = RoleAssignment("other")
+        if role.role == "main" and above is not None:
+            started_by = python_above(fact, known)
+            if started_by is not None and _has_rank_of_its_own(fact, started_by):
+                role = RoleAssignment("rank")
+            elif started_by is not None and roles[started_by.process].role in _STARTS_TOOLS:
+                role = RoleAssignment("other")
         number = whole_number(fact.environment.get("RANK"))
         if number is None and role.role == "rank" and _node(fact.environment) == 0:
             number = whole_number(fact.environment.get("LOCAL_RANK"))
-        roles[fact.process] = role._replace(rank=number)
+        is_program = fact.is_python or role.role != "other"
+        roles[fact.process] = role._replace(rank=number if is_program else None)
     for process, number in list(_numbered_from_the_first(known, roles)):
         roles[process] = roles[process]._replace(rank=number)
+    for process, is_rank in list(_wrapped(known, roles, wrappers)):
+        role = roles[process]
+        roles[process] = role._replace(role="rank") if is_rank else RoleAssignment("launcher")
     return roles
+
+
+NUMBERS = frozenset(("RANK", "LOCAL_RANK"))
+"""Variables that number ranks."""
+_PROGRAMS: frozenset[Role] = frozenset(("main", "rank", "other"))
+
+
+def _wrapped(
+    known: Mapping[ProcessId, RoleFacts],
+    roles: Mapping[ProcessId, RoleAssignment],
+    wrappers: Container[ProcessId],
+) -> Iterator[tuple[ProcessId, bool]]:
+    """Programs that run a rank for which they have its number, and that rank with `True`.
+
+    The first program of a chain is the rank, as long as only that or none has loaded torch, or
+    joined a process group: what a rank runs itself inherits its number as well.
+    """
+    chains: defaultdict[ProcessId, list[ProcessId]] = defaultdict(list)
+    first_of: dict[ProcessId, ProcessId] = {}
+    for process, fact in known.items():
+        if (
+            not fact.is_python
+            or roles[process].rank is None
+            or roles[process].role not in _PROGRAMS
+        ):
+            continue
+        above = python_above(fact, known)
+        first = first_of.get(above.process) if above is not None else None
+        if first is None or roles[first].rank != roles[process].rank:
+            first = process
+        first_of[process] = first
+        chains[first].append(process)
+    for chain in chains.values():
+        left = [each for each in chain if each not in wrappers]
+        rank = max(left, key=lambda each: _signs(known[each]), default=None)
+        run_it = set(_all_above(known[rank], known)) if rank is not None else set()
+        if rank is not None and rank != chain[0]:
+            yield rank, True
+        yield from ((each, False) for each in chain if each in wrappers or each in run_it)
+
+
+def _signs(fact: RoleFacts) -> tuple[bool, bool]:
+    """What shows that a program takes part in collectives, the surest sign first."""
+    return fact.has_group, fact.has_torch
+
+
+def _all_above(fact: RoleFacts, known: Mapping[ProcessId, RoleFacts]) -> Iterator[ProcessId]:
+    """All Python processes above one."""
+    above = python_above(fact, known)
+    while above is not None:
+        yield above.process
+        above = python_above(above, known)
+
+
+def python_above(fact: RoleFacts, known: Mapping[ProcessId, RoleFacts]) -> RoleFacts | None:
+    """The nearest Python process above one, past shells and the like; `None` without one."""
+    above = known.get(fact.parent) if fact.parent is not None else None
+    while above is not None and not above.is_python:
+        above = known.get(above.parent) if above.parent is not None else None
+    return above
 
 
 def _numbered_from_the_first(
@@ -141,15 +220,8 @@ def _node(environment: Mapping[str, str]) -> int | None:
     return whole_number(environment.get("NODE_RANK", "0"))
 
 
-def _is_below_a_program(
-    above: RoleFacts | None,
-    known: Mapping[ProcessId, RoleFacts],
-    roles: Mapping[ProcessId, RoleAssignment],
-) -> bool:
-    """Whether a program's subprocess has started this by way of a shell, raylet or the like."""
-    while above is not None and not above.is_python:
-        above = known.get(above.parent) if above.parent is not None else None
-    return above is not None and roles[above.process].role in ("main", "rank", "spawned")
+_STARTS_TOOLS: frozenset[Role] = frozenset(("main", "rank", "spawned"))
+"""What such a process starts by way of a shell, raylet or the like is a subprocess of a program."""
 
 
 def _role(

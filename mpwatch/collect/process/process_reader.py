@@ -33,7 +33,13 @@ from mpwatch.collect.process.schedule import (
 )
 from mpwatch.collect.process.syscall_waits import WaitResolver
 from mpwatch.model.ids import ProcessId, SegmentUse
-from mpwatch.model.samples import FdSample, MapSample, MemorySample, ProcSample
+from mpwatch.model.samples import (
+    THREADS_OF_A_GROUP,
+    FdSample,
+    MapSample,
+    MemorySample,
+    ProcSample,
+)
 
 T = TypeVar("T")
 
@@ -123,6 +129,20 @@ class ProcessReader:
     def close(self) -> None:
         """Close its files."""
         self._files.close()
+
+    @property
+    def has_torch(self) -> bool:
+        """Whether the mappings, when last read, were those of a process with torch."""
+        known = self._results.mappings
+        return known is not None and known.has_torch
+
+    @property
+    def has_group(self) -> bool:
+        """Whether the threads, when last read, included those of a process group."""
+        return any(
+            each.sample.name.startswith(THREADS_OF_A_GROUP)
+            for each in self._results.threads.values()
+        )
 
     def due(self, context: ProbeContext, stat: Stat) -> Due:
         """Read what is read every time, and say how urgent each probe is."""

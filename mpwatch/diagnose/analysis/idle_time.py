@@ -45,16 +45,24 @@ def quiet_s(process: Process, index: Index) -> float | None:
     The fold's own `still_s` starts again at every tick of cpu time, and a loop that polls every
     five seconds collects one now and then; here such ticks do not count. Work that sleeps most of
     the time shows in how often it wakes up, and in what its main thread reads: a process that gets
-    an item of a queue every few seconds makes progress.
+    an item of a queue every few seconds makes progress. So does a rank that begins or ends a wait
+    for the others.
     """
     return _quiet_s(index, process.process)
 
 
 @derived
 def _quiet_s(index: Index, identity: ProcessId) -> float | None:
-    process, history = index.snapshot.get(identity), index.history
-    if process is None:
-        return None
+    process, habit = index.snapshot.get(identity), index.snapshot.habits.get(identity)
+    quiet = _counted_quiet_s(index, process) if process is not None else None
+    if quiet is None or habit is None or habit.moved_s is None:
+        return quiet
+    return min(quiet, max(0.0, index.snapshot.at_s - habit.moved_s))
+
+
+def _counted_quiet_s(index: Index, process: Process) -> float | None:
+    """The same by counters: a step in which a rank only sleeps or reads does not show in them."""
+    history = index.history
     if any(_could_run(index, thread) for thread in process.threads):
         return 0.0
     thread = main_thread(process)
@@ -62,7 +70,7 @@ def _quiet_s(index: Index, identity: ProcessId) -> float | None:
     # Going from one wait to another takes no cpu that could be measured.
     waits_s = thread.waits_s if thread is not None else None
     series = history.of(process.process, "cpu_percent")
-    waits_s = _least(waits_s, _read_nothing_s(index, identity))
+    waits_s = _least(waits_s, _read_nothing_s(index, process.process))
     if len(series) < 2:
         return _least(still_s, waits_s) if still_s is not None else None
     switches = history.of(process.process, "voluntary_switches")

@@ -50,10 +50,23 @@ def _by_pid(index: Index) -> Mapping[int, ProcessId]:
 
 
 def family_head(index: Index, process: Process) -> Process | None:
-    """The process whose code started this one: its parent, past a forkserver in between."""
-    return _past_forkserver(
+    """The process whose code started this one: its parent, past a forkserver in between.
+
+    Of a rank it is what started its wrapper, a shell or a program that has the rank's number too.
+    """
+    head = _past_forkserver(
         index, process.parent or process.original_parent or _sampled_parent(index, process)
     )
+    while process.role == "rank" and head is not None and _wraps(head, process):
+        head = index.snapshot.get(head.parent) if head.parent is not None else None
+    return head
+
+
+def _wraps(process: Process, rank: Process) -> bool:
+    """Whether a process that is no rank itself has the number that a rank below it has."""
+    number = rank.sample.environment.get("RANK")
+    is_other = process.role in ("launcher", "other")
+    return is_other and number is not None and process.sample.environment.get("RANK") == number
 
 
 def _sampled_parent(index: Index, process: Process) -> ProcessId | None:

@@ -66,6 +66,13 @@ class StackGroup:
             return self.names
         return f"{self.noun}{'s' if len(self.processes) > 1 else ''} {self.names}"
 
+    @property
+    def does(self) -> str:
+        """`words` behind the names: `waits for a batch` of one process."""
+        verb, blank, rest = self.words.partition(" ")
+        is_one = len(self.processes) == 1
+        return f"{_OF_ONE.get(verb, verb) if is_one else verb}{blank}{rest}"
+
 
 @dataclass(frozen=True, slots=True)
 class MergedStacks:
@@ -78,11 +85,22 @@ class MergedStacks:
     def sentence(self) -> str:
         """All groups in one line: `62 of 64 wait in Queue.get; worker 3 in data.py:31 decode`."""
         return "; ".join(
-            f"{group.called} {group.words}"
+            f"{group.called} {group.does}"
             if group.is_outlier or len(group.processes) == 1 < self.total
             else f"{len(group.processes)} of {self.total} {group.words}"
             for group in self.groups
         )
+
+
+_OF_ONE: Mapping[str, str] = {
+    "wait": "waits",
+    "collate": "collates",
+    "start": "starts",
+    "shut": "shuts",
+    "are": "is",
+    "import": "imports",
+}
+"""The verbs of `_SHAPE_WORDS` for one process."""
 
 
 def merge(processes: Iterable[Process]) -> MergedStacks:

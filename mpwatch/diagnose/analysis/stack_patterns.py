@@ -353,7 +353,18 @@ def writes_output(process: Process) -> bool:
 def current_collective(process: Process) -> str | None:
     """The collective that its main thread is in; `None` if in none."""
     thread = main_thread(process)
-    return None if thread is None else collective_of(own_frames(thread.stack))
+    if thread is None or has_left_collective(thread):
+        return None
+    return collective_of(own_frames(thread.stack))
+
+
+def has_left_collective(thread: Thread) -> bool:
+    """Whether a thread sleeps by now, whatever collective its last stack has shown.
+
+    To go from the wait in a collective to a sleep takes no cpu time that could be measured, so that
+    no new stack is taken at once.
+    """
+    return thread.waits_on is not None and thread.waits_on.kind == "timer"
 
 
 HOOK_THREAD = "mpwatch-hook"

@@ -14,12 +14,15 @@ from mpwatch.diagnose.analysis.distributed.flight_recorder import MISMATCH, ONE_
 from mpwatch.diagnose.analysis.distributed.ranks import (
     ALL_INSIDE_S,
     ALL_STALLED_S,
+    PAUSE_S,
     WORKING_S,
     strays,
 )
 from mpwatch.diagnose.analysis.idle_time import STALLED_S
+from mpwatch.model.collectives import HABIT
 from mpwatch.model.findings import JobFinding, Severity
 from mpwatch.model.units import numbers_text, seconds_text
+from mpwatch.nodes.across.groups import apart_in_groups, awaited_by, group_words
 from mpwatch.nodes.across.ranks import (
     EVIDENCE_SHOWN,
     LOOPBACK,
@@ -31,7 +34,7 @@ from mpwatch.nodes.across.ranks import (
     rank_name,
 )
 from mpwatch.nodes.head.node import NodeView
-from mpwatch.nodes.wire.summary import HABIT, RankRow, SocketRow
+from mpwatch.nodes.wire.summary import RankRow, SocketRow
 
 CRITICAL_S = 60.0
 RANKS_LIMIT = 1_000_000
@@ -54,7 +57,11 @@ def of_collectives(ranks: JobRanks, views: Sequence[NodeView]) -> Iterator[JobFi
     if live.count("known"):
         live = JobRanks(ranks.job, live.parts + ranks.silent_waiters.parts)
     inside_count, known_count = live.count("inside"), live.count("known")
-    if not inside_count or live.most_quiet_s < NAMED_S or _is_told_by_its_node(ranks):
+    if not inside_count or live.most_quiet_s < NAMED_S:
+        return
+    unseen = list(_of_missing(ranks, live, views))
+    if _is_told_by_its_node(ranks):
+        yield from unseen
         return
     # A rank without a stack may be at any line, also in the collective. Where others are known to
     # be elsewhere, they are waited for in any case, unless one of them goes on.
@@ -62,16 +69,36 @@ def of_collectives(ranks: JobRanks, views: Sequence[NodeView]) -> Iterator[JobFi
         return
     if inside_count < known_count and live.late_quiet_s < ALL_STALLED_S:
         return
-    if late := live.placed("known"):
-        yield _stuck(live, late, views)
-    elif live.quiet_s < STALLED_S:
+    late = _awaited_first(live)
+    if late or live.quiet_s >= STALLED_S:
+        late += _gone(live) if live.most_quiet_s >= STALLED_S else []
+        if late:
+            yield _stuck(live, late, views)
+        yield from unseen
+        if not late and not unseen:
+            of_groups = apart_in_groups(live.placed("inside"), live.quiet_s)
+            yield from _all_inside(live) if of_groups is None else [of_groups]
+
+
+def _awaited_first(live: JobRanks) -> list[PlacedRank]:
+    """The ranks that are in no collective; of several groups only those that others wait for.
+
+    A rank that is in none of the groups in which the others wait may just do its own work.
+    """
+    late = live.placed("known")
+    awaited = awaited_by(live.placed("inside")) if len(late) > 1 else frozenset()
+    return [each for each in late if each.row.rank in awaited] or late
+
+
+def _of_missing(ranks: JobRanks, live: JobRanks, views: Sequence[NodeView]) -> Iterator[JobFinding]:
+    """The finding about ranks on no node that answers, once each node has had time to."""
+    is_starting = any(view.state in ("waiting", "starting") and not view.problem for view in views)
+    if live.most_quiet_s < STALLED_S or is_starting:
         return
-    elif gone := _gone(live):
-        yield _stuck(live, gone, views)
-    elif missing := missing_ranks(ranks, live):
+    ended = {each.row.rank for each in _gone(live)}
+    missing = [number for number in missing_ranks(ranks, live) if number not in ended]
+    if missing:
         yield _unseen(ranks, missing, views)
-    else:
-        yield from _all_inside(live)
 
 
 def _is_told_by_its_node(ranks: JobRanks) -> bool:
@@ -118,13 +145,7 @@ def _stuck(live: JobRanks, late: Sequence[PlacedRank], views: Sequence[NodeView]
     inside, unknown = live.rows("inside"), live.rows("unknown")
     place = _place_words(inside)
     first = max(late, key=lambda each: (each.row.has_failed, each.quiet_s))
-    is_working = all(each.is_working for each in late)
-    severity = (
-        Severity.CRITICAL if since_s >= CRITICAL_S or first.row.is_ended else Severity.WARNING
-    )
     is_usual = since_s < live.habit_s and not first.row.is_ended
-    if since_s < STALLED_S or is_usual or (is_working and since_s < WORKING_S):
-        severity = Severity.INFO
     others = f" and {len(late) - 1} more" if len(late) > 1 else ""
     # Of a rank that only sleeps or reads in its steps no counter shows any of them, but the others
     # have waited for each; and one that stands still is late by a step at most.
@@ -147,7 +168,7 @@ def _stuck(live: JobRanks, late: Sequence[PlacedRank], views: Sequence[NodeView]
         evidence.append(f"they have waited for up to {seconds_text(usual_s)} in earlier steps")
     return JobFinding(
         rule=STUCK,
-        severity=severity,
+        severity=Severity.INFO if is_usual else _severity(since_s, first, late),
         summary=(
             f"{_counted(live)} in {place} for {first.called}{others}, which "
             f"{does(first, at_most_s)}"
@@ -162,6 +183,19 @@ def _stuck(live: JobRanks, late: Sequence[PlacedRank], views: Sequence[NodeView]
         pid=first.row.pid,
         rank=first.row.rank,
     )
+
+
+def _severity(since_s: float, first: PlacedRank, late: Sequence[PlacedRank]) -> Severity:
+    """How bad it is that ranks have waited for so long; worse where no late one makes progress."""
+    may_be_meant_s = STALLED_S
+    if all(each.is_working for each in late):
+        may_be_meant_s = WORKING_S
+    elif all(each.is_moving for each in late):
+        may_be_meant_s = PAUSE_S
+    if since_s < may_be_meant_s:
+        return Severity.INFO
+    is_sure = since_s >= CRITICAL_S or first.row.is_ended
+    return Severity.CRITICAL if is_sure else Severity.WARNING
 
 
 def _advice(first: PlacedRank) -> str:
@@ -319,6 +353,7 @@ def _first_inside(live: JobRanks) -> PlacedRank:
 def _whereabouts(late: PlacedRank, at_most_s: float) -> str:
     row = late.row
     known = row.doing.removeprefix(f"{row.line}, ")  # the line is said before
+    known = row.chain or known
     doing = f"; {known}" if known not in ("", row.line) and not row.is_ended else ""
     return f"{late.called} (pid {row.pid}): {does(late, at_most_s)}{doing}"
 
@@ -329,7 +364,8 @@ def _records(ranks: Iterable[PlacedRank]) -> Iterator[str]:
         row = each.row
         if row.number is not None:
             state = "unfinished" if row.is_unfinished else "finished"
-            record = f"collective {row.number} of group {row.group}: {row.operation}, {state}"
+            group = " ".join([row.group, *(f"({words})" for words in group_words(each))])
+            record = f"collective {row.number} of group {group}: {row.operation}, {state}"
             yield f"recorded by {each.called}: {record}"
 
 

@@ -18,7 +18,7 @@ from mpwatch.nodes.across.ranks import (
     RankCache,
     jobs_of,
 )
-from mpwatch.nodes.head.node import BRING_IT, SILENT_S, NodeView
+from mpwatch.nodes.head.node import BRING_IT, NO_DESCRIPTOR, SILENT_S, NodeView
 from mpwatch.nodes.wire.summary import IN_RAY_GET, IN_RAY_TASK, IN_RAY_WAITING, MIXED, NOT_SET
 
 RAY_STUCK = "ray-call-stuck"
@@ -68,10 +68,17 @@ _CAUSE_AND_FIX: Mapping[str, tuple[str, str]] = {
     ),
 }
 """Cause and fix by state."""
+_NO_DESCRIPTORS = (
+    "Each node takes some descriptors in this process, and its hard limit is reached.",
+    "Raise the limit of this shell as root (prlimit --nofile, or LimitNOFILE and limits.conf for "
+    "all), or name fewer nodes.",
+)
 _UNFINISHED = frozenset(("waiting", "starting", "live"))
 """States with which nothing is wrong before the end of a watch, where those nodes that are not
 known have a problem (`mpwatch.nodes.head.node.unfinished`)."""
 NODES_DIFFER = "nodes-differ"
+LINGER_S = 5.0
+"""Nodes take a new stack of a rank that works every few seconds."""
 _IMPORTANT = frozenset(("torch", "python", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"))
 """Differences that break jobs, rather than slow them down or break them later."""
 
@@ -95,9 +102,17 @@ class JobJudge:
 
     def __init__(self) -> None:
         self._cache = RankCache()
+        self._stands: list[JobFinding] = []
+        self._stands_s = float("-inf")
 
-    def findings(self, views: Sequence[NodeView]) -> list[JobFinding]:
-        """All findings as they are now, most urgent first."""
+    def findings(self, views: Sequence[NodeView], now_s: float = float("inf")) -> list[JobFinding]:
+        """All findings as they are now, most urgent first.
+
+        Args:
+            views: All nodes.
+            now_s: Seconds. Why the job makes no progress is kept for `LINGER_S`: for a moment the
+                last stack of a rank may be too old.
+        """
         nodes = self._cache.nodes(views)
         found = list(_not_answering(views))
         for ranks in jobs_of(nodes):
@@ -105,6 +120,11 @@ class JobJudge:
             found += _differences(ranks)
             found += slowest(ranks)
         found += _stuck_calls(views, nodes)
+        stands = [each for each in found if each.rule in STANDSTILLS]
+        if stands:
+            self._stands, self._stands_s = stands, now_s
+        elif 0.0 <= now_s - self._stands_s < LINGER_S:
+            found += self._stands
         return sorted(found, key=lambda each: -each.severity)
 
 
@@ -135,7 +155,9 @@ def _not_answering(views: Sequence[NodeView]) -> Iterator[JobFinding]:
             "live": f"{names} {have} not read the processes there",
         }[state]
         cause, fix = _CAUSE_AND_FIX[state]
-        if state == "failed" and nodes[0].fix != BRING_IT:
+        if nodes[0].problem.startswith(NO_DESCRIPTOR):
+            cause, fix = _NO_DESCRIPTORS
+        elif state == "failed" and nodes[0].fix != BRING_IT:
             # A recording does not have the command.
             by_hand = f"Try by hand what starts mpwatch there: {nodes[0].fix}"
             fix = by_hand if nodes[0].fix else "Start mpwatch there by hand, as the agent was."

@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
+from mpwatch.diagnose.analysis.distributed.habits import most_s
 from mpwatch.diagnose.analysis.distributed.ranks import WORKING_PERCENT, strays
 from mpwatch.diagnose.analysis.idle_time import STALLED_S
+from mpwatch.model.collectives import HABIT
 from mpwatch.model.units import seconds_text
 from mpwatch.nodes.head.node import NodeView
-from mpwatch.nodes.wire.summary import HABIT, IN_RAY_GET, WAITS_ENOUGH, RankRow
+from mpwatch.nodes.wire.summary import IN_RAY_GET, WAITS_ENOUGH, RankRow
 
 NAMED_S = 5.0
 """After so long a rank that the others wait for is named as information. It is a warning from
@@ -54,6 +56,12 @@ class PlacedRank(NamedTuple):
         """Seconds for which it has made no progress, as its node has last said; 0 if it does."""
         summary, since_s = self.view.summary, self.row.quiet_at_s
         return max(0.0, summary.at_s - since_s) if summary and since_s is not None else 0.0
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether it makes progress, however little cpu that takes."""
+        has_ended = self.row.is_ended or self.row.state in STOPPED
+        return self.quiet_s < STALLED_S and not has_ended
 
     @property
     def is_working(self) -> bool:
@@ -114,7 +122,7 @@ class RankSet(NamedTuple):
     """When the last of these made progress, as `inside_moved_s`."""
     undecided: tuple[RankRow, ...] = ()
     """Those that wait as much, in too few steps so far."""
-    usual_wait_s: int = 0
+    usual_wait_s: float = 0.0
     """How long most of those that live have waited before; 0 if for a few seconds at most."""
 
     @property
@@ -186,9 +194,7 @@ def _rank_set(rows: tuple[RankRow, ...]) -> RankSet:
         fast=fast,
         fast_moved_s=_last_moved_s(fast),
         undecided=tuple(row for row in waiting if not _has_enough_waits(row)),
-        usual_wait_s=sorted(row.usual_wait_s or 0 for row in alive)[len(alive) // 2]
-        if alive
-        else 0,
+        usual_wait_s=most_s(row.usual_wait_s or 0 for row in alive),
     )
 
 
@@ -260,8 +266,7 @@ class JobRanks:
     @property
     def habit_s(self) -> float:
         """How long a wait is nothing new on most of the nodes; 0 where their waits are short."""
-        usual = sorted(ranks.usual_wait_s for _, ranks in self.parts)
-        return HABIT * usual[len(usual) // 2] if usual else 0.0
+        return HABIT * most_s(ranks.usual_wait_s for _, ranks in self.parts)
 
     @property
     def fast_quiet_s(self) -> float:

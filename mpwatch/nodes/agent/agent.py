@@ -150,7 +150,7 @@ class Agent:
         """Sample the ranks if that is due; seconds until it is again."""
         now_s = self._clock()
         if now_s >= self._sample_s:
-            self._rows.sample(time.monotonic())
+            self._rows.sample()
             pause_s = max(SAMPLE_S, SAMPLE_PATIENCE * (self._clock() - now_s))
             self._sample_s = now_s + pause_s * random.uniform(0.5, 1.5)
         return max(0.0, self._sample_s - now_s)
@@ -173,7 +173,7 @@ class Agent:
 
     def _sections(self) -> dict[str, dict[str, dict[str, Any]]]:
         jobs = self._jobs
-        snapshots = self._rows.judged(jobs.snapshots())
+        snapshots = jobs.snapshots()
         sections = self._rows.sections(snapshots, jobs.facts(), jobs.problem)
         if not jobs.has_searched or (jobs.is_reading and not snapshots):
             sections["node"][""]["state"] = "starting"
@@ -214,7 +214,7 @@ class Agent:
 
     def _document(self, ask: Ask) -> dict[str, Any]:
         """The document asked for; called on the thread of answers."""
-        snapshots = self._rows.judged(self._jobs.snapshots())
+        snapshots = self._jobs.snapshots()
         if ask.what == "dump":
             read = self._read_anew(snapshots, ask)
             return node_dump(read, with_stacks=ask.stacks, unread=self._jobs.problem)

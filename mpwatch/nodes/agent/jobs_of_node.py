@@ -92,9 +92,9 @@ def find_roots(selection: Selection, proc: str = "/proc") -> list[ProcessId]:
 def _starting_ranks(proc: str, known: set[int]) -> Iterator[ProcessId]:
     """The topmost Python processes of this user that have the environment of a rank.
 
-    Processes of known jobs are left out, and so are this process and its ancestors.
+    Processes of known jobs are left out, and so are what runs them, this process and its ancestors.
     """
-    own = _ancestors(proc, os.getpid())
+    own = _ancestors(proc, os.getpid()).union(*(_ancestors(proc, pid) for pid in known))
     found: dict[int, procfs.Stat] = {}
     for pid in procfs.pids(proc):
         if pid in known or pid in own:
@@ -329,7 +329,8 @@ class JobsOfNode:
             roots, self.problem = (), f"Processes cannot be listed: {error.strerror}."
         with self._lock:
             self._put_ended_aside()
-            new = [each for each in roots if each not in self._observed | self._ended]
+            known = self._observed.keys() | self._ended.keys() | self._inside()
+            new = [each for each in roots if each not in known]
             room = max(0, ROOTS_LIMIT - len(self._observed))
             if len(new) > room:
                 self.problem = f"Only {ROOTS_LIMIT} of {len(roots)} jobs are observed."
@@ -396,6 +397,14 @@ class JobsOfNode:
             thread.start()
         for thread in threads:
             thread.join(limit_s / len(threads))
+
+    def _inside(self) -> set[ProcessId]:
+        """The processes of jobs that are observed.
+
+        What runs a rank is the root of its job until the rank has loaded torch, and stays it.
+        """
+        newest = [each.newest for each in self._observed.values()]
+        return {each.process for one in newest if one is not None for each in one.living()}
 
     def _put_ended_aside(self) -> None:
         """Keep the last snapshot of each job that has ended, if there was one; stop its source."""

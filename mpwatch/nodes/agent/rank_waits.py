@@ -32,7 +32,7 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
 from mpwatch.diagnose.analysis.stack_patterns import main_thread
 from mpwatch.model.progress import BUCKET_S, RECENT_S, ProgressKind, ProgressSource
 from mpwatch.model.snapshot import Process, Snapshot, Thread
-from mpwatch.nodes.wire.summary import HABIT, WAITS_ENOUGH
+from mpwatch.nodes.wire.summary import WAITS_ENOUGH
 
 READINGS_LEAST = 40
 READINGS_USUAL = 120
@@ -47,17 +47,6 @@ this part of it. Of 960 made-up trainings of 200 steps of half a minute, of 2 to
 times differ by a tenth to more than the whole, 5 were said to have a slow rank, all of 2 ranks. A
 rank that needs 2.2 times as long was told after 8 steps where the times differ by a tenth, and
 after 22 to 29 where they differ by a fifth."""
-MOVED_LEAST = 6
-"""A rank that was found outside of collectives so many times between two waits has gone on. Fewer
-may be one that a signal, a tracer or a tick of the cpu has woken up in the middle of one wait."""
-USUAL_UNIT_S = 5
-"""In steps of this, the length of usual waits is sent: a wait this short is no standstill."""
-LONG_KEPT_S = 3600.0
-LONG_KEPT = 8
-"""Lengths of that many of the longest waits of an hour, and of times between waits, are kept: an
-evaluation may come after hundreds of short steps."""
-MOVES_S = 10.0
-"""A rank that has begun or ended a wait so recently does not stand still, whatever was usual."""
 CHANGE_PERCENT = 10
 """A share is sent again when it has changed by this much."""
 CHANGE = 0.15
@@ -65,8 +54,6 @@ CHANGE = 0.15
 LINES_KEPT = 16
 LINE_LEAD = 1.25
 """Another line is told once it has so many times the stacks of the told one, and one more."""
-SAMPLES_KEPT = 16
-"""Within so many a stack that was taken has arrived."""
 STEPS_OVER_S = (60.0, RECENT_S)
 STEPS_LEAST = 5
 _STEPS: tuple[ProgressKind, ...] = ("batches", "collectives")
@@ -112,17 +99,6 @@ class Turn:
 
     own: int = 0
     inside: int = 0
-    since_s: float = 0.0
-    until_s: float = 0.0
-    """The first and the last reading of the wait, monotonic seconds."""
-
-
-class Length(NamedTuple):
-    """How long a wait, or the time between two, has taken."""
-
-    seconds: float
-    until_s: float
-    """Its end, monotonic seconds."""
 
 
 @dataclass(slots=True)
@@ -135,9 +111,6 @@ class RankWaits:
     """How many waits that is made of, at most `WAITS_ENOUGH`."""
     has_enough: bool = False
     """Whether these waits are enough for the share to be known."""
-    usual_wait_s: int | None = None
-    """How long it has waited twice at least within an hour, up to a multiple of `USUAL_UNIT_S`;
-    `None` if shorter than one."""
     line: str = ""
     """Where most stacks found it otherwise."""
     step_ms: int | None = None
@@ -147,10 +120,6 @@ class RankWaits:
     thread: tuple[int, int] | None = None
     """The process and the thread to sample; `None` if it has ended or is not known."""
     _has_group: bool = False
-    _samples: deque[tuple[float, WaitSample]] = field(
-        default_factory=lambda: deque(maxlen=SAMPLES_KEPT)
-    )
-    """The last ones, with their times."""
     _turns: deque[Turn] = field(default_factory=lambda: deque(maxlen=READINGS_USUAL))
     _count: int = 0
     """Of all readings."""
@@ -158,10 +127,8 @@ class RankWaits:
     """Whether the last reading has found it waiting."""
     _ticks: int | None = None
     """Cpu time of the main thread at the last reading."""
-    _long_waits: list[Length] = field(default_factory=list)
-    _long_work: list[Length] = field(default_factory=list)
     _waits_elsewhere: bool = False
-    """Whether the last stack of such a wait was one for something else."""
+    """See `RankHabit`."""
     _stack_s: float | None = None
     _lines: Counter[str] = field(default_factory=Counter)
 
@@ -183,51 +150,19 @@ class RankWaits:
             return  # the thread that trains is another one, and no stack has shown it yet
         self.thread = (process.pid, thread.tid)
         self._has_group = has_group(process)
+        habit = snapshot.habits.get(process.process)
+        self._waits_elsewhere = habit is not None and habit.waits_elsewhere
         self._note_stack(process, thread)
-        self._note_share(snapshot.at_s)
+        self._note_share()
         self._note_step({each.kind: each for each in progress}, snapshot.at_s)
 
-    def add(self, sample: WaitSample, at_s: float) -> None:
-        """Add what the thread was found doing, at a time of CLOCK_MONOTONIC."""
-        self._samples.append((at_s, sample))
+    def add(self, sample: WaitSample) -> None:
+        """Add what the thread was found doing."""
         is_inside = sample.waits and self._has_group and not self._waits_elsewhere
         is_same = self._was_inside and sample.ticks == self._ticks
-        last = self._turns[-1] if self._turns else None
-        note_reading(self._turns, at_s, is_inside=is_inside, is_same=is_same)
-        if last is not None and self._turns[-1] is not last:
-            self._note_lengths(last)
+        note_reading(self._turns, is_inside=is_inside, is_same=is_same)
         self._was_inside, self._ticks = is_inside, sample.ticks
         self._count += 1
-
-    @property
-    def moved_s(self) -> float | None:
-        """When it was last seen to begin or end a wait, monotonic seconds; `None` if never.
-
-        Steps of half a minute may take next to no cpu and few switches: no counter shows them.
-        """
-        return moved_s(self._turns)
-
-    def is_at_usual_pace(self, now_s: float) -> bool:
-        """Whether it has moved no longer ago than two of its waits, or parts of its work, take."""
-        moved = self.moved_s
-        if moved is None:
-            return False
-        usual_s = max(_second(self._long_waits, now_s), _second(self._long_work, now_s))
-        return now_s - moved < max(MOVES_S, HABIT * usual_s)
-
-    def has_waited_as_long(self, now_s: float) -> bool:
-        """Whether it has moved no longer ago than two of its waits have taken."""
-        moved = self.moved_s
-        return moved is not None and now_s - moved < HABIT * _second(self._long_waits, now_s)
-
-    def _note_lengths(self, turn: Turn) -> None:
-        """Note how long a turn that is over has waited, and worked before."""
-        if not turn.inside:
-            return
-        _keep_long(self._long_waits, Length(turn.until_s - turn.since_s, turn.until_s))
-        before = self._turns[-3] if len(self._turns) > 2 else None
-        if before is not None and before.inside and turn.own >= MOVED_LEAST:
-            _keep_long(self._long_work, Length(turn.since_s - before.until_s, turn.since_s))
 
     def _note_stack(self, process: Process, thread: Thread) -> None:
         """Note whether a new stack shows another wait, and its line outside of collectives."""
@@ -235,9 +170,7 @@ class RankWaits:
             return
         self._stack_s = thread.stack_at_s
         if _is_in_collective(process, thread):
-            self._waits_elsewhere = False
             return
-        self._waits_elsewhere |= self._waited_at(thread.stack_at_s)
         line = called_at(process)
         if line:
             if line in self._lines or len(self._lines) < LINES_KEPT:
@@ -250,20 +183,11 @@ class RankWaits:
                 if self._lines[best] >= 1 + LINE_LEAD * self._lines.get(self.line, 0):
                     self.line = best
 
-    def _waited_at(self, at_s: float) -> bool:
-        """Whether the thread was in one wait of the kind that collectives have at a moment."""
-        before = [sample for sample_s, sample in self._samples if sample_s <= at_s][-1:]
-        after = [sample for sample_s, sample in self._samples if sample_s > at_s][:1]
-        both = [*before, *after]
-        return len(both) == 2 and all(each.waits for each in both) and len(set(both)) == 1
-
-    def _note_share(self, now_s: float) -> None:
+    def _note_share(self) -> None:
         if self._count < READINGS_LEAST:
             return
         found = share_of(self._turns)
         self.waits, self.has_enough = found.waits, found.has_enough
-        units = math.ceil(_second(self._long_waits, now_s) / USUAL_UNIT_S - 1)
-        self.usual_wait_s = USUAL_UNIT_S * (units + 1) if units > 0 else None
         percent = round(100 * found.share)
         if self.percent is None or abs(percent - self.percent) >= CHANGE_PERCENT:
             self.percent = percent
@@ -279,25 +203,19 @@ class RankWaits:
             return
 
 
-def note_reading(turns: deque[Turn], at_s: float, *, is_inside: bool, is_same: bool) -> None:
+def note_reading(turns: deque[Turn], *, is_inside: bool, is_same: bool) -> None:
     """Add a reading to the last turn, or begin the next one with it.
 
     Args:
         turns: The turns so far.
-        at_s: Time of the reading, monotonic seconds.
         is_inside: Whether it waits in a collective.
         is_same: Whether it has not moved since the reading before.
     """
     if not turns or (turns[-1].inside and not (is_inside and is_same)):
-        turns.append(Turn(since_s=at_s))
+        turns.append(Turn())
     turn = turns[-1]
-    if not is_inside:
-        turn.own += 1
-        return
-    if not turn.inside:
-        turn.since_s = at_s
-    turn.inside += 1
-    turn.until_s = at_s
+    turn.own += not is_inside
+    turn.inside += is_inside
 
 
 class Share(NamedTuple):
@@ -342,34 +260,6 @@ def _are_alike(lengths: Sequence[int]) -> bool:
     if len(lengths) < ALIKE_LEAST:
         return False
     return pstdev(lengths) <= ALIKE * fmean(lengths) * math.sqrt(len(lengths))
-
-
-def moved_s(turns: Sequence[Turn]) -> float | None:
-    """When the newest wait has begun, or ended if it has; `None` if that was not seen."""
-    known = list(turns)
-    if known and not known[-1].inside:
-        last = known.pop()
-        if last.own >= MOVED_LEAST:
-            return known[-1].until_s if known else None
-    return next((turn.since_s for turn in reversed(known) if turn.own >= MOVED_LEAST), None)
-
-
-def _keep_long(known: list[Length], found: Length) -> None:
-    """Add a length to the longest ones."""
-    if found.seconds < USUAL_UNIT_S:
-        return
-    known.append(found)
-    known[:] = sorted(each for each in known if found.until_s - each.until_s < LONG_KEPT_S)
-    del known[:-LONG_KEPT]
-
-
-def _second(known: Sequence[Length], now_s: float) -> float:
-    """The second longest of some lengths, seconds; 0 without two.
-
-    One long wait is no habit: the others wait once for a rank that saves a checkpoint.
-    """
-    lengths = [each.seconds for each in known if now_s - each.until_s < LONG_KEPT_S]
-    return lengths[-2] if len(lengths) > 1 else 0.0
 
 
 def _is_in_collective(process: Process, thread: Thread) -> bool:

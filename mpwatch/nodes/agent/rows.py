@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ from mpwatch.collect.process.identify import PREFIXES
 from mpwatch.describe.findings import unresolved
 from mpwatch.describe.frames import RAY_WORKER_FILE, waits_for_ray_call
 from mpwatch.describe.processes import names_text, process_state, unique_names
-from mpwatch.diagnose.analysis.distributed.flight_recorder import STUCK, number_of, recorded
+from mpwatch.diagnose.analysis.distributed.flight_recorder import number_of, recorded
 from mpwatch.diagnose.analysis.distributed.ranks import (
     called_at,
     has_group,
@@ -51,9 +52,9 @@ from mpwatch.nodes.wire.summary import (
     RankRow,
     SocketRow,
     row_of,
+    text_of_group,
 )
 
-NO_PROGRESS = "no-progress"
 RANKS_LIMIT = 256
 FINDINGS_LIMIT = 20
 STACKS_LIMIT = 4
@@ -76,6 +77,8 @@ FRESH_S = 3.0
 """A stack of a process that moves is out of date after this long."""
 _RSS_UNIT = 64 << 20
 
+USUAL_UNIT_S = 5
+"""In steps of this, the length of usual waits is sent: a wait this short is no standstill."""
 STACK_TICK_S = 5.0
 PROCESSES_ENOUGH = 32_768
 """A limit of so many processes and threads is as good as none. The kernel's own differs a little
@@ -223,45 +226,14 @@ class Rows:
             "sockets": {key: row_of(row) for key, row in socket_rows(snapshots).items()},
         }
 
-    def judged(self, snapshots: Sequence[Snapshot]) -> list[Snapshot]:
-        """The snapshots with their findings about ranks judged by how these usually wait.
-
-        No counter shows a step in which a rank only sleeps, reads or waits. What samples show
-        disproves that it makes no progress; and where the ranks of a node have waited for as long
-        before, that one of them is late is information.
-        """
-        return [dataclasses.replace(each, findings=tuple(self._judged(each))) for each in snapshots]
-
-    def _judged(self, snapshot: Snapshot) -> Iterator[Finding]:
-        now_s = snapshot.at_s
-        own = [known for each in snapshot.processes if (known := self._known(each.process))]
-        is_usual = any(each.has_waited_as_long(now_s) for each in own)
-        for finding in snapshot.findings:
-            known = self._known(finding.process)
-            if finding.rule == NO_PROGRESS and known and known.is_at_usual_pace(now_s):
-                continue
-            late = snapshot.get(finding.process) if finding.process is not None else None
-            is_late = finding.rule == STUCK and late is not None and not late.is_gone
-            if is_late and is_usual and finding.severity > Severity.INFO:
-                yield dataclasses.replace(finding, severity=Severity.INFO)
-            else:
-                yield finding
-
-    def _known(self, process: ProcessId | None) -> RankWaits | None:
-        return self._waits.get(_key(process)) if process is not None else None
-
-    def sample(self, now_s: float) -> None:
-        """Sample what each rank does; to be called at random moments.
-
-        Args:
-            now_s: CLOCK_MONOTONIC.
-        """
+    def sample(self) -> None:
+        """Sample what each rank does; to be called at random moments."""
         for waits in self._waits.values():
             if waits.thread is None:
                 continue
             sample = self._wait_sample(*waits.thread)
             if sample is not None:
-                waits.add(sample, now_s)
+                waits.add(sample)
 
     def _rank_rows(self, index: Index) -> Iterator[tuple[ProcessId, RankRow]]:
         """The ranks of a job; without any, the busy workers of Ray, or else its root."""
@@ -280,7 +252,7 @@ class Rows:
         for process in processes:
             known = self._waits.setdefault(_key(process.process), RankWaits())
             known.see(process, snapshot, progress.get(process.process, ()))
-            quiet_at_s = self._quiet_since(process, index, known.moved_s)
+            quiet_at_s = self._quiet_since(process, index)
             edges = waits.get(process.process, ())
             row = _rank_row(process, index, edges, worst, quiet_at_s, known)
             doing = self._texts.steady(_key(process.process), row.doing, snapshot.at_s)
@@ -298,18 +270,10 @@ class Rows:
             eta_s=None if eta_s is None or eta_s > 1e9 else round(eta_s / 10) * 10,
         )
 
-    def _quiet_since(self, process: Process, index: Index, moved_s: float | None) -> float | None:
-        """Since when the process has made no progress, in monotonic seconds; `None` if it does.
-
-        Args:
-            process: The process.
-            index: The job.
-            moved_s: When it has moved at the latest, if that was seen.
-        """
+    def _quiet_since(self, process: Process, index: Index) -> float | None:
+        """Since when the process has made no progress, in monotonic seconds; `None` if it does."""
         key, now_s = _key(process.process), index.snapshot.at_s
         quiet = None if process.is_gone else unmoved_s(process, index)
-        if quiet and moved_s is not None:
-            quiet = min(quiet, max(0.0, now_s - moved_s))
         known = self._quiet.get(key)
         if not quiet:
             if known is not None and (process.is_gone or now_s - known.seen_s > HELD_S):
@@ -428,11 +392,32 @@ def _rank_row(
         waits_percent=known.percent,
         waits=known.waits,
         has_enough_waits=known.has_enough,
-        usual_wait_s=known.usual_wait_s,
+        usual_wait_s=_usual_wait_s(process, index.snapshot),
         works_at=_cut(known.line),
         step_ms=known.step_ms,
         step_of=known.step_of,
+        chain=_chain(process, index.snapshot) if place is None and quiet_at_s is not None else "",
+        group_ranks=text_of_group(record.ranks) if record and record.ranks else "",
     )
+
+
+def _chain(process: Process, snapshot: Snapshot) -> str:
+    """The wait chain of a process, where it leads to another process."""
+    for chain in snapshot.waits.chains:
+        places = [
+            place for place, each in enumerate(chain.links) if each.process == process.process
+        ]
+        if places and len({each.process for each in chain.links[places[0] :]}) > 1:
+            return _cut(dataclasses.replace(chain, links=chain.links[places[0] :]).sentence)
+    return ""
+
+
+def _usual_wait_s(process: Process, snapshot: Snapshot) -> int | None:
+    """How long it has waited twice at least, in steps of `USUAL_UNIT_S`; `None` if shorter."""
+    habit = snapshot.habits.get(process.process)
+    usual_s = habit.usual_wait_s(snapshot.at_s) if habit is not None else 0.0
+    units = math.ceil(usual_s / USUAL_UNIT_S)
+    return USUAL_UNIT_S * units if units > 1 else None
 
 
 def _place_in_ray(process: Process, index: Index) -> str | None:

@@ -6,16 +6,29 @@ Driven by one thread that calls `Head.step`. What a node sends is checked, sanit
 
 from __future__ import annotations
 
+import os
+import resource
 import selectors
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
+from typing import NamedTuple
 
 import msgspec
 
 from mpwatch.collect.process.fds import raise_own_limit
-from mpwatch.nodes.head.node import HELD_UP_LEAST_S, HELD_UP_S, Keep, Node, NodeView, unfinished
+from mpwatch.nodes.head.node import (
+    HELD_UP_LEAST_S,
+    HELD_UP_S,
+    NO_DESCRIPTOR,
+    Keep,
+    Node,
+    NodeView,
+    unfinished,
+)
 from mpwatch.nodes.head.view_source import OpenedJob, Receive
-from mpwatch.nodes.launchers.launch import ChangingNodes, Launch
+from mpwatch.nodes.launchers.launch import CannotLaunch, ChangingNodes, Launch, Pipes
 from mpwatch.nodes.wire.messages import Answer, Ask, Close, Do, Next, Summary
 
 STEP_S = 0.1
@@ -32,8 +45,54 @@ GRACE_S = 3.0
 """How long agents may take to end once their input is closed."""
 FOLLOW_S = 1.0
 """Interval at which an engine whose nodes join and leave is asked for them."""
+RESERVED_DESCRIPTORS = 64
+"""For what else a head opens: programs being started, a recording, the terminal."""
 CHECK_S = 0.05
 """Interval at which all nodes are looked after; a thousand of them send at as many moments."""
+
+
+def free_descriptors() -> int:
+    """How many descriptors this process can still open for nodes, its soft limit raised."""
+    raise_own_limit()
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return sys.maxsize
+    return soft - len(os.listdir("/proc/self/fd")) - RESERVED_DESCRIPTORS
+
+
+class Shortage(NamedTuple):
+    """More nodes than this process has descriptors for."""
+
+    sentence: str
+    fix: str
+    """A command that raises the limit."""
+
+
+def shortage(launches: Sequence[Launch]) -> Shortage | None:
+    """Whether there are too few descriptors for all nodes; those beyond are not started."""
+    free = free_descriptors()
+    needed = sum(launch.descriptors for launch in launches)
+    if needed <= free:
+        return None
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    counts = accumulate(launch.descriptors for launch in launches)
+    fit = sum(count <= free for count in counts)
+    wanted = -(-(hard - free + needed) // 1024) * 1024
+    return Shortage(
+        f"{len(launches)} nodes take {needed} descriptors and {hard} is the hard limit of this "
+        f"shell: only the first {fit} nodes are read.",
+        f"sudo prlimit --pid $$ --nofile={wanted}:{wanted}",
+    )
+
+
+def _without_descriptors(launch: Launch) -> Launch:
+    """A node that is not started, for want of descriptors."""
+
+    def refuse() -> Pipes:
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        raise CannotLaunch(f"{NO_DESCRIPTOR}: {hard} is the hard limit of this shell.")
+
+    return launch._replace(open=refuse, explain=None, is_refused=None)
 
 
 class Head:
@@ -58,6 +117,7 @@ class Head:
         """
         self._keep = keep
         self._clock = clock
+        self._descriptors = free_descriptors()
         self._selector = selectors.DefaultSelector()
         self._restarts = restarts
         self._changing = None if isinstance(launches, Sequence) else launches
@@ -69,7 +129,6 @@ class Head:
         self._answers: dict[int, Answer] = {}
         self._asked: dict[int, str] = {}
         self._opened: dict[int, OpenedJob] = {}
-        raise_own_limit()  # three descriptors a node
 
     def step(self, timeout_s: float = STEP_S) -> None:
         """Start what is to be started, and receive for at most this long."""
@@ -204,7 +263,9 @@ class Head:
         """Add the nodes that are not known yet."""
         for launch in launches:
             if launch.name not in self._nodes:
-                self._nodes[launch.name] = Node(launch, self._selector, self._clock, self._keep)
+                self._descriptors -= launch.descriptors
+                fitting = launch if self._descriptors >= 0 else _without_descriptors(launch)
+                self._nodes[launch.name] = Node(fitting, self._selector, self._clock, self._keep)
 
     def _follow(self) -> None:
         """Add the nodes that have joined, and remove those that have left."""
@@ -213,7 +274,9 @@ class Head:
         self._followed_s = self._clock()
         launches = self._changing.launches()
         for name in self._nodes.keys() - {launch.name for launch in launches}:
-            self._nodes.pop(name).kill()
+            node = self._nodes.pop(name)
+            node.kill()
+            self._descriptors += node.descriptors
         self._add(launches)
 
     def _start_some(self) -> None:

@@ -60,6 +60,8 @@ UNSENT_BYTES_LIMIT = 1 << 16
 _POLL_S = 0.01
 _TOLD_BYTES = 4096
 
+NO_DESCRIPTOR = "No descriptor is left for it"
+"""How the problem of a node begins for which this process may open no more pipes."""
 BRING_IT = "mpwatch job SPEC --agent 'python3 /shared/mpwatch.pyz'"
 _NOT_INSTALLED = re.compile(
     r"\b(?:mpwatch|python[0-9.]*)\W{1,3}(?:command |executable file )?not found"
@@ -376,6 +378,11 @@ class Node:
     def start_s(self) -> float:
         """How long its first message may take from the start of its launcher."""
         return self._launch.start_s
+
+    @property
+    def descriptors(self) -> int:
+        """How many descriptors its pipes take."""
+        return self._launch.descriptors
 
     @property
     def is_starting(self) -> bool:

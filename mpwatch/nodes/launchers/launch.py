@@ -160,6 +160,8 @@ class Launch(NamedTuple):
     """Of the command, if it is not that of this process."""
     relay: RelayWay | None = None
     """`None` where it cannot reach others."""
+    descriptors: int = 3
+    """How many descriptors its pipes take in this process."""
 
     def start(self) -> Pipes:
         """Make the pipes to an agent.

@@ -96,7 +96,14 @@ class RayNodes:
         if self._helper is not None:
             self._take(self._helper.news())
         return [
-            Launch(name, ("ray", "actor", identity), CHECK, partial(self._open, identity), START_S)
+            Launch(
+                name,
+                ("ray", "actor", identity),
+                CHECK,
+                partial(self._open, identity),
+                START_S,
+                descriptors=6,  # both ends of each pipe
+            )
             for identity, name in self._shown()
         ]
 

@@ -39,6 +39,9 @@ FAILURES_ENOUGH = 4
 not connect to each other at all."""
 CLOSE_S = 1.0
 """How long a relay may take to end with the head."""
+_OF_RELAY = 5
+"""Descriptors of the pipes to a relay, and of the one that wakes its thread. Of a node behind it
+both ends of each pipe are in this process."""
 _TOLD_BYTES = 4096
 
 
@@ -122,6 +125,7 @@ class _Batch:
                 open=partial(self._open, place),
                 is_refused=partial(self._is_refused, place),
                 start_s=launch.start_s + RELAYS_TRIED * RELAY_START_S,
+                descriptors=2 * launch.descriptors + (_OF_RELAY if place == 0 else 0),
             )
             for place, launch in enumerate(self._direct)
         ]

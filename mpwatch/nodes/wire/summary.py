@@ -8,8 +8,11 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import msgspec
@@ -24,9 +27,6 @@ ROWS_LIMIT = 1024
 """Most rows of a section that a head accepts."""
 
 
-HABIT = 2.0
-"""Ranks that have often waited for long, as in steps of half a minute of which one rank needs all,
-are at a standstill only after so many times that."""
 WAITS_ENOUGH = 30
 """A share of the time of fewer waits says little: steps differ. They are counted no further."""
 
@@ -129,6 +129,45 @@ class RankRow(msgspec.Struct, frozen=True):
     """Time of a step; `None` if unknown. Only a hook shows it."""
     step_of: str = ""
     """What the step is: from one `batch` or `collective` to the next."""
+    group_ranks: str = ""
+    """The ranks of `group`, see `text_of_group`; empty if unknown."""
+    chain: str = ""
+    """What it waits for on its node, and what that waits for, where it is in no collective."""
+
+
+GROUP_LIMIT = 1 << 17
+"""Ranks of a group that are believed: the text comes from another machine."""
+_GROUP_TEXT_LIMIT = 160
+
+
+def text_of_group(ranks: Collection[int]) -> str:
+    """The numbers of the ranks of a group: `0-7`, `0-56/8` for every eighth, or `0,3,4`.
+
+    Empty if that is too long to be sent for each rank.
+    """
+    numbers = sorted(ranks)
+    steps = {later - number for number, later in pairwise(numbers)}
+    if len(numbers) > 2 and len(steps) == 1:
+        (step,) = steps
+        return f"{numbers[0]}-{numbers[-1]}" + (f"/{step}" if step > 1 else "")
+    text = ",".join(map(str, numbers))
+    return text if len(text) <= _GROUP_TEXT_LIMIT else ""
+
+
+@lru_cache(maxsize=4096)
+def ranks_in_group(text: str) -> frozenset[int]:
+    """The numbers that `text_of_group` has written; empty for anything else."""
+    found = _GROUP_RANGE.fullmatch(text)
+    if found is None:
+        parts = text.split(",")
+        is_list = all(each.isascii() and each.isdecimal() and len(each) < 8 for each in parts)
+        return frozenset(map(int, parts)) if is_list else frozenset()
+    first, last, step = (int(each or 1) for each in found.groups())
+    numbers = range(first, last + 1, step) if step else range(0)
+    return frozenset(numbers) if len(numbers) <= GROUP_LIMIT else frozenset()
+
+
+_GROUP_RANGE = re.compile(r"([0-9]{1,7})-([0-9]{1,7})(?:/([0-9]{1,7}))?")
 
 
 class SocketRow(msgspec.Struct, frozen=True):

@@ -45,7 +45,7 @@ _CONTAINERS = bytes((*range(0x80, 0xA0), 0xDC, 0xDD, 0xDE, 0xDF))
 """First bytes of lists and maps (the specification of MessagePack, version 2)."""
 _NO_CONTAINERS = bytes(each for each in range(256) if each not in _CONTAINERS)
 _APART: Mapping[type, frozenset[str]] = {
-    Snapshot: frozenset(("processes", "segments", "log", "account")),
+    Snapshot: frozenset(("processes", "segments", "log", "account", "habits")),
     Account: frozenset(("processes", "task_waits")),
     Process: frozenset(("process", "sample")),
     ProcSample: frozenset(("process",)),

@@ -14,10 +14,11 @@ from mpwatch.describe.progress import MENTIONED_S
 from mpwatch.model.findings import JobFinding, Severity
 from mpwatch.model.snapshot import Playback
 from mpwatch.model.units import bytes_text, seconds_text
+from mpwatch.nodes.across.judge import STANDSTILLS
 from mpwatch.nodes.across.ranks import PlacedRank
 from mpwatch.nodes.head.node import NodeView
 from mpwatch.nodes.job_source import JobState
-from mpwatch.nodes.report import clock_words, finding_words, node_words
+from mpwatch.nodes.report import clock_words, finding_words, node_words, own_findings
 from mpwatch.nodes.wire.summary import RankRow
 from mpwatch.tui.elements.header import clock
 from mpwatch.tui.elements.page import MARKS
@@ -383,9 +384,13 @@ def finding_lines(state: JobState, width: int) -> tuple[Line, ...]:
 def lines_above(
     sentence: str, findings: Sequence[JobFinding], node: str, width: int
 ) -> tuple[Line, ...]:
-    """Above the dashboard of a node: why it is silent, and the findings of the job that name it."""
+    """Above the dashboard of a node: why it is silent, and the findings of the job that name it.
+
+    Why the job makes no progress is said above each node: it is healthy only by itself.
+    """
     lines = list(headed(" ", "critical", sentence, width)) if sentence else []
-    for each in [each for each in findings if each.node == node][:FINDINGS_SHOWN]:
+    about = [each for each in findings if each.node == node or each.rule in STANDSTILLS]
+    for each in about[:FINDINGS_SHOWN]:
         mark = MARKS[each.severity]
         lines += headed(f" {mark.text} the job: ", mark.tone, each.summary, width)
     return tuple(lines)
@@ -445,7 +450,7 @@ class NamedFinding(NamedTuple):
 
 
 def named_findings(state: JobState) -> list[NamedFinding]:
-    """The findings of the job, then those of each node."""
+    """The findings of the job, then those of each node that the job's do not say better."""
     found = [
         NamedFinding(each.severity, each.summary, each.rule, each.node, each.pid, full=each)
         for each in state.findings
@@ -460,7 +465,7 @@ def named_findings(state: JobState) -> list[NamedFinding]:
             row.label,
         )
         for view in state.nodes
-        for row in (view.summary.findings if view.summary is not None else ())
+        for row in own_findings(view, state.findings)
     ]
     counts: Counter[object] = Counter()
     for place, each in enumerate(found):

@@ -191,6 +191,50 @@ def test_ranks_in_different_collectives_are_named_with_their_nodes_and_lines(
         assert said.endswith(f" {line}")
 
 
+@pytest.mark.parametrize(
+    ("way", "rule", "words"),
+    [
+        (
+            "order",
+            "collective-mismatch",
+            ("groups 1, 4, 2, 3", "rank 0 on ", " for rank 1 on ", "(ranks 2-3) for rank 2 on "),
+        ),
+        (
+            "count",
+            "collective-mismatch",
+            ("all_reduce #4 of group 4 (ranks 1, 3) for rank 3 on ", "barrier #1 of group 0"),
+        ),
+        (
+            "operation",
+            "collective-mismatch",
+            ("of group 3 ", "all_reduce on rank 0 on ", "broadcast on rank 2 on "),
+        ),
+        ("late", "rank-stuck-in-collective", ("for rank 3 on ", "ranks_of_groups.py:")),
+    ],
+)
+def test_ranks_of_several_groups_are_joined_over_the_nodes(
+    start: Start, mark: str, way: str, rule: str, words: tuple[str, ...]
+) -> None:
+    shared = {
+        "WAY": way,
+        "WORLD_SIZE": "4",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+        "MPWATCH_TEST_JOB": mark,
+    }
+    path = str(PROGRAMS / "ranks_of_groups.py")
+    ranks = [started_apart(start, path, env={**shared, "RANK": str(n)}) for n in range(4)]
+    for program, _ in ranks:
+        program.wait_for("ready")
+    done = run("diagnose", "--job", "local:2", "--json", mark=mark)
+
+    assert done.returncode == 0, done.stderr
+    (finding,) = json.loads(done.stdout)["findings"]
+    assert finding["rule"] == rule
+    assert all(each in finding["summary"] for each in words), finding["summary"]
+    assert f" on {finding['node']}" in finding["summary"]
+
+
 def test_a_dump_has_the_processes_of_all_nodes(sleepers: list[int], mark: str) -> None:
     done = run("dump", "--job", "local:3", "--json", mark=mark)
 

@@ -208,6 +208,19 @@ def test_ranks_in_different_collectives_are_two_groups() -> None:
     assert merge(ranks).sentence == "3 of 4 in all_reduce; rank 2 in broadcast"
 
 
+def test_of_one_process_the_verb_is_singular() -> None:
+    get = ("multiprocessing/queues.py:get", "torch/utils/data/_utils/worker.py:_worker_loop")
+    calls = (get, ("data.py:load",))
+    workers = [
+        process(200 + i, worker_id=i, threads=[thread(200 + i, *each)])
+        for i, each in enumerate(calls)
+    ]
+
+    assert merge(workers).sentence == (
+        "worker 0 waits for work in Queue.get; worker 1 in data.py:1 load"
+    )
+
+
 def test_processes_without_numbers_go_by_their_labels() -> None:
     spawned = [
         process(i, "spawned", label=f"child {i}", threads=[thread(i, "a.py:f")]) for i in range(8)

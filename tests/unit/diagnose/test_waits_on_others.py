@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from mpwatch.diagnose.analysis.distributed.ranks import in_collective
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.model.ids import SegmentId, SegmentUse
@@ -230,10 +231,39 @@ def test_ranks_in_a_collective_wait_for_the_one_that_is_not() -> None:
     assert all("the other ranks in all_reduce <- rank 2 runs" in c.sentence for c in chains)
 
 
+def test_a_rank_that_sleeps_by_now_is_in_no_collective_although_its_last_stack_was() -> None:
+    asleep = WaitedOn("timer", "clock_nanosleep", timeout_s=30.0)
+    left = process(
+        302,
+        "rank",
+        label="rank 2",
+        rank=2,
+        threads=[thread(302, f"{C10D}:all_reduce", waits=asleep)],
+    )
+    job = snapshot_of(main(), *(rank(n, f"{C10D}:all_reduce") for n in range(2)), left)
+
+    chains = wait_graph(Index(job)).chains
+
+    assert "cycle" not in {each.verdict for each in chains}
+    assert in_collective(left) is None
+
+
 def test_ranks_that_are_all_in_one_collective_form_a_cycle() -> None:
     job = snapshot_of(main(), rank(0, f"{C10D}:barrier"), rank(1, f"{C10D}:barrier"))
 
     assert chain(job).verdict == "cycle"
+
+
+def test_ranks_that_wait_with_others_of_their_node_for_those_elsewhere_form_no_cycle() -> None:
+    environment = {"WORLD_SIZE": "6"}
+    ranks = [rank(n, f"{C10D}:barrier", environment=environment) for n in range(2)]
+
+    chains = wait_graph(Index(snapshot_of(main(), *ranks))).chains
+
+    assert {each.verdict for each in chains} == {"unknown"}
+    assert chains[0].conclusion == (
+        "Every rank of its group has to take part, and 4 of 6 ranks are on other machines."
+    )
 
 
 JOINS = f"{C10D}:init_process_group"

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from mpwatch.diagnose.analysis.distributed.flight_recorder import STUCK
 from mpwatch.nodes.across.judge import job_findings
 from mpwatch.nodes.agent.documents import node_metrics
 from mpwatch.nodes.head.node import NodeView
@@ -171,3 +172,18 @@ def test_stacks_that_are_not_understood_are_left_out(document: dict[str, Any]) -
     fine: dict[str, Any] = {"processes": [dumped(7, thread(4))]}
 
     assert job_stack_lines({"a": document, "b": fine}, STYLE)[0] == "rank (7) on b MainThread"
+
+
+def test_what_the_job_says_of_all_ranks_is_not_repeated_by_a_node() -> None:
+    told = FindingRow(STUCK, "warning", "rank 2 (102) waits in all_reduce for rank 3 (103)")
+    other = FindingRow("shm-full-enospc", "warning", "/dev/shm fills")
+    views = [
+        node("node-1", row(0), row(1)),
+        node("node-2", row(2), elsewhere(3), findings=(told, other)),
+    ]
+
+    text = job_text(views, job_findings(views), style=STYLE)
+
+    assert "/dev/shm fills" in text
+    assert told.summary not in text
+    assert told.summary in job_text(views, [], style=STYLE)

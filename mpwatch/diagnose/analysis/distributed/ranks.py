@@ -25,13 +25,14 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     calls,
     collective_of,
     current_collective,
+    has_left_collective,
     main_thread,
     outermost_first,
     user_frame,
 )
 from mpwatch.diagnose.analysis.waits.gpu import gpu_wait_s, waits_for_gpu
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.samples import Frame, WaitKind
+from mpwatch.model.samples import THREADS_OF_A_GROUP, Frame, WaitKind
 from mpwatch.model.snapshot import Process, Thread
 
 ALL_STALLED_S = 20.0
@@ -41,6 +42,9 @@ ALL_INSIDE_S = 30.0
 WORKING_S = 300.0
 """Half of the shortest default timeout of a process group (10 minutes with NCCL, 30 with gloo,
 torch 2.1 to 2.13): until then a rank that works is reported as information only."""
+PAUSE_S = 120.0
+"""A rank that does something alone, and wakes up meanwhile, may take this long for it: a tenth or a
+fifth of the timeouts that process groups have by default."""
 WORKING_PERCENT = 10.0
 """CPU use of a rank that works; one that polls uses less."""
 STRAY_SHARE = 0.05
@@ -48,8 +52,6 @@ STRAY_SHARE = 0.05
 looks like one that goes on. Of 64 ranks on two cores, each did so once in some minutes, so that at
 most times one of 128 had just done so (26 November 2026)."""
 _BACKWARD = "_engine_run_backward"
-_THREADS_OF_A_GROUP = ("gloo_", "pt_nccl_")
-"""Prefixes of the names of a process group's threads (torch 2.13)."""
 
 
 def strays(count: int) -> int:
@@ -61,7 +63,7 @@ def in_collective(process: Process) -> str | None:
     """The collective that any of its threads is in; `None` if none."""
     for thread in process.threads:
         name = collective_of(own_frames(thread.stack))
-        if name is not None:
+        if name is not None and not has_left_collective(thread):
             return name
     return None
 
@@ -399,7 +401,7 @@ def joining_groups(index: Index) -> Iterator[Joining]:
 
 def has_group(process: Process) -> bool:
     """Whether a process has the threads of a process group."""
-    return any(thread.name.startswith(_THREADS_OF_A_GROUP) for thread in process.threads)
+    return any(thread.name.startswith(THREADS_OF_A_GROUP) for thread in process.threads)
 
 
 def has_joined(process: Process) -> bool:
@@ -537,10 +539,13 @@ def conclusion(process: Process, what: str, ranks: Sequence[Process]) -> str | N
         return "Another rank has to set it, one on another machine or one that waits here as well."
     if not what.startswith(OTHERS):
         return None
-    if what.removeprefix(OTHERS) not in JOINS:
-        return "Every rank of its group has to take part; none of the others is seen here."
-    here = sum(joining_call(rank) is not None for rank in ranks)
     total = world_size(process)
+    if what.removeprefix(OTHERS) not in JOINS:
+        need = "Every rank of its group has to take part"
+        if total is None or not 1 < len(ranks) < total:
+            return f"{need}; none of the others is seen here."
+        return f"{need}, and {total - len(ranks)} of {total} ranks are on other machines."
+    here = sum(joining_call(rank) is not None for rank in ranks)
     if what.endswith(JOINS[1]) and here > 1 and total in (None, here):
         unseen = "" if total else " Or others are on another machine, or were not started."
         likely = f"{here} ranks are in it and none continues: likely they make different groups."

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from mpwatch.describe.frames import own_frames, program_frames
+from mpwatch.diagnose.analysis.distributed.flight_recorder import world_size
 from mpwatch.diagnose.analysis.distributed.ranks import (
     BACKWARD,
     OTHERS,
@@ -31,6 +32,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     calls,
     collective_of,
     current_collective,
+    has_left_collective,
     main_thread,
     own_threads,
     shape_in,
@@ -261,7 +263,7 @@ def _edge_from_stack(
     if shape == "waits-for-batch":
         what, providers = _batch(around, process)
         return _made(process, thread, kind, what, providers, "stack")
-    if shape == "collective":
+    if shape == "collective" and not has_left_collective(thread):
         return _collective_edge(around, process, thread, kind)
     if shape == "joins-queue":
         return _made(process, thread, kind, QUEUE_FEEDER, (process.process,), "stack")
@@ -302,11 +304,15 @@ def _batch(around: ReadContext, process: Process) -> tuple[str, tuple[ProcessId,
 def _collective_edge(
     around: ReadContext, process: Process, thread: Thread, kind: WaitKind
 ) -> WaitEdge:
-    """A rank waits for those that are not in the same collective; for any other if all are."""
+    """A rank waits for those that are not in the same collective; for any other if all are.
+
+    Those that are in it with this one keep nobody waiting where the job has ranks elsewhere.
+    """
     mine = collective_of(own_frames(thread.stack)) or ""
     others = [rank for rank in around.ranks if rank.process != process.process]
     late = [rank for rank in others if current_collective(rank) != mine]
-    providers = tuple(rank.process for rank in late or others)
+    are_all = (world_size(process) or 0) <= len(others) + 1
+    providers = tuple(rank.process for rank in late or (others if are_all else ()))
     return _made(process, thread, kind, f"the other ranks in {mine}", providers, "stack")
 
 

@@ -13,6 +13,7 @@ from mpwatch.diagnose.analysis.distributed.flight_recorder import (
     recorded,
     world_size,
 )
+from mpwatch.diagnose.analysis.distributed.habits import usual_wait_s
 from mpwatch.diagnose.analysis.distributed.nccl_words import Late, late_ranks, nccl_words
 from mpwatch.diagnose.analysis.distributed.ranks import (
     ALL_INSIDE_S,
@@ -20,6 +21,7 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
     NEW_GROUP,
     OF_NCCL,
     ON_GPU,
+    PAUSE_S,
     WORKING_PERCENT,
     WORKING_S,
     LeftFunction,
@@ -76,6 +78,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
 from mpwatch.diagnose.analysis.values import difference
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.edges import OWN_LOCK
+from mpwatch.model.collectives import HABIT
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Thread
@@ -88,9 +91,6 @@ STANDING_STILL = "standing-still"
 JOINING_S = 30.0
 LONG_JOINING_S = 120.0
 """Other machines may take minutes to start: before that it is no more than worth knowing."""
-PAUSE_S = 120.0
-"""A rank that does something alone, and wakes up meanwhile, may take this long for it: a tenth or a
-fifth of the timeouts that process groups have by default."""
 SERVES_S = 90.0
 """How long a server may be without a request before the ranks that wait for it count as stuck."""
 LONG_SLEEP_S = 5.0
@@ -316,6 +316,41 @@ def _finding(
         collective: What the others wait in.
         since_s: For how long at least.
     """
+    alive = [rank for rank in late if rank.ended is None]
+    evidence = _places(inside, late, collective, since_s)
+    reasons = [_whereabouts(rank, inside, index) for rank in late[:2]]
+    usual_s = usual_wait_s(index, inside) if alive else 0.0
+    innocent_s = max(HABIT * usual_s, min(each.innocent_s for each in reasons))
+    severity = Severity.CRITICAL if since_s >= 60 or not alive else Severity.WARNING
+    if since_s < innocent_s:
+        severity = Severity.INFO
+    if since_s < HABIT * usual_s:
+        evidence.append(f"they have waited for up to {seconds_text(usual_s)} in earlier steps")
+    return Finding(
+        rule=RULE,
+        severity=severity,
+        process=late[0].process,
+        costs=1.0,
+        says_why=any(each.is_in_loop for each in reasons),
+        summary=(
+            f"{_they_wait(inside)} in {collective} for {all_called(late)}"
+            f"{_place_words(late, inside, index)}"
+        ),
+        evidence=tuple(evidence),
+        cause=(
+            f"{_end_words(collective)} "
+            + " ".join(each.words for each in reasons)
+            + ("" if any(each.is_of_all for each in reasons) else _NOT_THEY)
+        ),
+        advice=" ".join(dict.fromkeys(each.advice for each in reasons)),
+        effect_of=next(filter(None, (each.cause for each in reasons)), None),
+    )
+
+
+def _places(
+    inside: Sequence[Process], late: Sequence[Process], collective: str, since_s: float
+) -> list[str]:
+    """Where the ranks are that wait, and those that are missing; arguments as of `_finding`."""
     lines = sorted({line for rank in inside if (line := called_at(rank))})
     at = f", called at {' and '.join(lines[:2])}" if lines else ""
     for_s = f"for at least {seconds_text(since_s)}{at}"
@@ -336,30 +371,7 @@ def _finding(
                 f"not there: {called(alive[0])}, {alive[0].doing or called_at(alive[0])}"
             )
     evidence += [f"{called(p)} ended: {p.ended.words}" for p in late[:3] if p.ended is not None]
-    evidence += _record_words([*inside[:1], *late[:2]])
-    reasons = [_whereabouts(rank, inside, index) for rank in late[:2]]
-    severity = Severity.CRITICAL if since_s >= 60 or not alive else Severity.WARNING
-    if since_s < min(each.innocent_s for each in reasons):
-        severity = Severity.INFO
-    return Finding(
-        rule=RULE,
-        severity=severity,
-        process=late[0].process,
-        costs=1.0,
-        says_why=any(each.is_in_loop for each in reasons),
-        summary=(
-            f"{_they_wait(inside)} in {collective} for {all_called(late)}"
-            f"{_place_words(late, inside, index)}"
-        ),
-        evidence=tuple(evidence),
-        cause=(
-            f"{_end_words(collective)} "
-            + " ".join(each.words for each in reasons)
-            + ("" if any(each.is_of_all for each in reasons) else _NOT_THEY)
-        ),
-        advice=" ".join(dict.fromkeys(each.advice for each in reasons)),
-        effect_of=next(filter(None, (each.cause for each in reasons)), None),
-    )
+    return [*evidence, *_record_words([*inside[:1], *late[:2]])]
 
 
 _NOT_THEY = " The ranks that wait are not the cause, whichever of them reports a timeout."

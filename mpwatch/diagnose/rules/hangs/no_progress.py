@@ -14,6 +14,7 @@ from signal import Signals
 from mpwatch.describe.account import always_inside
 from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.describe.processes import STATE_D
+from mpwatch.diagnose.analysis.distributed.habits import is_at_usual_pace
 from mpwatch.diagnose.analysis.distributed.nccl_words import nccl_words
 from mpwatch.diagnose.analysis.idle_time import last_transfer_s, quiet_s
 from mpwatch.diagnose.analysis.index import Index
@@ -142,7 +143,14 @@ _STOPS = (Signals.SIGSTOP, Signals.SIGTSTP, Signals.SIGTTIN)
 
 
 def check(index: Index) -> Iterator[Finding]:
-    """Yield a finding for each process whose lack of progress holds up others, or itself."""
+    """Yield a finding for each process whose lack of progress holds up others, or itself.
+
+    A rank whose steps are long makes progress as long as it takes no longer than usual.
+    """
+    yield from (each for each in _found(index) if not is_at_usual_pace(index, each.process))
+
+
+def _found(index: Index) -> Iterator[Finding]:
     unseen, retried = [*polls_reaped_children(index)], [*connecting_in_vain(index)]
     kept = [each for each in kept_outputs(index) if _waits_for_s(index, each) >= REPORTED_S]
     yield from map(_of_reaped, unseen)

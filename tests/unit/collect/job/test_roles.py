@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from mpwatch.collect.job.roles import (
@@ -452,3 +454,75 @@ def test_rays_workers_are_distinguished_from_its_services() -> None:
     parts = [part.role for part in assign(rows).values()]
 
     assert parts == ["other", *["ray-worker"] * 3, "other", "other", "spawned"]
+
+
+WRAPPER = ("/bin/bash", "./wrap.sh", "python", "train.py")
+RUNS = (PYTHON, "run_one.py", "train.py")
+
+
+def chain(*cmdlines: tuple[str, ...], top: tuple[str, ...] = TORCHRUN) -> list[RoleFacts]:
+    """A launcher, and below it programs of which each has started the next, all with RANK 3."""
+    rows: list[tuple[int, int | None, str, tuple[str, ...]]] = [(10, None, "python", top)]
+    rows += [(11 + n, 10 + n, "python", each) for n, each in enumerate(cmdlines)]
+    return job(*rows, **{f"rank_of_{11 + n}": "3" for n in range(len(cmdlines))})
+
+
+def with_signs(facts: list[RoleFacts], *pids: int, **signs: Any) -> list[RoleFacts]:
+    return [each._replace(**signs) if each.process.pid in pids else each for each in facts]
+
+
+def ranks(facts: list[RoleFacts], wrappers: frozenset[ProcessId] = frozenset()) -> list[int]:
+    """The pids of the ranks."""
+    return [
+        process.pid
+        for process, part in assign(facts, wrappers).items()
+        if part.role == "rank" or (part.role == "main" and part.rank is not None)
+    ]
+
+
+def test_below_a_shell_that_has_its_number_a_program_is_the_rank() -> None:
+    facts = chain(WRAPPER, ("sh", "-c", "python train.py"), TRAIN)
+
+    assert ranks(facts) == [13]
+    assert assign(facts)[ProcessId(13, 13)] == RoleAssignment("rank", rank=3)
+    assert assign(facts)[ProcessId(11, 11)] == RoleAssignment("other")
+    assert ranks(chain(WRAPPER, TRAIN, top=("slurmstepd", "[7.0]"))) == [12]
+
+
+def test_of_programs_that_run_each_other_the_one_with_torch_is_the_rank() -> None:
+    facts = chain(RUNS, WRAPPER, RUNS, TRAIN)
+    loaded = with_signs(facts, 14, has_torch=True)
+
+    assert ranks(loaded) == [14]
+    parts = assign(loaded)
+    assert [parts[ProcessId(pid, pid)].rank for pid in (11, 13)] == [None, None]
+    assert [parts[ProcessId(pid, pid)].role for pid in (11, 13)] == ["launcher"] * 2
+
+
+def test_of_programs_with_torch_the_one_with_a_process_group_is_the_rank() -> None:
+    both = with_signs(chain(RUNS, TRAIN), 11, 12, has_torch=True)
+
+    assert ranks(both) == [11]
+    assert ranks(with_signs(both, 12, has_group=True)) == [12]
+
+
+def test_what_a_rank_runs_is_no_rank() -> None:
+    facts = with_signs(chain(TRAIN, (PYTHON, "tool.py")), 11, 12, has_torch=True)
+
+    assert ranks(with_signs(facts, 11, has_group=True)) == [11]
+
+
+def test_what_has_run_a_rank_is_none_once_that_has_ended() -> None:
+    facts = with_signs(chain(RUNS, TRAIN), 12, has_torch=True)
+    wrappers = frozenset(p for p, part in assign(facts).items() if part.role == "launcher")
+
+    assert ranks(facts[:2], wrappers) == []
+    # Also where its process group has ended and both have torch.
+    assert ranks(with_signs(facts, 11, has_torch=True), wrappers) == [12]
+
+
+def test_a_program_that_is_the_root_may_run_a_rank() -> None:
+    rows = [(11, None, "python", RUNS), (12, 11, "python", TRAIN)]
+    facts = job(*rows, rank_of_11="0", rank_of_12="0")
+
+    assert ranks(with_signs(facts, 12, has_torch=True)) == [12]

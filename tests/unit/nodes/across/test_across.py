@@ -92,9 +92,17 @@ def test_the_line_of_a_rank_is_said_once() -> None:
     assert found.evidence[1].endswith(" at save.py:9 save; waits for a FIFO")
 
 
+def test_what_a_late_rank_waits_for_on_its_node_is_evidence() -> None:
+    chain = "rank 1 waits for a batch <- worker 0 (9) waits for tcp 10.0.0.1:5 > 10.0.0.9:6"
+    found = only(node("a", row(0, world=2)), node("b", elsewhere(1, chain=chain)))
+
+    assert found.evidence[1].endswith(f" at save.py:9 save; {chain}")
+
+
 def test_the_rank_is_named_while_the_node_of_those_that_wait_does_not_answer() -> None:
-    silent = node("node-1", row(0), row(1), state="silent", last_seen_s=12.0)
-    late = node("node-2", elsewhere(2, quiet_s=212.0))
+    waiting = row(0, world=3), row(1, world=3)
+    silent = node("node-1", *waiting, state="silent", last_seen_s=12.0)
+    late = node("node-2", elsewhere(2, world=3, quiet_s=212.0))
     entering = node("node-1", row(0), elsewhere(1, quiet_s=None), state="silent", last_seen_s=12.0)
 
     stuck, not_answering = job_findings([silent, late])
@@ -149,6 +157,34 @@ def test_a_rank_that_computes_is_information() -> None:
 
     assert found.severity is Severity.INFO
     assert "still working at save.py:9 save" in found.summary
+
+
+@pytest.mark.parametrize(
+    ("quiet_s", "severity"), [(60.0, Severity.INFO), (130.0, Severity.WARNING)]
+)
+def test_a_rank_that_wakes_up_meanwhile_may_take_its_time(
+    quiet_s: float, severity: Severity
+) -> None:
+    evaluates = elsewhere(0, world=2, quiet_s=2.0, cpu_percent=0)
+    (found,) = job_findings([node("a", evaluates), node("b", row(1, world=2, quiet_s=quiet_s))])
+
+    assert min(found.severity, Severity.WARNING) is severity
+
+
+def test_a_finding_stays_while_the_stack_of_a_rank_is_too_old_for_a_moment() -> None:
+    judge = JobJudge()
+    waits = node("a", row(0, world=2), row(1, world=2))
+    late = elsewhere(1, world=2)
+    unknown = elsewhere(1, world=2, has_stack=False, quiet_s=None)
+    views = [node("a", row(0, world=2)), node("b", late)]
+    without = [node("a", row(0, world=2)), node("b", unknown)]
+
+    first = judge.findings(views, 100.0)
+    assert first != []
+    assert judge.findings(without, 103.0) == first
+    assert judge.findings(without, 106.0) == []
+    assert [each.rank for each in judge.findings([waits], 107.0)] == [0]
+    assert judge.findings(without, 90.0) == []  # a recording was sought
 
 
 def test_a_stuck_rank_is_named_although_of_others_no_stack_is_known() -> None:
@@ -235,7 +271,14 @@ def test_a_stopped_rank_is_named_without_a_stack() -> None:
         (node("a", row(0, quiet_s=6.0)), node("b", row(1, quiet_s=6.0, place="broadcast"))),
         (node("a", row(0, quiet_s=6.0)), node("b", row(1, place=None, is_ended=True))),
         # The node reports it by itself.
-        (node("a", row(0), elsewhere(1), findings=(FindingRow(STUCK, "critical", "s"),)),),
+        (
+            node(
+                "a",
+                row(0, world=2),
+                elsewhere(1, world=2),
+                findings=(FindingRow(STUCK, "critical", "s"),),
+            ),
+        ),
         # Several groups: what is known of one job says nothing about another.
         (node("a", row(0, world=1, quiet_s=9.0)), node("b", elsewhere(0, job="other", world=1))),
         # An impossible world size.
@@ -287,6 +330,58 @@ def test_missing_ranks_on_nodes_that_were_not_given_are_information() -> None:
     assert "rank 2 is on no node that answers" in found.summary
 
 
+def test_a_missing_rank_is_told_beside_one_that_is_late() -> None:
+    late, missing = job_findings(
+        [node("a", row(0, world=4), row(1, world=4)), node("b", elsewhere(2, world=4))]
+    )
+
+    assert (late.rank, late.severity) == (2, Severity.CRITICAL)
+    assert missing.severity is Severity.INFO
+    assert missing.summary == "2 ranks wait in all_reduce; rank 3 is on no node that answers"
+
+
+def test_a_rank_of_a_silent_node_is_told_before_one_that_only_takes_long() -> None:
+    found = job_findings(
+        [
+            node("a", row(0, world=4), row(1, world=4), row(3, world=4)),
+            node("b", elsewhere(2, world=4, quiet_s=None, cpu_percent=100, state="running")),
+            node("c", row(3, world=4), state="silent", last_seen_s=40.0),
+        ]
+    )
+    lost = job_findings(
+        [
+            node("a", row(0, world=4), row(1, world=4)),
+            node("b", elsewhere(2, world=4, quiet_s=None, cpu_percent=100, state="running")),
+            node("c", elsewhere(3, world=4), state="silent", last_seen_s=40.0),
+        ]
+    )
+
+    assert [each.rule for each in found] == [NOT_ANSWERING, STUCK]
+    assert [each.severity for each in lost] == [Severity.WARNING] * 2 + [Severity.INFO]
+    assert "rank 3 is on no node that answers" in lost[1].summary
+    assert lost[2].rank == 2
+
+
+def test_a_missing_rank_is_told_where_a_node_has_found_the_late_one_by_itself() -> None:
+    told = FindingRow(STUCK, "critical", "s")
+    found = only(node("a", row(0, world=3), elsewhere(1, world=3), findings=(told,)))
+
+    assert "rank 2 is on no node that answers" in found.summary
+
+
+def test_no_rank_is_missing_while_a_node_is_being_started() -> None:
+    assert job_findings([node("a", row(0, world=2)), node("b", state="starting")]) == []
+
+
+def test_a_rank_that_has_died_comes_before_one_that_is_late() -> None:
+    dead = row(3, place=None, is_ended=True, has_failed=True, ended="signal 9 (SIGKILL)")
+    found = only(node("a", row(0), row(1)), node("b", elsewhere(2), dead))
+
+    assert found.rank == 3
+    assert "rank 3 on b and 1 more, which has ended (signal 9 (SIGKILL))" in found.summary
+    assert any(line.startswith("rank 2 on b (pid 102)") for line in found.evidence)
+
+
 def test_different_collectives_on_two_nodes() -> None:
     found = only(
         node("a", row(0), row(1)), node("b", row(2), row(3, place="broadcast", line="x.py:3 f"))
@@ -320,6 +415,14 @@ def test_all_ranks_in_one_collective_that_does_not_end() -> None:
     found = only(node("a", row(0), row(1)), node("b", row(2), row(3)))
 
     assert found.summary == "all 4 ranks are in all_reduce, and none of them makes progress"
+
+
+def test_nodes_for_which_no_descriptor_is_left_need_a_higher_limit() -> None:
+    problem = "No descriptor is left for it: 4096 is the hard limit of this shell."
+    found = only(node("a", row(0, quiet_s=None)), node("b", state="failed", problem=problem))
+
+    assert "limit" in found.cause
+    assert "prlimit" in found.advice
 
 
 def test_nodes_that_fail_for_one_reason_are_one_finding() -> None:

@@ -44,14 +44,14 @@ for number in range(3):
 
 
 @pytest.fixture
-def ranks() -> Iterator[list[int]]:
+def ranks(request: pytest.FixtureRequest) -> Iterator[list[int]]:
     """Three processes with the environment of ranks, one as of Lightning; none loads torch.
 
     Their parent has ended: the process of the tests may itself be a torch job with children.
     """
     hold, until = os.pipe()
     started = subprocess.run(
-        [sys.executable, "-c", START, MARK, WAIT],
+        [sys.executable, "-c", START, MARK, getattr(request, "param", WAIT)],
         stdin=hold,
         stdout=subprocess.PIPE,
         text=True,
@@ -82,6 +82,39 @@ def test_ranks_that_have_not_loaded_torch_are_not_children_of_the_searcher(
     )
 
     assert done.stdout.strip() == str(ranks)
+
+
+RUN = "import subprocess, sys; subprocess.call([sys.executable, '-c', 'input()'])"
+SEARCH = """
+import sys
+from types import SimpleNamespace
+from mpwatch.collect.process import procfs
+from mpwatch.nodes.agent import jobs_of_node
+
+wrapper = int(sys.argv[1])
+while True:
+    stats = [procfs.read_stat("/proc", pid) for pid in procfs.pids("/proc")]
+    below = [each for each in stats if each is not None and each.parent_pid == wrapper]
+    if below:
+        break
+known = SimpleNamespace(process=below[0].process, uid=0)
+job = SimpleNamespace(root=known, processes=[known])
+if sys.argv[2] == "known":
+    jobs_of_node.find_jobs = lambda proc: [job]
+selection = jobs_of_node.Selection(environment={"MPWATCH_T": sys.argv[3]})
+print(wrapper in [each.pid for each in jobs_of_node.find_roots(selection)])
+"""
+
+
+@pytest.mark.parametrize(("child", "is_found"), [("known", "False"), ("unknown", "True")])
+@pytest.mark.parametrize("ranks", [RUN], indirect=True)
+def test_what_runs_a_rank_is_the_root_only_until_the_rank_is_a_job(
+    ranks: list[int], child: str, is_found: str
+) -> None:
+    arguments = [sys.executable, "-c", SEARCH, str(ranks[0]), child, MARK]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=True, timeout=60)
+
+    assert done.stdout.strip() == is_found
 
 
 def test_the_roots_are_divided_into_parts() -> None:
@@ -198,6 +231,17 @@ def test_new_jobs_are_observed_and_known_ones_are_not_observed_again() -> None:
     assert list(machine.sources) == [FIRST, SECOND]
     assert machine.jobs.snapshots() == [first]
     assert machine.jobs.is_reading
+
+
+def test_a_rank_below_what_has_run_it_is_no_job_of_its_own() -> None:
+    machine = Machine()
+    machine.jobs.refresh()
+    read = snapshot([rank(0)])
+    machine.sources[FIRST].has_read(read)
+    machine.roots = [read.processes[0].process, SECOND]
+    machine.jobs.refresh()
+
+    assert list(machine.sources) == [FIRST, SECOND]
 
 
 def test_a_job_that_has_ended_keeps_its_last_state_and_costs_nothing() -> None:

@@ -7,13 +7,16 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
+from mpwatch.diagnose.analysis.distributed.habits import with_habits
+from mpwatch.model.collectives import RankHabit
+from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.nodes.across.ranks import PACE_PERCENT, WAITING_PERCENT
@@ -46,16 +49,20 @@ def rank(*calls: str, waits: WaitedOn | None = None, ticks: int = 0, **more: Any
 
 
 def read(known: RankWaits, ranks: Iterator[Process] | list[Process], **more: Any) -> RankWaits:
-    """The waits after snapshots, one each second, with a sample before and one after each stack."""
+    """The waits after snapshots, one each second, with two samples of the main thread before."""
+    habits: Mapping[ProcessId, RankHabit] = {}
     for second, each in enumerate(ranks):
         at_s = NOW_S + second
         main = next((t for t in each.threads if known.thread == (each.pid, t.tid)), None)
         ticks = {t.tid: t.cpu_ticks or 0 for t in each.sample.threads or ()}
         if main is not None:
-            for sample_s in (at_s - 0.1, at_s + 0.1):
-                known.add(WaitSample(main.waits_on is LOCK, ticks[main.tid]), sample_s)
-        stacks = tuple(replace(t, stack_at_s=at_s if t.stack else None) for t in each.threads)
-        known.see(replace(each, threads=stacks), snapshot_of(each, at_s=at_s), **more)
+            for _ in range(2):
+                known.add(WaitSample(main.waits_on is LOCK, ticks[main.tid]))
+        taken_s = at_s - 0.5
+        stacks = tuple(replace(t, stack_at_s=taken_s if t.stack else None) for t in each.threads)
+        snapshot = snapshot_of(replace(each, threads=stacks), at_s=at_s)
+        habits = with_habits(habits, snapshot)
+        known.see(snapshot.processes[0], replace(snapshot, habits=habits), **more)
     return known
 
 
@@ -82,7 +89,7 @@ def test_a_share_of_few_readings_is_not_sent() -> None:
 
 def test_a_wait_that_a_stack_shows_to_be_another_one_does_not_count() -> None:
     shown = rank(*TAKES, waits=LOCK, stack_age_s=0.0)
-    known = read(RankWaits(), steps(60, shown, rank(waits=LOCK), rank()))
+    known = read(RankWaits(), steps(60, rank(waits=LOCK), shown, rank()))
 
     assert (known.percent or 0) <= 10  # two samples, before the first stack
     assert known.line == "train.py:12 load"
@@ -225,7 +232,7 @@ def samples(ranks: int, own_s: Own, network_s: float, hours: float = 1.0) -> Ite
         while sample_s < end_s:
             for number, each in enumerate(turns):
                 is_inside = sample_s - at_s >= own[number]
-                note_reading(each, sample_s, is_inside=is_inside, is_same=waiting[number])
+                note_reading(each, is_inside=is_inside, is_same=waiting[number])
                 waiting[number] = is_inside
             sample_s += chance.uniform(0.25, 0.75)
             count += 1
@@ -289,35 +296,3 @@ def test_time_before_the_first_step_is_no_work_of_a_step() -> None:
 
     assert (known.percent or 0) >= WAITING_PERCENT
     assert known.has_enough
-
-
-def test_a_rank_moves_where_a_wait_begins_or_ends() -> None:
-    works, waits = [rank()] * 10, [rank(waits=LOCK)] * 10
-    inside = read(RankWaits(), [*works, *waits, *works, *waits])
-    outside = read(RankWaits(), [*works, *waits, *works])
-    # Once in a while a rank that waits is found awake.
-    woken = read(RankWaits(), [*works, *waits, rank(), *waits])
-
-    assert inside.moved_s == pytest.approx(NOW_S + 30, abs=0.2)
-    assert outside.moved_s == pytest.approx(NOW_S + 19, abs=0.2)
-    assert woken.moved_s == pytest.approx(NOW_S + 10, abs=0.2)
-    assert read(RankWaits(), waits).moved_s is None
-    assert read(RankWaits(), works).moved_s is None
-
-
-def test_a_wait_that_has_been_as_long_twice_is_usual() -> None:
-    step = [rank()] * 5 + [rank(waits=LOCK)] * 23
-    known = read(RankWaits(), steps(4, *step))
-    short = read(RankWaits(), steps(60, rank(), rank(waits=LOCK)))
-    once = read(RankWaits(), [*[rank(waits=LOCK)] * 60, *steps(40, rank(waits=LOCK), rank())])
-
-    assert known.usual_wait_s == 25
-    assert (short.usual_wait_s, once.usual_wait_s) == (None, None)
-
-
-def test_waits_for_an_evaluation_are_usual_although_hundreds_of_short_steps_are_between() -> None:
-    short = [rank(), rank(waits=LOCK)]
-    evaluation = [rank(waits=LOCK)] * 39
-    known = read(RankWaits(), [*short * 200, *evaluation, *short * 200, *evaluation, *short * 200])
-
-    assert known.usual_wait_s == 40

@@ -471,3 +471,37 @@ def test_a_job_is_over_when_no_node_is_left_and_none_is_started_again() -> None:
         assert not head.is_over
     finally:
         head.close()
+
+
+def with_descriptors(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """Let the process have so many descriptors for nodes."""
+    used = len(os.listdir("/proc/self/fd")) + head_module.RESERVED_DESCRIPTORS
+    monkeypatch.setattr("resource.getrlimit", lambda _: (used + count, used + count))
+
+
+def test_nodes_for_which_no_descriptor_is_left_are_not_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with_descriptors(monkeypatch, 8)
+    with job(**dict.fromkeys("abc", "say(hello + full); until_eof()")) as head:
+        views = settled(head)
+
+    assert {name: view.state for name, view in views.items()} == {
+        "a": "live", "b": "live", "c": "failed",
+    }  # fmt: skip
+    assert views["c"].problem.startswith("No descriptor is left for it: ")
+
+
+def test_how_many_nodes_fit_is_said_with_the_command_that_raises_the_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nodes = [Launch(f"n{number}", ("true",)) for number in range(1000)]
+    relayed = [each._replace(descriptors=6) for each in nodes]
+    with_descriptors(monkeypatch, 3000)
+
+    found = head_module.shortage(relayed)
+    assert found is not None
+    assert "1000 nodes take 6000 descriptors" in found.sentence
+    assert "only the first 500 nodes are read" in found.sentence
+    assert found.fix == "sudo prlimit --pid $$ --nofile=6144:6144"
+    assert head_module.shortage(nodes) is None

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from mpwatch.model.findings import Severity
 from mpwatch.model.host import CgroupSample, FileSystemSample
-from mpwatch.model.ids import Role
+from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.samples import Ended, FdSample
 from mpwatch.model.snapshot import Process, Thread
+from mpwatch.model.waits import WaitChain, WaitGraph, WaitLink
 from mpwatch.nodes.across.judge import NODES_DIFFER, job_findings
 from mpwatch.nodes.agent.rows import HELD_S, Rows
 from mpwatch.nodes.head.node import NodeView
@@ -334,6 +335,24 @@ def test_the_summary_of_a_job_has_its_ranks_findings_and_limits() -> None:
     assert [(each.rule, each.eta_s) for each in summary.findings] == [
         ("fd-exhaustion-receiver", 40)
     ]
+
+
+def test_what_a_rank_waits_for_on_its_node_is_part_of_its_row() -> None:
+    late = rank(0, stack=SAVE, still_s=30.0)
+    worker = ProcessId(77, 5)
+    links = (
+        WaitLink(ProcessId(1, 1), 1, "launcher", "waits for the end of its ranks"),
+        WaitLink(late.process, 1000, "rank 0", "waits for a batch"),
+        WaitLink(worker, 77, "worker 0 (77)", "waits for tcp 10.0.0.1:5 > 10.0.0.9:6"),
+    )
+    graph = WaitGraph(chains=(WaitChain(links, "unknown"),))
+    summary = summary_of([replace(snapshot([late]), waits=graph)])
+    alone = WaitGraph(chains=(WaitChain(links[:2], "unknown"),))
+
+    assert summary.ranks[0].chain == (
+        "rank 0 waits for a batch <- worker 0 (77) waits for tcp 10.0.0.1:5 > 10.0.0.9:6"
+    )
+    assert summary_of([replace(snapshot([late]), waits=alone)]).ranks[0].chain == ""
 
 
 def test_memory_is_compared_with_the_limit_of_the_job_or_with_the_machine() -> None:
