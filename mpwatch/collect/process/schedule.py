@@ -148,8 +148,10 @@ class LastRun:
         Args:
             mark: The numbers now.
         """
+        if not self.marks or mark == self.marks[-1]:
+            return 0.0
         ranges = zip(*self.marks, strict=True)
-        return sum(_range_change(now, range_) for now, range_ in zip(mark, ranges, strict=False))
+        return sum(map(_range_change, mark, ranges))
 
     def done(self, at_s: float, cost_s: float = 0.0) -> None:
         """Note that the probe was run."""
