@@ -15,7 +15,6 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 
-from mpwatch.attach.outcomes import still_attached
 from mpwatch.collect.process import procfs
 from mpwatch.describe.frames import frame_words
 from mpwatch.model.ids import ProcessId
@@ -71,6 +70,7 @@ def detach_hooks(processes: Sequence[ProcSample]) -> str:
     """Detach every hook and log it; returns a sentence with the result."""
     from mpwatch.attach.inject_tree import detach_tree
     from mpwatch.attach.injection_log import InjectionLog
+    from mpwatch.attach.outcomes import still_attached
 
     log = InjectionLog()
     commands = {sample.process: sample.cmdline for sample in processes}
