@@ -328,8 +328,8 @@ def test_an_idle_process_of_a_calm_job_keeps_its_sample_until_something_changes(
     job = Job(proc)
     for _ in range(UNTIL_CALM + 6):
         job.child()
-    idle = [job.child() for _ in range(3)]
-    assert idle[0] is idle[1] is idle[2] or idle[1] is idle[2]
+    idle = [job.child() for _ in range(4)]
+    assert len({each.at_s for each in idle}) <= 2  # its threads are read every 4.5 s
 
     proc.write(f"{CHILD}/stat", proc.stat(CHILD, 10, start=CHILD, ticks=9))
     busy, after, still = job.child(), job.child(), job.child()
