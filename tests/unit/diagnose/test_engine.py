@@ -26,7 +26,7 @@ from mpwatch.diagnose.engine import (
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import LogEntry, Snapshot
 from mpwatch.model.source_code import SourceLine, Statement
-from mpwatch.model.waits import WaitGraph
+from mpwatch.model.waits import WaitEdge, WaitGraph
 from tests.builders.snapshots import MAIN, NO_HISTORY, NOW_S, main, pid, process, snapshot_of
 
 
@@ -471,6 +471,26 @@ def test_rules_of_many_processes_run_on_every_third_reading() -> None:
     asked.clear()
     looks_at(Engine(rules), MANY, *map(float, range(7)))
     assert asked == [0, 1, 2] * 3
+
+
+def test_waits_of_many_processes_are_derived_when_the_rules_run() -> None:
+    derived: list[float] = []
+
+    def waits(index: Index) -> WaitGraph:
+        derived.append(index.snapshot.at_s - NOW_S)
+        return WaitGraph((WaitEdge(pid(MAIN), MAIN, "child", "exit", (pid(1000 + len(derived)),)),))
+
+    watched = Engine((), waits)
+    processes = [main(), *(process(1000 + number) for number in range(1, MANY))]
+    job = snapshot_of(*processes)
+    shown = []
+    for second in range(5):
+        snapshot = watched.diagnosed(replace(job, at_s=NOW_S + second), NO_HISTORY)
+        shown.append(snapshot.waits.edges[0].providers[0].pid)
+
+    assert derived == [0, 3]
+    assert shown == [1001, 1001, 1001, 1002, 1002]
+    assert watched.preview(job, NO_HISTORY, all_rules=True).waits.edges[0].providers[0].pid == 1003
 
 
 def test_rules_run_at_once_after_an_error_or_a_process_start() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -338,3 +339,29 @@ def test_of_very_many_makers_those_that_made_most_are_kept(job: Job) -> None:
 
     assert found.makers[0] == (MAIN.pid, 20 * MAKERS_LIMIT)
     assert taken < 20 * MAKERS_LIMIT * 20
+
+
+def test_a_folder_in_which_only_others_make_files_is_listed_less_often(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed: list[float] = []
+    really = module.list_folder
+
+    def noted(path: str, *arguments: Any) -> None:
+        if path.endswith("/tmp"):
+            listed.append(job.at_s)
+        really(path, *arguments)
+
+    monkeypatch.setattr(module, "list_folder", noted)
+    for number in range(20):
+        job.make(f"/tmp/torch_{number}")
+        job.look()
+    assert listed == [1 * LISTING_S, 2 * LISTING_S, 6 * LISTING_S, 10 * LISTING_S, 14 * LISTING_S,
+                      18 * LISTING_S]  # fmt: skip
+
+    listed.clear()
+    for number in range(8):
+        job.make(f"/tmp/shard-{number}.npy")
+        job.look()
+
+    assert listed == [n * LISTING_S for n in range(22, 29)]

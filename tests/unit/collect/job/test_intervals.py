@@ -320,3 +320,42 @@ def test_a_sample_is_whole_where_the_syscall_file_vanishes(
     assert sample.threads is not None
     assert sample.threads[0].state == "S"
     assert procfs.parse_stat(proc.stat(10, 1, start=10)).process == sample.process
+
+
+def test_an_idle_process_of_a_calm_job_keeps_its_sample_until_something_changes(
+    proc: FakeProc,
+) -> None:
+    job = Job(proc)
+    for _ in range(UNTIL_CALM + 6):
+        job.child()
+    idle = [job.child() for _ in range(4)]
+    assert len({each.at_s for each in idle}) <= 2  # its threads are read every 4.5 s
+
+    proc.write(f"{CHILD}/stat", proc.stat(CHILD, 10, start=CHILD, ticks=9))
+    busy, after, still = job.child(), job.child(), job.child()
+
+    assert (busy.cpu_ticks, busy.at_s) == (9, job.clock.now_s - 2)
+    # The first sample without more cpu time says that it uses none: only then is it idle again.
+    assert after.at_s == job.clock.now_s - 1
+    assert still is after
+
+
+def test_a_change_of_state_makes_a_new_sample_of_an_idle_process(proc: FakeProc) -> None:
+    job = Job(proc)
+    for _ in range(UNTIL_CALM + 6):
+        job.child()
+
+    proc.write(f"{CHILD}/stat", proc.stat(CHILD, 10, state="D", start=CHILD))
+    stuck = job.child()
+
+    assert (stuck.state, stuck.at_s) == ("D", job.clock.now_s)
+
+
+def test_a_zombie_has_a_new_sample_at_each_reading(proc: FakeProc) -> None:
+    job = Job(proc)
+    for _ in range(UNTIL_CALM + 6):
+        job.child()
+
+    proc.write(f"{CHILD}/stat", proc.stat(CHILD, 10, state="Z", start=CHILD))
+
+    assert [job.child().at_s for _ in range(4)] == [job.clock.now_s - n for n in (3, 2, 1, 0)]

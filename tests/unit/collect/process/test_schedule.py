@@ -12,6 +12,7 @@ from mpwatch.collect.process.schedule import (
     COST_LIMIT,
     LISTING_MAX_S,
     MANY,
+    MARKS_KEPT,
     NEW_SHARE,
     SLACK,
     SMALL_BYTES,
@@ -107,3 +108,33 @@ def test_page_faults_are_a_change_from_a_share_of_the_private_memory_on() -> Non
 def test_page_faults_of_a_small_process_are_compared_with_a_larger_one() -> None:
     assert memory_change(MIB // 2, MIB) == 0.0
     assert memory_change(SMALL_BYTES, MIB) > 1.0
+
+
+def test_numbers_between_those_of_the_last_runs_are_no_change() -> None:
+    run = LastRun()
+    for fds in (300, 340, 310, 330):
+        run.mark((fds, 4))
+
+    assert run.change((305, 4)) == run.change((338, 4)) == 0.0
+    assert run.change((400, 4)) == 60.0
+    assert run.change((200, 4)) == 100.0
+    assert run.change((320, 40)) == 36.0
+
+
+def test_a_number_that_only_rises_is_a_change_each_time() -> None:
+    run = LastRun()
+    seen = []
+    for fds in range(300, 500, 40):
+        seen.append(run.change((fds,)))
+        run.mark((fds,))
+
+    assert seen == [0.0, 40.0, 40.0, 40.0, 40.0]
+
+
+def test_a_range_is_forgotten_after_a_few_runs() -> None:
+    run = LastRun()
+    run.mark((1000,))
+    for _ in range(MARKS_KEPT):
+        run.mark((100,))
+
+    assert run.change((500,)) == 400.0

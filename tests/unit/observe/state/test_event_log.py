@@ -56,7 +56,7 @@ def test_each_entry_is_matched_once(monkeypatch: pytest.MonkeyPatch) -> None:
         matched.append(words)
         return tags_of(kind, words, details)
 
-    monkeypatch.setattr("mpwatch.observe.state.event_log.tags_of", counted)
+    monkeypatch.setattr("mpwatch.describe.error_messages.tags_of", counted)
     log = EventLog()
     log.add(1.0, "exception", MAIN, ERROR)
     for _ in range(5):

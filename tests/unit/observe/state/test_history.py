@@ -13,7 +13,7 @@ from mpwatch.model.samples import (
     WaitedOn,
 )
 from mpwatch.observe.state.history import POINTS_KEPT, TREND_POINTS, HistoryKeeper
-from tests.builders.samples import MAIN, WORKER_0, job, sample, tree
+from tests.builders.samples import MAIN, WORKER_0, WORKER_1, job, sample, tree
 
 
 def test_a_series_grows_with_each_reading() -> None:
@@ -32,6 +32,29 @@ def test_the_missing_descriptors_of_an_exiting_process_add_no_point() -> None:
         keeper.add(tree(float(second), sample(MAIN, float(second), fds=used)), (), {})
 
     assert [point.value for point in keeper.history().of(MAIN, "fds")] == [12, 12]
+
+
+def test_a_sample_that_is_the_same_at_later_readings_adds_its_points_again() -> None:
+    once, anew = HistoryKeeper(), HistoryKeeper()
+    idle = replace(sample(MAIN, 0.0, fds=20), main_read_bytes=7, written_bytes=9)
+    children = (1, 1, 2, 2)
+    for second, count in enumerate(children):
+        at_s = float(second)
+        workers = [
+            replace(sample(each, at_s), parent_pid=MAIN.pid)
+            for each in (WORKER_0, WORKER_1)[:count]
+        ]
+        numbers = {MAIN: {"cpu_percent": 0.0, "shm_bytes": 4096}}
+        once.add(tree(at_s, idle, *workers), (), numbers)  # type: ignore[arg-type]
+        anew.add(tree(at_s, replace(idle, at_s=at_s), *workers), (), numbers)  # type: ignore[arg-type]
+
+    past = once.history()
+
+    assert [tuple(each) for each in past.of(MAIN, "fds")] == [(n, 20) for n in range(4)]
+    assert [each.value for each in past.of(MAIN, "children")] == list(children)
+    assert {key: list(track) for key, track in past.processes.items()} == {
+        key: list(track) for key, track in anew.history().processes.items()
+    }
 
 
 def test_heap_threads_and_files_of_the_job_are_remembered() -> None:
