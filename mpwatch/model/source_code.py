@@ -161,6 +161,9 @@ class DroppedResult(NamedTuple):
 
 
 MarkKind: TypeAlias = Literal[
+    # Runs a backward pass in each round of a loop after which an optimizer takes one step, outside
+    # of no_sync(). About: the lines of the loop and of the step, `48, 56`.
+    "accumulates",
     # Sets a timer that ends in a signal. About: the lines at which its function returns before it
     # is cancelled, `39, 45`; without one, `raise of 21`, the first call whose exception leaves it
     # running.

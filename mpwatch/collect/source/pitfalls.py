@@ -1,8 +1,9 @@
 """Calls of libraries that do more, or less, than their line shows.
 
 A logger whose records come back into the queue that logs, writes of asyncio that wait for nobody, a
-watchdog that ends its own process, a regular expression that tries everything, and a part of a
-model that is made anew when the model has been wrapped.
+watchdog that ends its own process, a regular expression that tries everything, a part of a model
+that is made anew when the model has been wrapped, and gradients that are averaged more often than
+they are used.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from mpwatch.collect.source.syntax import (
     LOOPS,
     Found,
     calls_in,
+    first_line,
     last_name,
     names_in,
     receiver_of,
@@ -50,6 +52,7 @@ def find_pitfalls(function: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[Found
     yield from _watchdogs(nodes)
     yield from _patterns(nodes)
     yield from _replaced_modules(function, nodes)
+    yield from _accumulations(nodes)
 
 
 def _queue_handlers(nodes: Sequence[ast.AST]) -> Iterator[Found]:
@@ -108,11 +111,18 @@ def _replaced_modules(function: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[F
     """`self.head = nn.Linear(n, m)` where the old one is read, and `model.module.add_classes()`."""
     if isinstance(function, FUNCTIONS) and function.name != "__init__":
         read = {ast.unparse(n) for n in nodes if isinstance(n, ast.Attribute) and _is_load(n)}
+        made = {
+            target.id
+            for node in nodes
+            if isinstance(node, ast.Assign) and _makes_module(node.value)
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        }
         for node in nodes:
-            if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
+            if not isinstance(node, ast.Assign):
                 continue
-            is_module = bool({"nn", "torch"} & names_in(node.value.func))
-            for target in node.targets if is_module and _is_of_nn(node.value.func) else ():
+            is_made = isinstance(node.value, ast.Name) and node.value.id in made
+            for target in node.targets if is_made or _makes_module(node.value) else ():
                 if isinstance(target, ast.Attribute) and (name := ast.unparse(target)) in read:
                     yield "replaces-module", name, node
     if any(last_name(each.func) in _WRAPPERS for each in nodes if isinstance(each, ast.Call)):
@@ -123,6 +133,22 @@ def _replaced_modules(function: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[F
             is_own = node.func.attr not in _OF_EVERY_MODULE
             if is_own and isinstance(owner, ast.Attribute) and owner.attr == "module":
                 yield "calls-wrapped", node.func.attr, node
+
+
+def _accumulations(nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """`loss.backward()` in a loop after which `optimizer.step()` is called, outside of no_sync."""
+    calls = [each for each in nodes if isinstance(each, ast.Call)]
+    names = {last_name(each.func): each for each in calls}
+    if "no_sync" in names or "step" not in names:
+        return
+    for loop in (each for each in nodes if isinstance(each, ast.For)):
+        inside = {id(each) for each in ast.walk(loop)}
+        steps = [each for each in calls if last_name(each.func) == "step"]
+        if any(id(each) in inside for each in steps):
+            continue
+        for call in calls:
+            if id(call) in inside and last_name(call.func) == "backward":
+                yield "accumulates", f"{first_line(loop)}, {first_line(steps[0])}", call
 
 
 _OF_EVERY_MODULE: Final = frozenset(
@@ -145,9 +171,15 @@ _OF_EVERY_MODULE: Final = frozenset(
 _WRAPPERS: Final = frozenset(("DDP", "DistributedDataParallel", "FSDP", "FullyShardedDataParallel"))
 
 
-def _is_of_nn(called: ast.expr) -> bool:
-    """Whether it is a class of torch.nn, `nn.Linear`: the functions there have other names."""
-    return isinstance(called, ast.Attribute) and called.attr[:1].isupper()
+def _makes_module(value: ast.expr) -> bool:
+    """Whether it makes a module, `nn.Linear(4, 2)` or `nn.Linear(4, 2).to(device)`."""
+    for call in (each for each in ast.walk(value) if isinstance(each, ast.Call)):
+        called = call.func
+        if not isinstance(called, ast.Attribute) or not called.attr[:1].isupper():
+            continue
+        if "nn" in (names_in(called) | {last_name(called.value)}):
+            return True
+    return False
 
 
 def _is_load(node: ast.Attribute) -> bool:

@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from mpwatch.describe.processes import is_on_gpu
+from mpwatch.diagnose.analysis.distributed.ranks import has_group
 from mpwatch.diagnose.analysis.idle_time import mean_cpu_percent
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.newest import own_lines
@@ -49,6 +50,7 @@ from mpwatch.diagnose.analysis.source_code import (
     collecting_loop,
     costly,
     line_at,
+    mark_place,
     mark_words,
     marks,
 )
@@ -152,6 +154,7 @@ def check(index: Index) -> Iterator[Finding]:
                 continue  # it answers none of them: `no-progress` says that
             yield _finding(process, busy if is_busy else None, clients, sum(waits.values()), lines)
     yield from _held_back(index)
+    yield from _averaged_each_time(index)
     yield from _waits_in_vain(index)
     slower = list(_slower_rounds(index))
     yield from slower
@@ -237,6 +240,51 @@ def _finding_of_held(
             "disable_nagle_algorithm = True in a handler of socketserver or http.server), or send "
             "head and body in one write (wbufsize = -1 there, or b''.join). More clients, threads "
             "or server processes do not make a round trip shorter."
+        ),
+    )
+
+
+def _averaged_each_time(index: Index) -> Iterator[Finding]:
+    """Ranks that spend their time in backward passes of which only the last one has to average.
+
+    DistributedDataParallel averages the gradients in each backward pass outside of `no_sync`.
+    """
+    ranks = [each for each in index.snapshot.living() if each.role == "rank" or has_group(each)]
+    place = work_place(index, ranks) if len(ranks) >= CLIENTS else None
+
+    found = [e for e in marks(index, "accumulates") if place and mark_place(e) == place.words]
+    if place is None or not place.is_main or not found:
+        return
+    mark = found[0]
+    loop, step = mark.about.split(", ")
+    yield Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        is_doubtful=True,
+        process=ranks[0].process,
+        others=tuple(each.process for each in ranks[1:]),
+        subject="each pass",
+        summary=(
+            f"{all_called(ranks)} spend most of their work at {place.words}, a backward pass in "
+            f"each round of the loop of line {loop}, for one step of the optimizer"
+        ),
+        evidence=(
+            *(
+                f"{called(each)}: {words}"
+                for each in ranks[:2]
+                if (words := doing_words(index, each))
+            ),
+            f"the optimizer steps in line {step}, after that loop; no_sync() is not called there",
+        ),
+        cause=(
+            "If the model is wrapped by DistributedDataParallel, each backward pass averages all "
+            "gradients among the ranks, though only their sum before the step has to be averaged: "
+            "that communication is done as many times as the loop has rounds."
+        ),
+        advice=(
+            "Run all passes of the loop but the last one inside of model.no_sync() (the forward "
+            "pass as well). Nothing is wrong where the passes themselves take the time: compare "
+            "the time of a step with and without no_sync()."
         ),
     )
 

@@ -78,9 +78,34 @@ def test_a_part_of_a_model_that_is_made_anew_and_the_call_of_a_wrapped_model() -
     """
 
     assert found(model, "replaces-module") == [("add_classes", "self.head", 9)]
+    by_name = """
+        def expand(self, n):
+            old = self.head
+            new = nn.Linear(4, old.out_features + n).to(old.weight.device)
+            self.head = new
+            self.weight = torch.nn.functional.softmax(old.weight)
+    """
+    assert found(by_name, "replaces-module") == [("expand", "self.head", 5)]
     grows = "def next_task(model):\n    model.module.add_classes(3)\n"
     assert found(grows, "calls-wrapped") == [("next_task", "add_classes", 2)]
     assert found(f"{grows}    return DDP(model.module)\n", "calls-wrapped") == []
+
+
+def test_backward_passes_in_a_loop_before_one_step() -> None:
+    step = """
+        def train_step(self):
+            for _ in range(self.rounds):
+                loss = self.model(x)
+                loss.backward()
+            {after}
+    """
+
+    assert found(step.format(after="self.optim.step()"), "accumulates") == [
+        ("train_step", "3, 6", 5)
+    ]
+    assert found(step.format(after="    self.optim.step()"), "accumulates") == []
+    assert found(step.format(after="model.no_sync(); self.optim.step()"), "accumulates") == []
+    assert found(step.format(after="return loss"), "accumulates") == []
 
 
 @pytest.mark.parametrize(

@@ -658,3 +658,27 @@ def test_a_comprehension_counts_as_the_function_that_it_is_written_in() -> None:
     (finding,) = found(check, with_shares(compared, p100=spent))
 
     assert finding.summary.startswith("main (100) spends its time at train.py:26 repeats: ")
+
+
+@pytest.mark.parametrize(
+    ("work", "is_told"),
+    [("train.py:54 train_step", True), ("train.py:60 train_step", False)],
+    ids=["in that pass", "elsewhere"],
+)
+def test_ranks_that_average_in_each_pass_of_an_accumulation_are_told(
+    work: str, is_told: bool
+) -> None:
+    mark = Mark(
+        "accumulates", "/home/me/train.py", "train_step", "48, 56", Statement(54, "loss.backward()")
+    )
+    ranks = [process(300 + n, "rank", label=f"rank {n}") for n in range(2)]
+    job = snapshot_of(main(), *ranks, marks=(mark,))
+    share = {Activity("computing", "native code", place=work): 1.0}
+
+    findings = found(check, with_shares(job, p300=share, p301=share))
+
+    assert [each.subject for each in findings] == ["each pass"] * is_told
+    if is_told:
+        assert "in each round of the loop of line 48" in findings[0].summary
+        assert "no_sync()" in findings[0].advice
+        assert findings[0].is_doubtful
