@@ -19,7 +19,7 @@ from mpwatch.describe.findings import (
     severity_word,
     subject_of,
 )
-from mpwatch.describe.processes import full_name_of, unique_names
+from mpwatch.describe.processes import full_name_of, part_words, unique_names
 from mpwatch.describe.progress import (
     KIND_NAMES,
     pace_name,
@@ -101,6 +101,8 @@ def _head(snapshot: Snapshot, title: str) -> Iterator[str]:
     facts += versions(snapshot)
     yield f"<h1>{escape(title)}</h1>"
     yield '<p class="facts">' + "".join(f"<span>{escape(fact)}</span>" for fact in facts) + "</p>"
+    if words := part_words(snapshot):
+        yield f"<p>{escape(words)}</p>"
     if root is not None and root.sample.cmdline:
         yield f"<pre>{escape(' '.join(root.sample.cmdline))}</pre>"
 

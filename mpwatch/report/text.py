@@ -32,6 +32,7 @@ from mpwatch.describe.processes import (
     full_name_of,
     joined_names,
     names_text,
+    part_words,
     process_state,
     role_name,
     state_word,
@@ -182,7 +183,10 @@ def _title(snapshot: Snapshot, style: TextStyle) -> list[str]:
         parts.append("the job has ended")
     if lost := sum(process.hook.lost for process in snapshot.processes):
         parts.append(f"events lost {count_text(lost)}")
-    return pack(parts, style)
+    lines = pack(parts, style)
+    if words := part_words(snapshot):
+        lines += style.wrap(words)
+    return lines
 
 
 def _hooks(snapshot: Snapshot) -> str:
