@@ -24,9 +24,10 @@ LONGEST_S = 35.0
 nothing else is known counts as stalled (`rules.hangs.no_progress`), and than steady growth takes to
 differ from a warm-up (`diagnose.analysis.growing`)."""
 
-STANDS_S = 10.0
-"""How long a job is watched after a warning said why its ranks make no progress: the same warning
-turns critical only after minutes."""
+STANDS_LIMIT_S = 66.0
+"""How long a job is watched whose ranks make no progress while it is not certain that they never
+will: a little longer than they take to be said to have stopped (`CRITICAL_S` of
+`rules.distributed.rank_stuck_in_collective`), so that the answer has its final severity."""
 
 TREND_ASKED_S = 3.0
 """So long before the end of the usual time it is decided whether to watch longer."""
@@ -45,9 +46,9 @@ class DiagnosisWatch:
     """Says how long to watch a job whose findings are asked for, and what it waits for meanwhile.
 
     With a time given by the user, that time. Otherwise until a critical finding says what is wrong,
-    or a warning why ranks stand still, at least `LEAST_S` and at most `LONGEST_S`: a stall, a
-    growth and a slow job show only in time. Where something rises by then and is not told, or
-    reaches a limit soon, up to `TREND_LIMIT_S`.
+    at least `LEAST_S` and at most `LONGEST_S`: a stall, a growth and a slow job show only in time.
+    Where something rises by then and is not told, or reaches a limit soon, up to `TREND_LIMIT_S`;
+    where a warning says why ranks do not go on, up to `STANDS_LIMIT_S`.
     """
 
     def __init__(
@@ -74,14 +75,13 @@ class DiagnosisWatch:
         self._began_s = clock()
         self._spent_s = spent_s
         self._certain_since_s: float | None = None
-        self._stands_since_s: float | None = None
         self.last: Snapshot | None = None
         """The job at its last reading."""
 
     @property
     def longest_s(self) -> float:
         """Seconds after which the watch ends in any case."""
-        return self.limit_s if self._is_fixed else TREND_LIMIT_S
+        return self.limit_s if self._is_fixed else STANDS_LIMIT_S
 
     def has_read(self, snapshot: Snapshot) -> None:
         """Take note of a reading of the job."""
@@ -92,10 +92,7 @@ class DiagnosisWatch:
         elif self._certain_since_s is None:
             self._certain_since_s = self._clock()
         stalled = None if self._is_fixed else stalled_words(snapshot)
-        if stalled is None or not any(map(_says_why_ranks_stand, findings)):
-            self._stands_since_s = None
-        elif self._stands_since_s is None:
-            self._stands_since_s = self._clock()
+        may_turn_critical = stalled is not None and any(map(_says_why_ranks_stand, findings))
         words = f"{len(snapshot.living())} processes"
         if not self._is_fixed:
             rising = None
@@ -103,6 +100,7 @@ class DiagnosisWatch:
                 is_told = any(map(_is_told, findings))
                 rising = None if is_told else rising_words(snapshot)
                 self.limit_s = LONGEST_S if rising is None else TREND_LIMIT_S
+                self.limit_s = STANDS_LIMIT_S if may_turn_critical else self.limit_s
             self.limit_s = min(self.limit_s, self._affordable_s())
             known = rising or stalled or f"{words}, {_count_of(findings)}"
             words = f"{known}; watching up to {self.limit_s:.0f} s, ctrl-c to stop"
@@ -124,7 +122,6 @@ class DiagnosisWatch:
         for since_s, length_s in (
             (self._began_s, self.limit_s),
             (self._certain_since_s, LEAST_S),
-            (self._stands_since_s, STANDS_S),
         ):
             if since_s is not None and now_s - since_s >= length_s:
                 return True

@@ -8,7 +8,7 @@ from mpwatch.cli.diagnosis_watch import (
     ANSWER_S,
     LEAST_S,
     LONGEST_S,
-    STANDS_S,
+    STANDS_LIMIT_S,
     TREND_LIMIT_S,
     DiagnosisWatch,
     stalled_words,
@@ -102,21 +102,24 @@ def test_the_watch_continues_where_a_critical_finding_did_not_last() -> None:
     assert not watched.is_enough(critical, 2.0 + LEAST_S)
 
 
-def test_the_watch_ends_a_while_after_a_warning_said_why_ranks_are_blocked() -> None:
+def test_a_warning_why_ranks_are_blocked_is_watched_until_its_severity_is_final() -> None:
     told = Finding("rank-stuck-in-collective", Severity.WARNING, "s", ("e",), "c", "a")
     standing, watched = replace(job(READS), findings=(told,)), Watched()
 
     assert not watched.is_enough(standing, 9.0)
-    assert not watched.is_enough(standing, 8.0 + STANDS_S)
-    assert watched.is_enough(standing, 9.0 + STANDS_S)
+    assert not watched.is_enough(standing, LONGEST_S + 1)
+    assert watched.watch.longest_s == STANDS_LIMIT_S
+    critical = replace(told, severity=Severity.CRITICAL)
+    assert not watched.is_enough(replace(job(READS), findings=(critical,)), 61.0)
+    assert watched.is_enough(replace(job(READS), findings=(critical,)), 61.0 + LEAST_S)
 
 
-def test_such_a_warning_about_a_job_that_makes_progress_does_not_end_the_watch() -> None:
+def test_such_a_warning_about_a_job_that_makes_progress_does_not_prolong_the_watch() -> None:
     told = Finding("rank-stuck-in-collective", Severity.WARNING, "s", ("e",), "c", "a")
     working, watched = replace(job(READS, still_s=1.0), findings=(told,)), Watched()
 
     assert not watched.is_enough(working, 9.0)
-    assert not watched.is_enough(working, 9.0 + STANDS_S)
+    assert watched.is_enough(working, LONGEST_S)
 
 
 def test_a_time_that_the_user_gave_is_kept() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from math import inf
 from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, own_frames, program_frames
@@ -20,6 +21,8 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
     NEW_GROUP,
     OF_NCCL,
     ON_GPU,
+    OTHERS,
+    STORE,
     WORKING_PERCENT,
     WORKING_S,
     LeftFunction,
@@ -88,6 +91,10 @@ STANDING_STILL = "standing-still"
 JOINING_S = 30.0
 LONG_JOINING_S = 120.0
 """Other machines may take minutes to start: before that it is no more than worth knowing."""
+CRITICAL_S = 60.0
+"""Ranks that have waited for so long for one of which nothing is known have likely stopped."""
+MUTUAL_S = 15.0
+"""So long without cpu time of all ranks, which wait for each other: none of them will go on."""
 PAUSE_S = 120.0
 """A rank that does something alone, and wakes up meanwhile, may take this long for it: a tenth or a
 fifth of the timeouts that process groups have by default."""
@@ -338,7 +345,8 @@ def _finding(
     evidence += [f"{called(p)} ended: {p.ended.words}" for p in late[:3] if p.ended is not None]
     evidence += _record_words([*inside[:1], *late[:2]])
     reasons = [_whereabouts(rank, inside, index) for rank in late[:2]]
-    severity = Severity.CRITICAL if since_s >= 60 or not alive else Severity.WARNING
+    sure_s = min(CRITICAL_S, max(each.certain_s for each in reasons))
+    severity = Severity.CRITICAL if since_s >= sure_s or not alive else Severity.WARNING
     if since_s < min(each.innocent_s for each in reasons):
         severity = Severity.INFO
     return Finding(
@@ -409,6 +417,8 @@ class _Whereabouts(NamedTuple):
     """Whether the ranks that wait have a part in it."""
     is_in_loop: bool = False
     """Whether it does not leave a loop."""
+    certain_s: float = inf
+    """Once the others have waited for this long it is certain that the wait does not end."""
 
 
 def _whereabouts(rank: Process, inside: Sequence[Process], index: Index) -> _Whereabouts:
@@ -430,7 +440,7 @@ def _whereabouts(rank: Process, inside: Sequence[Process], index: Index) -> _Whe
     left = left_function(rank, waiter) if not _is_working(rank, index) else None
     if left is not None and not _are_parted_by_rank(rank, waiter, index):
         return _has_left(rank, waiter, left, index)
-    return _quiet(rank, at, index) if is_quiet else _working(rank, waiter, at, index)
+    return _quiet(rank, inside, at, index) if is_quiet else _working(rank, waiter, at, index)
 
 
 def _parted_by_clock(rank: Process, waiter: Process, index: Index) -> _Whereabouts | None:
@@ -513,7 +523,7 @@ def _serves(rank: Process, index: Index) -> bool:
     return frame == user_frame(thread.stack) and line is not None and ".get(" in line.statement.text
 
 
-def _quiet(rank: Process, at: str, index: Index) -> _Whereabouts:
+def _quiet(rank: Process, inside: Sequence[Process], at: str, index: Index) -> _Whereabouts:
     """A rank that makes no progress."""
     name, (what, end) = called(rank), _own_wait(rank, index)
     if _serves(rank, index):
@@ -531,7 +541,16 @@ def _quiet(rank: Process, at: str, index: Index) -> _Whereabouts:
         "one rank does (a checkpoint, a download, a validation) has to end before the timeout "
         "of the process group, and a collective that the others call has to be called by this "
         "rank as well.",
+        certain_s=MUTUAL_S if _waits_for_those(rank, what, inside) else inf,
     )
+
+
+def _waits_for_those(rank: Process, what: str, inside: Sequence[Process]) -> bool:
+    """Whether a rank waits for what only the ranks can do that wait for it, all others of the job.
+
+    Neither a background thread of them is at work, nor is there a rank that was not seen.
+    """
+    return what.startswith((STORE, OTHERS)) and _is_whole_job([*inside, rank])
 
 
 def _working(rank: Process, waiter: Process, at: str, index: Index) -> _Whereabouts:
@@ -640,6 +659,7 @@ def _held_up(rank: Process, inside: Sequence[Process], index: Index) -> _Whereab
             f"{name} cannot go on: {chain.sentence}. {chain.conclusion}",
             f"End that wait: as long as it lasts, {name} keeps all ranks waiting.",
             cause=STANDING_STILL,
+            certain_s=0.0,
         )
     if main_shape(rank) == "waits-for-batch":
         owned = (
