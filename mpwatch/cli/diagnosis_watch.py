@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from mpwatch.describe.findings import unresolved
+from mpwatch.describe.findings import rises, unresolved
 from mpwatch.describe.progress import MENTIONED_S
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Snapshot
@@ -171,27 +171,10 @@ def stalled_words(snapshot: Snapshot) -> str | None:
     return None
 
 
-RISES: Sequence[tuple[str, str, float]] = (
-    ("private_bytes", "private memory", 3 << 20),
-    ("fds", "open descriptors", 4),
-    ("maps", "memory mappings", 24),
-)
-"""The trends of a process, what they are of, and the least rise that may be the start of one."""
-RISE_POINTS = 6
-
-
 def rising_words(snapshot: Snapshot) -> str | None:
     """A process of which a resource has risen for as long as it was watched, in words."""
-    for process in snapshot.living():
-        for name, noun, least in RISES:
-            values = [each for each in getattr(process.trends, name) if each is not None]
-            count = len(values)
-            if count < RISE_POINTS or values[-1] - values[0] < least:
-                continue
-            thirds = [min(values[n * count // 3 : (n + 1) * count // 3]) for n in range(3)]
-            if thirds[0] < thirds[1] < thirds[2] < values[-1]:
-                return f"{process.label} uses ever more {noun}"
-    return None
+    found = next(rises(snapshot), None)
+    return None if found is None else f"{found.process.label} uses ever more {found.noun}"
 
 
 # --- several machines ----------------------------------------------------------------------------

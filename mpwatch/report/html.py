@@ -14,7 +14,7 @@ from mpwatch.describe.account import NO_ACCOUNT, account_rows, certainty_words
 from mpwatch.describe.findings import (
     FORECAST,
     labelled_fields,
-    no_findings_words,
+    no_findings_lines,
     problems_of,
     severity_word,
     subject_of,
@@ -110,7 +110,7 @@ def _head(snapshot: Snapshot, title: str) -> Iterator[str]:
 def _findings(snapshot: Snapshot) -> Iterator[str]:
     yield "<h2>Findings</h2>"
     if not snapshot.findings:
-        yield f"<p>{no_findings_words(snapshot)}</p>"
+        yield from (f"<p>{escape(each)}</p>" for each in no_findings_lines(snapshot))
     for finding in snapshot.findings:
         yield _finding(finding, snapshot)
 

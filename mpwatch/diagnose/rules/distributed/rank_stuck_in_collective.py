@@ -345,13 +345,9 @@ def _finding(
     evidence += [f"{called(p)} ended: {p.ended.words}" for p in late[:3] if p.ended is not None]
     evidence += _record_words([*inside[:1], *late[:2]])
     reasons = [_whereabouts(rank, inside, index) for rank in late[:2]]
-    sure_s = min(CRITICAL_S, max(each.certain_s for each in reasons))
-    severity = Severity.CRITICAL if since_s >= sure_s or not alive else Severity.WARNING
-    if since_s < min(each.innocent_s for each in reasons):
-        severity = Severity.INFO
     return Finding(
         rule=RULE,
-        severity=severity,
+        severity=_severity(since_s, reasons, is_any_alive=bool(alive)),
         process=late[0].process,
         costs=1.0,
         says_why=any(each.is_in_loop for each in reasons),
@@ -368,6 +364,14 @@ def _finding(
         advice=" ".join(dict.fromkeys(each.advice for each in reasons)),
         effect_of=next(filter(None, (each.cause for each in reasons)), None),
     )
+
+
+def _severity(since_s: float, reasons: Sequence[_Whereabouts], *, is_any_alive: bool) -> Severity:
+    """By how long ranks have waited, and whether what they wait for may still come."""
+    if since_s < min(each.innocent_s for each in reasons):
+        return Severity.INFO
+    sure_s = min(CRITICAL_S, max(each.certain_s for each in reasons))
+    return Severity.CRITICAL if since_s >= sure_s or not is_any_alive else Severity.WARNING
 
 
 _NOT_THEY = " The ranks that wait are not the cause, whichever of them reports a timeout."
