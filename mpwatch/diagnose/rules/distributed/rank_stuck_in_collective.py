@@ -277,7 +277,11 @@ def _gone(ranks: Sequence[Process], index: Index) -> list[Process]:
         for p in index.snapshot.processes
         if p.is_gone and p.role == ranks[0].role and has_joined(p) and family_head(index, p) == head
     ]
-    return sorted(gone, key=lambda p: p.ended.at_s if p.ended is not None else 0.0)
+    gone.sort(key=lambda p: p.ended.at_s if p.ended is not None else 0.0)
+    deaths = [death_of(p.ended) for p in gone if p.ended is not None]
+    # After a failure the launcher ends the others: they are not what the rest waits for.
+    is_shut_down = "shutdown" in deaths and not {"failed", "crash", "killed"}.isdisjoint(deaths)
+    return [] if is_shut_down else gone
 
 
 def _is_whole_job(ranks: Sequence[Process]) -> bool:
