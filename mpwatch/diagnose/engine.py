@@ -149,6 +149,8 @@ class _Tracked:
     """Runs since it was last detected."""
     until: str = ""
     """The process whose end has made an end of the state that it describes."""
+    earlier: tuple[Finding, float] | None = None
+    """As it was detected the time before, and when."""
 
 
 class Engine:
@@ -283,6 +285,8 @@ class Engine:
         if tracked is None or tracked.resolved_s is not None:
             tracked = self._tracked[finding.key] = _begun(finding, at_s, tracked)
             return tracked
+        if at_s > tracked.last_seen_s:
+            tracked.earlier = tracked.finding, tracked.last_seen_s
         tracked.finding, tracked.last_seen_s, tracked.misses = finding, at_s, 0
         if finding.severity >= tracked.worst or at_s - tracked.worst_at_s > CALM_S:
             tracked.worst, tracked.worst_at_s = finding.severity, at_s
@@ -332,8 +336,13 @@ class Engine:
             is_detected = tracked.misses == 0
             if not before or is_detected or process is None or _goes_on(index, process, before[0]):
                 tracked.until = ""
-            else:
+            elif not tracked.until:
+                tracked.finding = _as_before(tracked, before[0])
                 tracked.until = called(before[0])
+        kept = {key: each.finding.rule for key, each in self._tracked.items() if each.until}
+        if not ONLY_ALONE.issuperset(kept.values()):
+            for key in [key for key, rule in kept.items() if rule in ONLY_ALONE]:
+                del self._tracked[key]
 
     def _settle(self, at_s: float) -> None:
         """Resolve findings not detected for a while, drop those resolved long ago."""
@@ -399,6 +408,14 @@ def _is_before(tracked: _Tracked, process: Process) -> bool:
     return ended is not None and (
         tracked.first_seen_s < ended.at_s <= tracked.last_seen_s + DEATH_SEEN_S
     )
+
+
+def _as_before(tracked: _Tracked, failed: Process) -> Finding:
+    """The finding as it was before a process ended, not as it was found of those that were left."""
+    ended, earlier = failed.ended, tracked.earlier
+    if ended is None or earlier is None or tracked.last_seen_s <= ended.at_s:
+        return tracked.finding
+    return earlier[0] if earlier[1] <= ended.at_s else tracked.finding
 
 
 def _goes_on(index: Index, process: Process, failed: Process) -> bool:

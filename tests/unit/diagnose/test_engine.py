@@ -467,6 +467,27 @@ def test_a_stall_that_was_known_before_a_death_stays_as_what_was_before(
     assert stays.effect_of is None
 
 
+def test_what_was_before_is_told_once_and_as_it_was_before() -> None:
+    told = replace(finding(*STALL), process=pid(MAIN), summary="3 ranks wait")
+    fewer, general = (
+        replace(told, summary="2 ranks wait"),
+        finding("no-progress", process=pid(MAIN)),
+    )
+    one = engine([told, general], [told, general], [fewer, general], [], [], [])
+    killed = process(200, "rank", ended=exited(200, at_s=NOW_S + 3, signal=9))
+    ended = main(ended=exited(MAIN, at_s=NOW_S + 5, exit_code=1))
+    for after_s, *job in (
+        (0.0, main(), process(200)),
+        (2.0, main(), process(200)),
+        (4.0, main(), killed),
+        (8.0, ended, killed),
+    ):
+        findings(one, snapshot_of(*job, at_s=NOW_S + after_s))
+    (stays,) = findings(one, snapshot_of(ended, killed, at_s=NOW_S + 12))
+
+    assert stays.summary.endswith("(200) ended, 3 ranks wait")
+
+
 def test_a_stall_that_ends_without_a_failure_is_resolved() -> None:
     told = replace(finding(*STALL), process=pid(MAIN))
     one = engine([told], [told], [], [], [], [])
