@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mpwatch.cli import set_aside_what_is_loaded
 from mpwatch.cli.configuration import HookConsent, read_configuration
 from mpwatch.cli.failures import Failure, check_recordable, reading
-from mpwatch.cli.targets import LazySession, ended_meanwhile, target
+from mpwatch.cli.targets import LazySession, ended_meanwhile, target, tell_part
 from mpwatch.cli.terminal import is_served, need_terminal, text_style
 from mpwatch.model.ids import ProcessId
 from mpwatch.observe.sources.collectors import HookUse
@@ -42,6 +42,7 @@ def attach(arguments: argparse.Namespace) -> int:
             "attach prints JSON only with --dry-run.", f"mpwatch dump {arguments.pid} --json"
         )
     process = target(arguments.pid, may_be_hidden=True)
+    tell_part(process, "attach")
     if arguments.dry_run:
         return _dry_run(process, arguments)
     need_terminal(f"mpwatch dump {arguments.pid}")

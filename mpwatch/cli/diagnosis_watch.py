@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING
 
-from mpwatch.describe.findings import unresolved
+from mpwatch.describe.findings import rises, unresolved
 from mpwatch.describe.progress import MENTIONED_S
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Snapshot
@@ -24,14 +24,18 @@ LONGEST_S = 35.0
 nothing else is known counts as stalled (`rules.hangs.no_progress`), and than steady growth takes to
 differ from a warm-up (`diagnose.analysis.growing`)."""
 
-STANDS_S = 10.0
-"""How long a job is watched after a warning said why its ranks make no progress: the same warning
-turns critical only after minutes."""
+STANDS_LIMIT_S = 66.0
+"""How long a job is watched whose ranks make no progress while it is not certain that they never
+will: a little longer than they take to be said to have stopped (`CRITICAL_S` of
+`rules.distributed.rank_stuck_in_collective`), so that the answer has its final severity."""
 
 SETTLED_S = 20.0
 """How long a job is watched at least of which it is known why it is slow: of shares of time that
 are known so far, the 95 % confidence interval is 15 percentage points to each side, and what rises
 has risen for long enough to be seen (`RISE_POINTS`)."""
+
+FIRST_FOR_S = 10.0
+"""And for how long the same finding has been the first."""
 
 TREND_ASKED_S = 3.0
 """So long before the end of the usual time it is decided whether to watch longer."""
@@ -50,10 +54,10 @@ class DiagnosisWatch:
     """Says how long to watch a job whose findings are asked for, and what it waits for meanwhile.
 
     With a time given by the user, that time. Otherwise until a critical finding says what is wrong,
-    or a warning why ranks stand still, at least `LEAST_S` and at most `LONGEST_S`: a stall, a
-    growth and a slow job show only in time. `SETTLED_S` are enough where it is known why the job is
-    slow, and nothing stalls or rises. Where something rises by then and is not told, or reaches a
-    limit soon, up to `TREND_LIMIT_S`.
+    at least `LEAST_S` and at most `LONGEST_S`: a stall, a growth and a slow job show only in time.
+    `SETTLED_S` are enough where it is known why the job is slow, and nothing stalls or rises. Where
+    something rises by then and is not told, or reaches a limit soon, up to `TREND_LIMIT_S`; where a
+    warning says why ranks do not go on, up to `STANDS_LIMIT_S`.
     """
 
     def __init__(
@@ -80,7 +84,6 @@ class DiagnosisWatch:
         self._began_s = clock()
         self._spent_s = spent_s
         self._certain_since_s: float | None = None
-        self._stands_since_s: float | None = None
         self._slow_since_s: float | None = None
         self._first: Hashable = None
         self.last: Snapshot | None = None
@@ -89,7 +92,7 @@ class DiagnosisWatch:
     @property
     def longest_s(self) -> float:
         """Seconds after which the watch ends in any case."""
-        return self.limit_s if self._is_fixed else TREND_LIMIT_S
+        return self.limit_s if self._is_fixed else STANDS_LIMIT_S
 
     def has_read(self, snapshot: Snapshot) -> None:
         """Take note of a reading of the job."""
@@ -100,10 +103,7 @@ class DiagnosisWatch:
         elif self._certain_since_s is None:
             self._certain_since_s = self._clock()
         stalled = None if self._is_fixed else stalled_words(snapshot)
-        if stalled is None or not any(map(_says_why_ranks_stand, findings)):
-            self._stands_since_s = None
-        elif self._stands_since_s is None:
-            self._stands_since_s = self._clock()
+        may_turn_critical = stalled is not None and any(map(_says_why_ranks_stand, findings))
         self._note_first(findings, is_stalled=stalled is not None)
         words = f"{len(snapshot.living())} processes"
         if not self._is_fixed:
@@ -112,6 +112,7 @@ class DiagnosisWatch:
                 is_told = any(map(_is_told, findings))
                 rising = None if is_told else rising_words(snapshot)
                 self.limit_s = LONGEST_S if rising is None else TREND_LIMIT_S
+                self.limit_s = STANDS_LIMIT_S if may_turn_critical else self.limit_s
             self.limit_s = min(self.limit_s, self._affordable_s())
             known = rising or stalled or f"{words}, {_count_of(findings)}"
             words = f"{known}; watching up to {self.limit_s:.0f} s, ctrl-c to stop"
@@ -129,7 +130,7 @@ class DiagnosisWatch:
         """Whether it is known why the job is slow, and nothing rises, which shows later."""
         if self._slow_since_s is None or self.last is None:
             return False
-        if now_s - self._began_s < SETTLED_S or now_s - self._slow_since_s < STANDS_S:
+        if now_s - self._began_s < SETTLED_S or now_s - self._slow_since_s < FIRST_FOR_S:
             return False
         return rising_words(self.last) is None
 
@@ -149,7 +150,6 @@ class DiagnosisWatch:
         for since_s, length_s in (
             (self._began_s, self.limit_s),
             (self._certain_since_s, LEAST_S),
-            (self._stands_since_s, STANDS_S),
         ):
             if since_s is not None and now_s - since_s >= length_s:
                 return True
@@ -206,27 +206,10 @@ def stalled_words(snapshot: Snapshot) -> str | None:
     return None
 
 
-RISES: Sequence[tuple[str, str, float]] = (
-    ("private_bytes", "private memory", 3 << 20),
-    ("fds", "open descriptors", 4),
-    ("maps", "memory mappings", 24),
-)
-"""The trends of a process, what they are of, and the least rise that may be the start of one."""
-RISE_POINTS = 6
-
-
 def rising_words(snapshot: Snapshot) -> str | None:
     """A process of which a resource has risen for as long as it was watched, in words."""
-    for process in snapshot.living():
-        for name, noun, least in RISES:
-            values = [each for each in getattr(process.trends, name) if each is not None]
-            count = len(values)
-            if count < RISE_POINTS or values[-1] - values[0] < least:
-                continue
-            thirds = [min(values[n * count // 3 : (n + 1) * count // 3]) for n in range(3)]
-            if thirds[0] < thirds[1] < thirds[2] < values[-1]:
-                return f"{process.label} uses ever more {noun}"
-    return None
+    found = next(rises(snapshot), None)
+    return None if found is None else f"{found.process.label} uses ever more {found.noun}"
 
 
 # --- several machines ----------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from mpwatch.cli.configuration import read_configuration
 from mpwatch.cli.diagnosis_watch import DiagnosisWatch
 from mpwatch.cli.failures import EXIT_FINDINGS, EXIT_INTERRUPTED, Failure, reading
-from mpwatch.cli.targets import ended_meanwhile, hook_use, injecting, of_job, target
+from mpwatch.cli.targets import ended_meanwhile, hook_use, injecting, of_job, target, tell_part
 from mpwatch.cli.terminal import Progress, ProgressBar, text_style
 from mpwatch.describe.findings import unresolved
 from mpwatch.model.findings import Finding, Severity
@@ -55,6 +55,7 @@ def dump(arguments: argparse.Namespace) -> int:
         values=read_configuration().values,
     )
     process = target(arguments.pid)
+    tell_part(process, "dump")
     with injecting(process, arguments) as inject:
         snapshot = read_once(process, options, inject=inject)
     if snapshot is None:
@@ -249,6 +250,7 @@ def _watched(pid: int, arguments: argparse.Namespace) -> tuple[Snapshot, bool]:
 
     options = OneShotOptions(hook=hook_use(arguments), values=read_configuration().values)
     process = target(pid)
+    tell_part(process, "diagnose")
     with (
         injecting(process, arguments) as inject,
         Progress(f"watching {pid}", arguments.seconds) as progress,

@@ -7,7 +7,7 @@ import sys
 import threading
 
 from mpwatch.cli.failures import EXIT_NO_SUCH_PROCESS, Failure, check_recordable, reading, writing
-from mpwatch.cli.targets import ended_meanwhile, hook_use, injecting, of_job, target
+from mpwatch.cli.targets import ended_meanwhile, hook_use, injecting, of_job, target, tell_part
 from mpwatch.cli.terminal import Progress, ProgressBar, text_style
 from mpwatch.model.snapshot import Snapshot
 
@@ -22,6 +22,7 @@ def record(arguments: argparse.Namespace) -> int:
     from mpwatch.observe.sources.oneshot import OneShotOptions, watch_for
 
     process = target(arguments.pid)
+    tell_part(process, "record")
     check_recordable(arguments.output)
     writer = RecordingWriter(arguments.output, process)
     seconds = arguments.seconds or 365 * 86_400.0

@@ -43,6 +43,17 @@ def target(pid: int, *, may_be_hidden: bool = False) -> ProcessId:
         raise Failure(error.message, error.fix, error.exit_code) from None
 
 
+def tell_part(process: ProcessId, command: str) -> None:
+    """Say on standard error if a process is only a part of a job, and the command for all of it."""
+    from mpwatch.collect.job.jobs import part_of_job
+    from mpwatch.describe.processes import part_sentence
+
+    part = part_of_job(process)
+    if part is not None:
+        sentence = part_sentence(process.pid, part, command)
+        print(f"mpwatch: {sentence}", file=sys.stderr, flush=True)
+
+
 def of_job(arguments: argparse.Namespace, subject: object, command: str, name: str = "PID") -> bool:
     """Whether a command is about a job on several machines.
 

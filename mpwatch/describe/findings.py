@@ -6,13 +6,15 @@ fields, see `mpwatch.report.json`: `summary`, `evidence`, `cause`, `advice`, `et
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
 
-from mpwatch.describe.processes import full_name_of, is_on_gpu
+from mpwatch.describe.processes import full_name, full_name_of, is_on_gpu
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import NO_GPUS
 from mpwatch.model.snapshot import Process, Snapshot
-from mpwatch.model.units import seconds_text
+from mpwatch.model.units import bytes_text, seconds_text
 
 FORECAST, EVIDENCE, CAUSE, FIX, EFFECT_OF = "forecast", "evidence", "cause", "fix", "effect of"
 NO_FINDINGS = "No findings: no known problems, and no limit is close."
@@ -20,12 +22,112 @@ _NO_DEVICES = ("", "-1", "NoDevFiles")
 """Values of CUDA_VISIBLE_DEVICES that hide all GPUs from a process."""
 
 
-def no_findings_words(snapshot: Snapshot) -> str:
-    """That there are no findings, and how long the job was watched for them."""
+WAIT_TOLD_S = 30.0
+"""A wait that may be ordinary is a finding after this long without progress
+(`diagnose.rules.hangs.no_progress`), one of which nothing is left to end it sooner."""
+GROWTH_TOLD_S = 35.0
+"""A growth takes this long to differ from a warm-up (`diagnose.analysis.growing`)."""
+WAIT_SHOWN_S = 5.0
+"""A shorter wait is none that lasts."""
+ITEMS_SHOWN = 3
+
+
+def no_findings_lines(snapshot: Snapshot, *, is_timed: bool = True) -> tuple[str, ...]:
+    """That there are no findings, and what was seen nevertheless that may become one.
+
+    Args:
+        snapshot: A job without findings.
+        is_timed: Whether to say how long the job was watched for them.
+    """
     watched_s = snapshot.account.watched_s
-    if watched_s < 1.0:
-        return NO_FINDINGS
-    return NO_FINDINGS.replace("No findings", f"No findings in {seconds_text(watched_s)}", 1)
+    time = f" in {seconds_text(watched_s)}" if is_timed and watched_s >= 1.0 else ""
+    seen = [*_lasting_waits(snapshot), *_rises_words(snapshot)]
+    if not seen:
+        return (NO_FINDINGS.replace("No findings", f"No findings{time}", 1),)
+    return (f"No findings{time}. Seen so far:", *seen)
+
+
+def _lasting_waits(snapshot: Snapshot) -> Iterator[str]:
+    """The waits that last and are none by design, with the time that telling them takes."""
+    told = f"a wait is a finding after up to {seconds_text(WAIT_TOLD_S)} without progress"
+    shown = 0
+    for chain in snapshot.waits.chains:
+        first, since_s = chain.links[0], chain.links[chain.cycle_at].since_s or 0.0
+        may_be_stalled = chain.verdict in ("cycle", "dead-end", "unknown")
+        if not may_be_stalled or since_s < WAIT_SHOWN_S or shown == ITEMS_SHOWN:
+            continue
+        shown += 1
+        time = seconds_text(since_s)
+        yield f"{first.name} {first.words} for at least {time}: {chain.conclusion} ({told})"
+
+
+def _rises_words(snapshot: Snapshot) -> Iterator[str]:
+    """The resources that rose, by how much, and how long it takes to tell it."""
+    by_noun: dict[str, list[Rise]] = {}
+    for rise in rises(snapshot, is_early=True):
+        by_noun.setdefault(rise.noun, []).append(rise)
+    for noun, found in by_noun.items():
+        found.sort(key=lambda rise: -rise.gained)
+        shown = [f"{full_name(rise.process)} {rise.gained_words}" for rise in found[:ITEMS_SHOWN]]
+        more = len(found) - len(shown)
+        names = ", ".join(shown) + (f" and {more} more" if more else "")
+        yield (
+            f"{noun} rose: {names} (a growth is a finding after at least "
+            f"{seconds_text(GROWTH_TOLD_S)}, if it is steady)"
+        )
+
+
+class Rise(NamedTuple):
+    """A resource of a process that has risen for as long as its recent values reach back."""
+
+    process: Process
+    noun: str
+    gained: float
+
+    @property
+    def gained_words(self) -> str:
+        """By how much: `+35.1M`, `+12`."""
+        is_memory = self.noun == "private memory"
+        return f"+{bytes_text(int(self.gained)) if is_memory else f'{self.gained:.0f}'}"
+
+
+_RISES: Sequence[tuple[str, str, float]] = (
+    ("private_bytes", "private memory", 3 << 20),
+    ("fds", "open descriptors", 4),
+    ("maps", "memory mappings", 24),
+)
+"""The trends of a process, what they are of, and the least rise that may be the start of one."""
+_RISE_POINTS = 6
+_EARLY_POINTS = 3
+
+
+def rises(snapshot: Snapshot, *, is_early: bool = False) -> Iterator[Rise]:
+    """The resources of living processes that rise, also where no finding tells it yet.
+
+    Args:
+        snapshot: The job.
+        is_early: Also what few values show that never fell: of a start as of a growth.
+    """
+    for process in snapshot.living():
+        for name, noun, least in _RISES:
+            values = [each for each in getattr(process.trends, name) if each is not None]
+            if len(values) < _EARLY_POINTS or values[-1] - values[0] < least:
+                continue
+            is_rising = len(values) >= _RISE_POINTS and _rises_in_each_third(values)
+            if is_rising or (is_early and _never_falls(values)):
+                yield Rise(process, noun, values[-1] - values[0])
+
+
+def _rises_in_each_third(values: Sequence[float]) -> bool:
+    count = len(values)
+    thirds = [min(values[n * count // 3 : (n + 1) * count // 3]) for n in range(3)]
+    return thirds[0] < thirds[1] < thirds[2] < values[-1]
+
+
+def _never_falls(values: Sequence[float]) -> bool:
+    """Whether values rise to the end, also in their second half, and fall nowhere."""
+    is_monotonic = all(one <= other for one, other in pairwise(values))
+    return is_monotonic and values[-1] > values[len(values) // 2]
 
 
 def severity_word(severity: Severity) -> str:

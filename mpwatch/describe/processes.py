@@ -13,6 +13,7 @@ from signal import Signals
 from typing import NamedTuple
 
 from mpwatch.model.ids import ProcessId, Role
+from mpwatch.model.samples import PartOfJob
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.units import DASH
 from mpwatch.model.waits import WaitEdge
@@ -53,6 +54,25 @@ kills ends such a wait, and one that does not kill is not even seen before the w
 NAMES_SHOWN = 6
 BUSY_PERCENT = 20.0
 """A sleeping process that used this much of a core since the last sample is running."""
+
+
+_A_ROLE: Mapping[str, str] = {"spawned": "a spawned process", "other": "a process"}
+
+
+def part_sentence(pid: int, part: PartOfJob, command: str = "diagnose") -> str:
+    """That a process is only a part of a job, and the command for all of it."""
+    is_numbered = any(map(str.isdigit, part.role))
+    what = part.role if is_numbered else _A_ROLE.get(part.role, f"a {part.role}")
+    root = part.root.pid
+    return f"{pid} is {what} of the job of {root} ({part.name}): mpwatch {command} {root}"
+
+
+def part_words(snapshot: Snapshot, command: str = "diagnose") -> str:
+    """As `part_sentence`, and that the rest was not looked at; empty for a whole job."""
+    part = snapshot.part_of
+    if part is None:
+        return ""
+    return f"{part_sentence(snapshot.root.pid, part, command)}. The rest of it was not looked at."
 
 
 def role_name(role: Role, worker_id: int | None, rank: int | None) -> str:

@@ -17,7 +17,10 @@ from mpwatch.describe.findings import effects_below_causes
 from mpwatch.diagnose import rules
 from mpwatch.diagnose.analysis.account import EVERY_S, MANY, advanced
 from mpwatch.diagnose.analysis.distributed.habits import with_habits
+from mpwatch.diagnose.analysis.exits import death_of
+from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.diagnose.analysis.source_code import quotes_for, with_copies
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.consequences import (
@@ -34,7 +37,7 @@ from mpwatch.model.collectives import RankHabit
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.snapshot import LogEntry, Snapshot
+from mpwatch.model.snapshot import LogEntry, Process, Snapshot
 from mpwatch.model.waits import WaitGraph
 
 LINGER_S = 4.0
@@ -52,6 +55,12 @@ UNKNOWN_COST = 0.5
 """What a finding is taken to cost, as a share of the time, where that is not known: what costs most
 of the time comes before it, and what costs little after it."""
 RULE_FAILED = "rule-failed"
+STALLS = frozenset(
+    ("standing-still", "no-progress", "rank-stuck-in-collective", "collective-mismatch")
+)
+"""Rules about a job that makes no progress, of which a death changes the waits and not that."""
+DEATH_SEEN_S = 4.0
+"""Between the last reading before a death and the first one after it, on a loaded machine."""
 LEAST_MISSES = 2
 """A finding is resolved after so many runs without detection, at least: on a loaded machine one run
 may come `LINGER_S` after the other, and one reading may find a stalled process awake."""
@@ -141,6 +150,10 @@ class _Tracked:
     """Seconds without detection until it is resolved; longer each time it is detected again."""
     misses: int = 0
     """Runs since it was last detected."""
+    until: str = ""
+    """The process whose end has made an end of the state that it describes."""
+    earlier: tuple[Finding, float] | None = None
+    """As it was detected the time before, and when."""
 
 
 class Engine:
@@ -258,6 +271,7 @@ class Engine:
         self._drop_unshown(snapshot, detected)
         for finding in failures:
             self._track(finding, snapshot.at_s)
+        self._keep_story(index)
         index.drop_derived()
 
     def _is_due(self, snapshot: Snapshot) -> bool:
@@ -288,6 +302,8 @@ class Engine:
         if tracked is None or tracked.resolved_s is not None:
             tracked = self._tracked[finding.key] = _begun(finding, at_s, tracked)
             return tracked
+        if at_s > tracked.last_seen_s:
+            tracked.earlier = tracked.finding, tracked.last_seen_s
         tracked.finding, tracked.last_seen_s, tracked.misses = finding, at_s, 0
         if finding.severity >= tracked.worst or at_s - tracked.worst_at_s > CALM_S:
             tracked.worst, tracked.worst_at_s = finding.severity, at_s
@@ -321,9 +337,35 @@ class Engine:
                 return tracked
         return None
 
+    def _keep_story(self, index: Index) -> None:
+        """Keep what was known of a stall when a process of the stalled job failed.
+
+        Its waits are others since, and a job that has ended has none: that is no progress. The
+        finding stays until the process it is about makes progress.
+        """
+        deaths = _failures(index.snapshot)
+        for tracked in self._tracked.values():
+            finding = tracked.finding
+            if finding.rule not in STALLS or tracked.resolved_s is not None:
+                continue
+            before = [each for each in deaths if _is_before(tracked, each)]
+            process = index.snapshot.get(finding.process)
+            is_detected = tracked.misses == 0
+            if not before or is_detected or process is None or _goes_on(index, process, before[0]):
+                tracked.until = ""
+            elif not tracked.until:
+                tracked.finding = _as_before(tracked, before[0])
+                tracked.until = called(before[0])
+        kept = {key: each.finding.rule for key, each in self._tracked.items() if each.until}
+        if not ONLY_ALONE.issuperset(kept.values()):
+            for key in [key for key, rule in kept.items() if rule in ONLY_ALONE]:
+                del self._tracked[key]
+
     def _settle(self, at_s: float) -> None:
         """Resolve findings not detected for a while, drop those resolved long ago."""
         for key, tracked in list(self._tracked.items()):
+            if tracked.until:
+                continue
             if tracked.resolved_s is None and self._is_over(tracked, at_s):
                 tracked.resolved_s = at_s
             elif tracked.resolved_s is not None and at_s - tracked.resolved_s >= SHOWN_RESOLVED_S:
@@ -367,10 +409,53 @@ def _begun(finding: Finding, at_s: float, before: _Tracked | None) -> _Tracked:
     return tracked
 
 
+def _failures(snapshot: Snapshot) -> list[Process]:
+    """The processes that have failed or were killed, the first of them first."""
+    failed = [
+        (process.ended.at_s, number, process)
+        for number, process in enumerate(snapshot.processes)
+        if process.ended is not None and death_of(process.ended) in ("failed", "crash", "killed")
+    ]
+    return [process for _, _, process in sorted(failed)]
+
+
+def _is_before(tracked: _Tracked, process: Process) -> bool:
+    """Whether a finding was detected up to the end of a process, and well before it."""
+    ended = process.ended
+    return ended is not None and (
+        tracked.first_seen_s < ended.at_s <= tracked.last_seen_s + DEATH_SEEN_S
+    )
+
+
+def _as_before(tracked: _Tracked, failed: Process) -> Finding:
+    """The finding as it was before a process ended, not as it was found of those that were left."""
+    ended, earlier = failed.ended, tracked.earlier
+    if ended is None or earlier is None or tracked.last_seen_s <= ended.at_s:
+        return tracked.finding
+    return earlier[0] if earlier[1] <= ended.at_s else tracked.finding
+
+
+def _goes_on(index: Index, process: Process, failed: Process) -> bool:
+    """Whether a process has made progress since another one failed."""
+    if process.is_gone or failed.ended is None:
+        return False
+    quiet, passed_s = quiet_s(process, index), index.snapshot.at_s - failed.ended.at_s
+    return quiet is not None and quiet + DEATH_SEEN_S < passed_s
+
+
 def _shown(tracked: _Tracked) -> Finding:
     """The finding with its severity and times over all runs."""
+    finding = tracked.finding
+    if tracked.until:
+        # It is no effect of that end, and its cause is the one that it names.
+        finding = replace(
+            finding,
+            summary=f"before {tracked.until} ended, {finding.summary}",
+            says_why=True,
+            effect_of=None,
+        )
     return replace(
-        tracked.finding,
+        finding,
         severity=tracked.worst,
         first_seen_s=tracked.first_seen_s,
         resolved_s=tracked.resolved_s,

@@ -437,6 +437,17 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
+class PartOfJob:
+    """The job of which the observed root process is only a part: the rest of it is not read."""
+
+    root: ProcessId
+    name: str
+    """The program of the job: `train.py`."""
+    role: str
+    """What the observed root is in it: `rank 2`, `loader-worker`."""
+
+
+@dataclass(frozen=True, slots=True)
 class TreeSample:
     """An input: one sample of the whole job, root first, parents before children."""
 
@@ -451,3 +462,5 @@ class TreeSample:
     cost_s: float | None = None
     """CPU seconds that this sample cost."""
     problems: tuple[str, ...] = ()
+    part_of: PartOfJob | None = None
+    """Set where the root is itself started by another process of its job."""

@@ -21,6 +21,7 @@ from mpwatch.model.samples import (
     Ended,
     Frame,
     GpuSample,
+    PartOfJob,
     ProcSample,
     StackSource,
     ValuesRead,
@@ -353,6 +354,8 @@ class Snapshot:
     """Values of names that findings have asked for, oldest first; of each process the last few."""
     written: tuple[WrittenError, ...] = ()
     """Uncaught exceptions in files that the job writes to, of which it is not known whose."""
+    part_of: PartOfJob | None = None
+    """Set where these processes are only a part of a job: absence of others proves nothing."""
     mode: SourceMode = "live"
     playback: Playback | None = None
     """Set by replays only."""

@@ -14,12 +14,12 @@ from mpwatch.describe.account import NO_ACCOUNT, account_rows, certainty_words
 from mpwatch.describe.findings import (
     FORECAST,
     labelled_fields,
-    no_findings_words,
+    no_findings_lines,
     problems_of,
     severity_word,
     subject_of,
 )
-from mpwatch.describe.processes import full_name_of, unique_names
+from mpwatch.describe.processes import full_name_of, part_words, unique_names
 from mpwatch.describe.progress import (
     KIND_NAMES,
     pace_name,
@@ -101,6 +101,8 @@ def _head(snapshot: Snapshot, title: str) -> Iterator[str]:
     facts += versions(snapshot)
     yield f"<h1>{escape(title)}</h1>"
     yield '<p class="facts">' + "".join(f"<span>{escape(fact)}</span>" for fact in facts) + "</p>"
+    if words := part_words(snapshot):
+        yield f"<p>{escape(words)}</p>"
     if root is not None and root.sample.cmdline:
         yield f"<pre>{escape(' '.join(root.sample.cmdline))}</pre>"
 
@@ -108,7 +110,7 @@ def _head(snapshot: Snapshot, title: str) -> Iterator[str]:
 def _findings(snapshot: Snapshot) -> Iterator[str]:
     yield "<h2>Findings</h2>"
     if not snapshot.findings:
-        yield f"<p>{no_findings_words(snapshot)}</p>"
+        yield from (f"<p>{escape(each)}</p>" for each in no_findings_lines(snapshot))
     for finding in snapshot.findings:
         yield _finding(finding, snapshot)
 

@@ -19,7 +19,7 @@ from mpwatch.describe.findings import (
     FIX,
     FORECAST,
     labelled_fields,
-    no_findings_words,
+    no_findings_lines,
     problems_of,
     severity_word,
     subject_of,
@@ -32,6 +32,7 @@ from mpwatch.describe.processes import (
     full_name_of,
     joined_names,
     names_text,
+    part_words,
     process_state,
     role_name,
     state_word,
@@ -182,7 +183,10 @@ def _title(snapshot: Snapshot, style: TextStyle) -> list[str]:
         parts.append("the job has ended")
     if lost := sum(process.hook.lost for process in snapshot.processes):
         parts.append(f"events lost {count_text(lost)}")
-    return pack(parts, style)
+    lines = pack(parts, style)
+    if words := part_words(snapshot):
+        lines += style.wrap(words)
+    return lines
 
 
 def _hooks(snapshot: Snapshot) -> str:
@@ -203,7 +207,9 @@ def _findings(snapshot: Snapshot, style: TextStyle) -> list[str]:
     """The findings that hold now, or that there are none."""
     findings = unresolved(snapshot)
     if not findings:
-        return ["", no_findings_words(snapshot)]
+        first, *seen = no_findings_lines(snapshot)
+        shown = [line for each in seen for line in style.wrap(f"- {each}", "  ", "    ")]
+        return ["", *style.wrap(first), *shown]
     counts = Counter(finding.severity for finding in findings)
     counted = [f"{counts[s]} {s.word}" for s in sorted(Severity, reverse=True) if counts[s]]
     lines = heading("findings", ", ".join(counted), style)

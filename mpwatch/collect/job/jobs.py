@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -15,8 +15,11 @@ from mpwatch.collect.job.roles import RoleAssignment, RoleFacts
 from mpwatch.collect.process import identify, procfs
 from mpwatch.collect.process.identify import is_python_exe
 from mpwatch.collect.process.procfs import Stat
+from mpwatch.describe.processes import role_name
 from mpwatch.hook import wire
+from mpwatch.model.cmdline import python_program
 from mpwatch.model.ids import ProcessId, Role
+from mpwatch.model.samples import PartOfJob
 
 MAPS_BYTES_LIMIT = 4 << 20
 _TORCH = re.compile(rb"/libtorch(?:_cpu|_python)?\.so")
@@ -129,7 +132,7 @@ def _with_socket(folder: str, uid: int, stats: Iterable[Stat]) -> set[int]:
 
 
 def _roots(stats: dict[int, Stat], marked: set[int], proc: str) -> list[int]:
-    """The topmost marked process above each marked one, or the launcher above that."""
+    """The topmost marked process above each marked one, or the root of the job above that."""
     roots: set[int] = set()
     for pid in marked:
         top, current = pid, stats[pid].parent_pid
@@ -138,7 +141,89 @@ def _roots(stats: dict[int, Stat], marked: set[int], proc: str) -> list[int]:
                 top = current
             current = stats[current].parent_pid
         roots.add(top)
+    for pid in [*roots]:
+        # One that neither has torch loaded nor launches ranks may still have forked this one.
+        above = ancestors_in_job(stats[pid].process, proc)
+        if above and above[0].process.pid in stats:
+            roots.remove(pid)
+            roots.add(above[0].process.pid)
     return sorted(roots)
+
+
+ANCESTORS_LIMIT = 64
+
+
+def ancestors_in_job(process: ProcessId, proc: str = "/proc") -> tuple[RoleFacts, ...]:
+    """The processes of its job above a process, its root first; empty if it is the root itself.
+
+    A shell, a terminal multiplexer, a scheduler or a notebook is not part of the jobs that it
+    starts. Costs one reading of `stat`, command line and environment for each ancestor.
+    """
+    found: list[RoleFacts] = []
+    count, below = 0, procfs.read_stat(proc, process.pid)
+    if below is None or below.process != process:
+        return ()
+    child = _role_facts(proc, below)
+    while below.parent_pid > 0 and len(found) < ANCESTORS_LIMIT:
+        above = procfs.read_stat(proc, below.parent_pid)
+        if above is None or above.pid == os.getpid():
+            break
+        below, parent = above, _role_facts(proc, above)
+        found.append(parent)
+        if roles.is_started_within_job(child, parent):
+            count = len(found)
+        elif not roles.is_wrapper_of_rank(child, parent):
+            break
+        child = parent
+    job = [*reversed(found[:count])]
+    parents = [None, *(fact.process for fact in job)]
+    return tuple(fact._replace(parent=up) for fact, up in zip(job, parents, strict=False))
+
+
+def part_of_job(
+    process: ProcessId, above: Sequence[RoleFacts] | None = None, proc: str = "/proc"
+) -> PartOfJob | None:
+    """The job of which a process is only a part; `None` if it is the root of its job.
+
+    Args:
+        process: The process.
+        above: Its `ancestors_in_job`, where they are known.
+        proc: Path of procfs.
+    """
+    above = ancestors_in_job(process, proc) if above is None else above
+    stat = procfs.read_stat(proc, process.pid)
+    if not above or stat is None:
+        return None
+    own = _role_facts(proc, stat)._replace(parent=above[-1].process)
+    part = roles.assign((*above, own))[process]
+    return PartOfJob(
+        above[0].process,
+        job_name(above[0].cmdline) or above[0].name,
+        role_name(part.role, part.worker_id, part.rank),
+    )
+
+
+def job_name(cmdline: Sequence[str]) -> str:
+    """The program of a job: of a launcher, the script that it starts."""
+    name = python_program(cmdline).name
+    if not roles.is_launcher(cmdline):
+        return name
+    scripts = [os.path.basename(word) for word in cmdline[1:] if word.endswith(".py")]
+    return next((each for each in scripts if each != name), name)
+
+
+def _role_facts(proc: str, stat: Stat) -> RoleFacts:
+    """What the role of a process is derived from, without its parent."""
+    known = identify.read_static_facts(proc, stat, None, None, procfs.TICKS_PER_S, 0.0)
+    return RoleFacts(
+        stat.process,
+        None,
+        stat.name,
+        known.cmdline,
+        known.is_python,
+        known.environment,
+        stat.is_fork,
+    )
 
 
 def _cmdline(proc: str, pid: int) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from mpwatch.collect.job import roles
@@ -52,8 +52,19 @@ class ProcessTree:
         proc: str = "/proc",
         clock: Callable[[], float] = time.monotonic,
         budget: DescriptorBudget | None = None,
+        above: Collection[int] = (),
     ) -> None:
+        """Prepare; nothing is read yet.
+
+        Args:
+            root: The root process.
+            proc: Path of procfs.
+            clock: Monotonic seconds.
+            budget: Of descriptors that stay open.
+            above: The pids of the root's own job above it: their other children are no orphans.
+        """
         self._root = root
+        self._above = frozenset(above)
         self._proc = proc
         self._loadavg = f"{proc}/loadavg"
         self._clock = clock
@@ -275,13 +286,13 @@ class ProcessTree:
 
     def _adopting_pids(self, root: Stat) -> set[int]:
         """The pids that may become the parent of the root's orphans: its ancestors and init."""
-        adopting = {1}
+        ancestors: set[int] = set()
         pid = root.parent_pid
-        while pid > 1 and pid not in adopting:
-            adopting.add(pid)
+        while pid > 1 and pid not in ancestors:
+            ancestors.add(pid)
             stat = procfs.read_stat(self._proc, pid)
             pid = stat.parent_pid if stat is not None else 0
-        return adopting
+        return {1, *(ancestors - self._above)}
 
     def _cmdline(self, pid: int) -> tuple[str, ...]:
         """A command line, empty if it cannot be read."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 
 from mpwatch.collect.host.gpu import GpuCollector
 from mpwatch.collect.host.host import HostCollector
 from mpwatch.collect.job import roles
-from mpwatch.collect.job.jobs import Job, find_jobs
+from mpwatch.collect.job.jobs import Job, ancestors_in_job, find_jobs, part_of_job
 from mpwatch.collect.job.process_tree import ProcessTree, TreeEntry
 from mpwatch.collect.job.roles import RoleAssignment, RoleFacts
 from mpwatch.collect.process import memory, procfs, syscall_waits
@@ -56,12 +56,15 @@ class TreeCollector:
         self._proc = proc
         self._clocks = (clock, wall)
         budget = DescriptorBudget.of_this_process(proc)
-        self._tree = ProcessTree(root, proc, clock, budget)
+        above = ancestors_in_job(root, proc)
+        self._part_of = part_of_job(root, above, proc)
+        pids = [fact.process.pid for fact in above]
+        self._tree = ProcessTree(root, proc, clock, budget, pids)
         self._host = HostCollector(proc, budget)
         self._files = OpenFiles(budget)
         self._first: ProcessId | None = None
         self._gpus = gpu if gpu is not None else GpuCollector(clock)
-        self._readers = _ProcessReaders(proc, budget)
+        self._readers = _ProcessReaders(proc, budget, above)
 
     def collect(self, request: ReadRequest) -> TreeSample | None:
         """Read the job once.
@@ -90,6 +93,7 @@ class TreeCollector:
             ticks_per_s=procfs.TICKS_PER_S,
             cost_s=time.process_time() - started_s,
             problems=gpu_problems,
+            part_of=self._part_of,
         )
 
     def started(self) -> list[ProcessId]:
@@ -141,8 +145,11 @@ class TreeCollector:
 class _ProcessReaders:
     """The readers of all processes of the job, and what each needs to know of the others."""
 
-    def __init__(self, proc: str, budget: DescriptorBudget) -> None:
+    def __init__(
+        self, proc: str, budget: DescriptorBudget, above: Sequence[RoleFacts] = ()
+    ) -> None:
         self._proc = proc
+        self._above = above
         self._budget = budget
         self._readers: dict[ProcessId, ProcessReader] = {}
         self._static: dict[ProcessId, StaticFacts] = {}
@@ -248,9 +255,7 @@ class _ProcessReaders:
         facts = [self._role_facts(entry) for entry in tree]
         if facts == self._roles[0]:
             return self._roles[1]
-        found = roles.assign(facts, self._wrappers)
-        self._wrappers = {each for each, role in found.items() if role.role == "launcher"}
-        assigned = {**found, **self._roles_of_orphans(facts)}
+        assigned = {**self._roles_in_job(facts), **self._roles_of_orphans(facts)}
         workers = [
             (fact.process, fact.parent)
             for fact in facts
@@ -260,6 +265,16 @@ class _ProcessReaders:
             assigned[process] = assigned[process]._replace(worker_id=number)
         self._roles = facts, assigned
         return assigned
+
+    def _roles_in_job(self, facts: Sequence[RoleFacts]) -> dict[ProcessId, RoleAssignment]:
+        """The role of each process in its job, of which the processes above the root are read."""
+        given = facts
+        if self._above and facts:
+            first = facts[0]._replace(parent=self._above[-1].process)
+            given = (*self._above, first, *facts[1:])
+        found = roles.assign(given, self._wrappers)
+        self._wrappers = {each for each, role in found.items() if role.role == "launcher"}
+        return {fact.process: found[fact.process] for fact in facts}
 
     def _roles_of_orphans(self, facts: list[RoleFacts]) -> dict[ProcessId, RoleAssignment]:
         """The earlier roles of processes whose parent has ended since: it can no longer show them.

@@ -302,6 +302,26 @@ def _own_program(fact: RoleFacts, parent_role: RoleAssignment | None, is_root: b
     return "main" if parent_role == RoleAssignment("other", rank=parent_role.rank) else "other"
 
 
+def is_started_within_job(child: RoleFacts, parent: RoleFacts) -> bool:
+    """Whether a process was started by another process of its job, and not as a job of its own.
+
+    A shell, a terminal multiplexer, a scheduler or a notebook starts jobs by exec, and gives them
+    no rank.
+    """
+    if is_launcher(parent.cmdline):
+        return True
+    if not parent.is_python:
+        return False
+    is_helpers = is_helper(child.name, child.cmdline)
+    return child.is_fork or is_helpers or _has_rank_of_its_own(child, parent)
+
+
+def is_wrapper_of_rank(child: RoleFacts, parent: RoleFacts) -> bool:
+    """Whether a program that is no Python, such as a shell, was started as the rank itself."""
+    rank = child.environment.get("RANK")
+    return rank is not None and not parent.is_python and parent.environment.get("RANK") == rank
+
+
 def _helper(cmdline: Sequence[str]) -> str:
     """The module of multiprocessing that a process was started to run; empty if it is none."""
     program = python_program(cmdline)

@@ -62,7 +62,9 @@ def pipe_ends(index: Index) -> PipeEnds:
         for inode in channels_among(thread.waits_on.targets)
     }
     held = all_links(index)
-    is_complete = all(each.process in held or each.sample.state == "Z" for each in living)
+    is_complete = index.snapshot.part_of is None and all(
+        each.process in held or each.sample.state == "Z" for each in living
+    )
     return ends_among(held, awaited, is_complete=is_complete)
 
 

@@ -367,6 +367,7 @@ class Fold:
                 )
             ),
             written=self._written.left,
+            part_of=tree.part_of,
             problems=(*tree.problems, *tree.host.problems, *self._source_problems),
         )
 

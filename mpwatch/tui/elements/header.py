@@ -76,6 +76,7 @@ def header(snapshot: Snapshot, settings: ViewSettings, width: int) -> Line:
         StatusPart(cell(" mpwatch", "title"), 7),
         StatusPart(line((program(root) or settings.title, "title")), 9),
         StatusPart(cell(str(snapshot.root.pid)), 8),
+        *_part(snapshot),
         *([StatusPart(line(("on ", "dim"), (settings.node, "title")), 9)] if settings.node else []),
         *_facts(root),
     ]
@@ -94,6 +95,14 @@ def header(snapshot: Snapshot, settings: ViewSettings, width: int) -> Line:
     if settings.is_readonly and snapshot.playback is None:
         right.append(StatusPart(cell("readonly"), 4))
     return fitted(left, right, width - 1)
+
+
+def _part(snapshot: Snapshot) -> list[StatusPart]:
+    """Of which job this is only a part."""
+    part = snapshot.part_of
+    if part is None:
+        return []
+    return [StatusPart(cell(f"{part.role} of job {part.root.pid}", "warning"), 9)]
 
 
 def _costs(snapshot: Snapshot) -> list[StatusPart]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from mpwatch.describe.findings import (
     FIX,
     FORECAST,
-    NO_FINDINGS,
     labelled_fields,
+    no_findings_lines,
     severity_word,
     unresolved,
 )
@@ -212,7 +212,7 @@ def _items(view: SnapshotView) -> list[Finding]:
 
 
 def _empty(view: SnapshotView) -> tuple[str, ...]:
-    lines = [NO_FINDINGS]
+    lines = [*no_findings_lines(view.snapshot, is_timed=False)]
     if not any(p.hook.state == "ready" for p in view.snapshot.living()):
         lines.append(
             "Without the hook, leaks inside a process and slow workers cannot be distinguished;"

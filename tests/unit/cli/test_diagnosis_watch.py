@@ -8,10 +8,11 @@ import pytest
 
 from mpwatch.cli.diagnosis_watch import (
     ANSWER_S,
+    FIRST_FOR_S,
     LEAST_S,
     LONGEST_S,
     SETTLED_S,
-    STANDS_S,
+    STANDS_LIMIT_S,
     TREND_LIMIT_S,
     DiagnosisWatch,
     stalled_words,
@@ -105,21 +106,24 @@ def test_the_watch_continues_where_a_critical_finding_did_not_last() -> None:
     assert not watched.is_enough(critical, 2.0 + LEAST_S)
 
 
-def test_the_watch_ends_a_while_after_a_warning_said_why_ranks_are_blocked() -> None:
+def test_a_warning_why_ranks_are_blocked_is_watched_until_its_severity_is_final() -> None:
     told = Finding("rank-stuck-in-collective", Severity.WARNING, "s", ("e",), "c", "a")
     standing, watched = replace(job(READS), findings=(told,)), Watched()
 
     assert not watched.is_enough(standing, 9.0)
-    assert not watched.is_enough(standing, 8.0 + STANDS_S)
-    assert watched.is_enough(standing, 9.0 + STANDS_S)
+    assert not watched.is_enough(standing, LONGEST_S + 1)
+    assert watched.watch.longest_s == STANDS_LIMIT_S
+    critical = replace(told, severity=Severity.CRITICAL)
+    assert not watched.is_enough(replace(job(READS), findings=(critical,)), 61.0)
+    assert watched.is_enough(replace(job(READS), findings=(critical,)), 61.0 + LEAST_S)
 
 
-def test_such_a_warning_about_a_job_that_makes_progress_does_not_end_the_watch() -> None:
+def test_such_a_warning_about_a_job_that_makes_progress_does_not_prolong_the_watch() -> None:
     told = Finding("rank-stuck-in-collective", Severity.WARNING, "s", ("e",), "c", "a")
     working, watched = replace(job(READS, still_s=1.0), findings=(told,)), Watched()
 
     assert not watched.is_enough(working, 9.0)
-    assert not watched.is_enough(working, 9.0 + STANDS_S)
+    assert watched.is_enough(working, LONGEST_S)
 
 
 def test_a_time_that_the_user_gave_is_kept() -> None:
@@ -220,8 +224,8 @@ def test_it_is_watched_for_longer_where_that_was_found_late_or_something_stalls_
 
     assert not late.is_enough(job(READS, worker_state="R"), SETTLED_S - 4)
     assert not late.is_enough(working, SETTLED_S - 3)
-    assert not late.is_enough(working, SETTLED_S - 4 + STANDS_S)
-    assert late.is_enough(working, SETTLED_S - 3 + STANDS_S)
+    assert not late.is_enough(working, SETTLED_S - 4 + FIRST_FOR_S)
+    assert late.is_enough(working, SETTLED_S - 3 + FIRST_FOR_S)
 
     stalled = replace(job(READS), findings=(SLOW,))
     assert not stalls.is_enough(stalled, 5.0)

@@ -27,7 +27,16 @@ from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import LogEntry, Snapshot
 from mpwatch.model.source_code import SourceLine, Statement
 from mpwatch.model.waits import WaitEdge, WaitGraph
-from tests.builders.snapshots import MAIN, NO_HISTORY, NOW_S, main, pid, process, snapshot_of
+from tests.builders.snapshots import (
+    MAIN,
+    NO_HISTORY,
+    NOW_S,
+    exited,
+    main,
+    pid,
+    process,
+    snapshot_of,
+)
 
 
 def finding(rule: str, severity: Severity = Severity.WARNING, **more: object) -> Finding:
@@ -428,6 +437,66 @@ def test_the_finding_about_waits_is_resolved_once_they_can_be_derived_again() ->
 
     (passed,) = look(watched, 10)
     assert passed.resolved_s is not None
+
+
+STALL = ("rank-stuck-in-collective", Severity.CRITICAL)
+
+
+def after_a_death(**ends: int) -> tuple[Finding, ...]:
+    """What is found 12 s after a worker was killed, while main was said to be stalled."""
+    told = replace(finding(*STALL), process=pid(MAIN))
+    one = engine([told], [told], [], [], [], [])
+    for after_s in (0.0, 2.0):
+        findings(one, snapshot_of(main(), process(200, "rank"), at_s=NOW_S + after_s))
+    killed = process(200, "rank", ended=exited(200, at_s=NOW_S + 3, signal=9))
+    top = main(ended=exited(MAIN, at_s=NOW_S + 4, **ends)) if ends else main()
+    for after_s in (4.0, 8.0, 12.0):
+        found = findings(one, snapshot_of(top, killed, at_s=NOW_S + after_s))
+    return found
+
+
+@pytest.mark.parametrize("ends", [{}, {"signal": 15}, {"exit_code": 1}])
+def test_a_stall_that_was_known_before_a_death_stays_as_what_was_before(
+    ends: dict[str, int],
+) -> None:
+    (stays,) = after_a_death(**ends)
+
+    assert stays.resolved_s is None
+    assert stays.summary.endswith(" (200) ended, summary")
+    assert stays.summary.startswith("before ")
+    assert stays.effect_of is None
+
+
+def test_what_was_before_is_told_once_and_as_it_was_before() -> None:
+    told = replace(finding(*STALL), process=pid(MAIN), summary="3 ranks wait")
+    fewer, general = (
+        replace(told, summary="2 ranks wait"),
+        finding("no-progress", process=pid(MAIN)),
+    )
+    one = engine([told, general], [told, general], [fewer, general], [], [], [])
+    killed = process(200, "rank", ended=exited(200, at_s=NOW_S + 3, signal=9))
+    ended = main(ended=exited(MAIN, at_s=NOW_S + 5, exit_code=1))
+    for after_s, *job in (
+        (0.0, main(), process(200)),
+        (2.0, main(), process(200)),
+        (4.0, main(), killed),
+        (8.0, ended, killed),
+    ):
+        findings(one, snapshot_of(*job, at_s=NOW_S + after_s))
+    (stays,) = findings(one, snapshot_of(ended, killed, at_s=NOW_S + 12))
+
+    assert stays.summary.endswith("(200) ended, 3 ranks wait")
+
+
+def test_a_stall_that_ends_without_a_failure_is_resolved() -> None:
+    told = replace(finding(*STALL), process=pid(MAIN))
+    one = engine([told], [told], [], [], [], [])
+    for after_s in (0.0, 2.0, 4.0, 8.0):
+        findings(one, snapshot_of(main(), at_s=NOW_S + after_s))
+    (gone,) = findings(one, snapshot_of(main(), at_s=NOW_S + 12))
+
+    assert gone.resolved_s is not None
+    assert gone.summary == "summary"
 
 
 def test_another_job_starts_without_findings() -> None:

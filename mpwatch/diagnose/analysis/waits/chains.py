@@ -13,7 +13,7 @@ from mpwatch.diagnose.analysis.stack_patterns import main_thread
 from mpwatch.diagnose.analysis.waits.edges import ReadContext, blocked_for_s, edges_of, surroundings
 from mpwatch.diagnose.analysis.waits.file_locks import LOCK_FILE, LOCK_ON
 from mpwatch.diagnose.analysis.waits.providers import held_lock, words_of
-from mpwatch.diagnose.analysis.waits.verdicts import WaitEnd, end_at
+from mpwatch.diagnose.analysis.waits.verdicts import OUTSIDE, WaitEnd, end_at
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process
 from mpwatch.model.units import seconds_text
@@ -105,7 +105,24 @@ class ChainBuilder:
             links.extend(self._step(process, self._edges[at][0], edge))
             at = self._next(process, edge)
         cycle = _cycle(links, at, self._names[at])
+        if cycle.verdict == "cycle" and self._may_end_outside(cycle):
+            cycle = WaitChain(cycle.links, "unknown", OUTSIDE)
         return _Found(cycle, is_cycle=cycle.verdict == "cycle" and at == start)
+
+    def _may_end_outside(self, cycle: WaitChain) -> bool:
+        """Whether a process of the job that was not looked at may end one of the waits of a cycle.
+
+        Which processes have a semaphore shows in their mappings only.
+        """
+        if self._index.snapshot.part_of is None:
+            return False
+        waiters = {(link.process, link.tid) for link in cycle.links[cycle.cycle_at :]}
+        return any(
+            edge.kind == "semaphore"
+            for edges in self._edges.values()
+            for edge in edges
+            if (edge.waiter, edge.tid) in waiters
+        )
 
     def _deciding_edge(self, process: Process) -> WaitEdge:
         """The edge to follow: towards a process that can progress, else to any other."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames, program_frames
 from mpwatch.describe.processes import STATE_D, full_name, names_text
-from mpwatch.diagnose.analysis.distributed.ranks import conclusion
+from mpwatch.diagnose.analysis.distributed.ranks import OTHERS, conclusion, is_in_backward
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import channels_among
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, family_head
@@ -116,6 +116,11 @@ IDLE_LOOP = (
 )
 PYTHON_LOCK = 9
 """The command of a futex that Python's locks use (FUTEX_WAIT_BITSET, futex(2))."""
+OUTSIDE = (
+    "It is outside of what is watched: other processes of this job, which were not looked at, may "
+    "end it."
+)
+_WORK_FROM_OUTSIDE = "It waits for work, which comes from outside of what is watched."
 OWN_FILE_LOCK = (
     "It holds this lock itself: it has opened the file twice, and a lock of flock() belongs to the "
     "open file, not to the process."
@@ -246,11 +251,15 @@ def _end_of_edge(around: ReadContext, process: Process, edge: WaitEdge) -> WaitE
     if edge.kind == "disk":
         words = f"waits for {edge.what} in state D"
         return WaitEnd("unknown", words, f"The kernel ends this wait. {STATE_D}")
+    is_part = around.index.snapshot.part_of is not None
     if edge.is_ordinary:
-        return WaitEnd("ordinary", words, "This wait is normal.")
+        how = _WORK_FROM_OUTSIDE if is_part else "This wait is normal."
+        return WaitEnd("ordinary", words, how)
     if edge.kind == "poll" and is_idle_loop(around.index, process.process):
         words = f"waits in its event loop{at}"
         return WaitEnd("dead-end", words, IDLE_LOOP)
+    if is_part and _may_end_outside(process, edge):
+        return WaitEnd("unknown", words, OUTSIDE)
     if edge.what in MANAGED and not edge.providers:
         return WaitEnd("dead-end", words, "No other living process uses the manager.")
     if edge.what.endswith(UNHELD):
@@ -281,6 +290,16 @@ def _end_of_edge(around: ReadContext, process: Process, edge: WaitEdge) -> WaitE
         how = "It has just been opened: the next reading shows which process has the other end."
         return WaitEnd("unknown", words, how)
     return WaitEnd("unknown", words, "It waits for something outside of this job.")
+
+
+def _may_end_outside(process: Process, edge: WaitEdge) -> bool:
+    """Whether a process of the job that was not looked at may end a wait.
+
+    Ranks wait for each other in native code, where the system call shows a lock of their own.
+    """
+    if edge.kind == "futex":
+        return edge.what.startswith(OTHERS) or is_in_backward(process)
+    return edge.kind in _SHARED or edge.kind in ("unknown", "accept")
 
 
 def _holds_this_file_lock(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from math import inf
 from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, own_frames, program_frames
@@ -21,7 +22,9 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
     NEW_GROUP,
     OF_NCCL,
     ON_GPU,
+    OTHERS,
     PAUSE_S,
+    STORE,
     WORKING_PERCENT,
     WORKING_S,
     LeftFunction,
@@ -91,6 +94,10 @@ STANDING_STILL = "standing-still"
 JOINING_S = 30.0
 LONG_JOINING_S = 120.0
 """Other machines may take minutes to start: before that it is no more than worth knowing."""
+CRITICAL_S = 60.0
+"""Ranks that have waited for so long for one of which nothing is known have likely stopped."""
+MUTUAL_S = 15.0
+"""So long without cpu time of all ranks, which wait for each other: none of them will go on."""
 SERVES_S = 90.0
 """How long a server may be without a request before the ranks that wait for it count as stuck."""
 LONG_SLEEP_S = 5.0
@@ -270,7 +277,11 @@ def _gone(ranks: Sequence[Process], index: Index) -> list[Process]:
         for p in index.snapshot.processes
         if p.is_gone and p.role == ranks[0].role and has_joined(p) and family_head(index, p) == head
     ]
-    return sorted(gone, key=lambda p: p.ended.at_s if p.ended is not None else 0.0)
+    gone.sort(key=lambda p: p.ended.at_s if p.ended is not None else 0.0)
+    deaths = [death_of(p.ended) for p in gone if p.ended is not None]
+    # After a failure the launcher ends the others: they are not what the rest waits for.
+    is_shut_down = "shutdown" in deaths and not {"failed", "crash", "killed"}.isdisjoint(deaths)
+    return [] if is_shut_down else gone
 
 
 def _is_whole_job(ranks: Sequence[Process]) -> bool:
@@ -321,9 +332,7 @@ def _finding(
     reasons = [_whereabouts(rank, inside, index) for rank in late[:2]]
     usual_s = usual_wait_s(index, inside) if alive else 0.0
     innocent_s = max(HABIT * usual_s, min(each.innocent_s for each in reasons))
-    severity = Severity.CRITICAL if since_s >= 60 or not alive else Severity.WARNING
-    if since_s < innocent_s:
-        severity = Severity.INFO
+    severity = _severity(since_s, innocent_s, reasons, is_any_alive=bool(alive))
     if since_s < HABIT * usual_s:
         evidence.append(f"they have waited for up to {seconds_text(usual_s)} in earlier steps")
     return Finding(
@@ -374,6 +383,16 @@ def _places(
     return [*evidence, *_record_words([*inside[:1], *late[:2]])]
 
 
+def _severity(
+    since_s: float, innocent_s: float, reasons: Sequence[_Whereabouts], *, is_any_alive: bool
+) -> Severity:
+    """By how long ranks have waited, and whether what they wait for may still come."""
+    if since_s < innocent_s:
+        return Severity.INFO
+    sure_s = min(CRITICAL_S, max(each.certain_s for each in reasons))
+    return Severity.CRITICAL if since_s >= sure_s or not is_any_alive else Severity.WARNING
+
+
 _NOT_THEY = " The ranks that wait are not the cause, whichever of them reports a timeout."
 
 
@@ -421,6 +440,8 @@ class _Whereabouts(NamedTuple):
     """Whether the ranks that wait have a part in it."""
     is_in_loop: bool = False
     """Whether it does not leave a loop."""
+    certain_s: float = inf
+    """Once the others have waited for this long it is certain that the wait does not end."""
 
 
 def _whereabouts(rank: Process, inside: Sequence[Process], index: Index) -> _Whereabouts:
@@ -442,7 +463,7 @@ def _whereabouts(rank: Process, inside: Sequence[Process], index: Index) -> _Whe
     left = left_function(rank, waiter) if not _is_working(rank, index) else None
     if left is not None and not _are_parted_by_rank(rank, waiter, index):
         return _has_left(rank, waiter, left, index)
-    return _quiet(rank, at, index) if is_quiet else _working(rank, waiter, at, index)
+    return _quiet(rank, inside, at, index) if is_quiet else _working(rank, waiter, at, index)
 
 
 def _parted_by_clock(rank: Process, waiter: Process, index: Index) -> _Whereabouts | None:
@@ -525,7 +546,7 @@ def _serves(rank: Process, index: Index) -> bool:
     return frame == user_frame(thread.stack) and line is not None and ".get(" in line.statement.text
 
 
-def _quiet(rank: Process, at: str, index: Index) -> _Whereabouts:
+def _quiet(rank: Process, inside: Sequence[Process], at: str, index: Index) -> _Whereabouts:
     """A rank that makes no progress."""
     name, (what, end) = called(rank), _own_wait(rank, index)
     if _serves(rank, index):
@@ -543,7 +564,16 @@ def _quiet(rank: Process, at: str, index: Index) -> _Whereabouts:
         "one rank does (a checkpoint, a download, a validation) has to end before the timeout "
         "of the process group, and a collective that the others call has to be called by this "
         "rank as well.",
+        certain_s=MUTUAL_S if _waits_for_those(rank, what, inside) else inf,
     )
+
+
+def _waits_for_those(rank: Process, what: str, inside: Sequence[Process]) -> bool:
+    """Whether a rank waits for what only the ranks can do that wait for it, all others of the job.
+
+    Neither a background thread of them is at work, nor is there a rank that was not seen.
+    """
+    return what.startswith((STORE, OTHERS)) and _is_whole_job([*inside, rank])
 
 
 def _working(rank: Process, waiter: Process, at: str, index: Index) -> _Whereabouts:
@@ -652,6 +682,7 @@ def _held_up(rank: Process, inside: Sequence[Process], index: Index) -> _Whereab
             f"{name} cannot go on: {chain.sentence}. {chain.conclusion}",
             f"End that wait: as long as it lasts, {name} keeps all ranks waiting.",
             cause=STANDING_STILL,
+            certain_s=0.0,
         )
     if main_shape(rank) == "waits-for-batch":
         owned = (

@@ -80,8 +80,15 @@ def _finding(first: tuple[Process, Ended], others: list[tuple[Process, Ended]]) 
             "summary lists them too, sometimes before the one that failed first. Exit code -9 "
             "there means SIGKILL: the kernel for lack of memory, or the scheduler."
         ),
-        advice=(
-            "Read the error of the process that failed first. Wrap main in @record to get the "
-            "exception's text into the launcher's summary; for SIGKILL look into the kernel log."
-        ),
+        advice=_KILLED if death_of(ended) == "killed" else _FAILED,
     )
+
+
+_FAILED = (
+    "Read the error of the process that failed first. Wrap main in @record to get the exception's "
+    "text into the launcher's summary."
+)
+_KILLED = (
+    "A process that is killed leaves no error. Look into the kernel log (dmesg, 'Out of memory') "
+    "and the scheduler's log for who has killed it; the signals of the others say nothing."
+)

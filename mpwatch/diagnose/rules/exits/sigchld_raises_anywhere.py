@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpwatch.describe.frames import frame_words
+from mpwatch.diagnose.analysis.exits import death_of
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called_if_known
 from mpwatch.diagnose.analysis.stack_patterns import threads_calling, user_frame
@@ -16,16 +17,30 @@ RULE = "sigchld-raises-anywhere"
 
 
 def check(index: Index) -> Iterator[Finding]:
-    """Yield a finding where torch's SIGCHLD handler has raised, or is running."""
+    """Yield a finding where torch's SIGCHLD handler has raised, or is about to.
+
+    It runs for every child that ends, and raises only for a DataLoader worker that has failed.
+    """
     seen = set()
     for entry in tagged(index.snapshot, RULE):
         seen.add(entry.process)
         yield _finding(index.snapshot.get(entry.process), evidence_of(entry))
     for process, thread in threads_calling(index, "signal_handling.py:handler"):
-        if process.process not in seen:
+        if process.process not in seen and _has_failed_worker(index, process):
             user = user_frame(thread.stack)
             at = "an unknown line" if user is None else frame_words(user)
             yield _finding(process, (f"the SIGCHLD handler interrupted {at}",))
+
+
+def _has_failed_worker(index: Index, process: Process) -> bool:
+    """Whether a DataLoader worker of a process has ended other than by its own will."""
+    return any(
+        each.role == "loader-worker"
+        and each.ended is not None
+        and death_of(each.ended) != "normal"
+        and process.process in (each.parent, each.original_parent)
+        for each in index.snapshot.processes
+    )
 
 
 def _finding(process: Process | None, evidence: tuple[str, ...]) -> Finding:

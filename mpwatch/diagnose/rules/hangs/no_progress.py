@@ -114,7 +114,7 @@ from mpwatch.diagnose.analysis.waits.threads import (
 from mpwatch.diagnose.analysis.waits.verdicts import where
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import SegmentId
-from mpwatch.model.samples import OPENS, inode_of
+from mpwatch.model.samples import OPENS, PartOfJob, inode_of
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import seconds_text
 from mpwatch.model.waits import WaitChain, WaitEdge, WaitLink
@@ -163,8 +163,13 @@ def _found(index: Index) -> Iterator[Finding]:
     if any((quiet_s(each, index) or 0.0) >= REPORTED_S for each in index.snapshot.living()):
         left = left_lock(index)
         blocked = [each for each in blockages(index) if not _ends_at_kept_output(index, each)]
+        if index.snapshot.part_of is not None:
+            blocked = [each for each in blocked if each.reason in _ENDS_INSIDE]
         reported.update(each.process.process for each in blocked)
         yield from _of_blockages(index, blocked) if left is None else [_of_left_lock(index, left)]
+        if not reported and index.snapshot.part_of is not None:
+            yield from _of_part(index, index.snapshot.part_of)
+            return
         if not reported:
             yield from _waits_for_one_that_is_idle(index)
             yield from _waits_for_own_threads(index)
@@ -686,6 +691,44 @@ def _nothing_moves_s(index: Index) -> float:
     """Seconds for which no process of the job has made progress; 0 where one was not watched."""
     times = [quiet_s(each, index) for each in index.snapshot.living()]
     return min((0.0 if each is None else each for each in times), default=0.0)
+
+
+_ENDS_INSIDE: tuple[Reason, ...] = ("computes", "polls", "sleeps", "stopped", "disk", "file-lock")
+"""Of what the last process does where only a part of a job is watched: what proves itself."""
+
+
+def _of_part(index: Index, part: PartOfJob) -> Iterator[Finding]:
+    """A finding if a part of a job makes no progress, which may be due to the rest of it."""
+    for_s, process = _nothing_moves_s(index), index.snapshot.get(index.snapshot.root)
+    chains = [
+        chain
+        for chain in wait_graph(index).chains
+        if chain.verdict == "unknown" and chain.links[0].process == index.snapshot.root
+    ]
+    if for_s < WARNED_S or process is None or not chains:
+        return
+    root, time = part.root.pid, seconds_text(for_s)
+    yield Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        process=process.process,
+        subject="part",
+        summary=(
+            f"{called(process)} has made no progress for {time}{at_line(main_thread(process))}; "
+            f"it is part of the job of {root} ({part.name}), which was not looked at"
+        ),
+        evidence=(
+            chains[0].sentence,
+            *_other_threads(index, process),
+            f"no process of those looked at has made progress for {time}",
+        ),
+        cause=(
+            "What it waits for is outside of what is watched, so that nothing follows from this "
+            f"process alone: {called(process)} may wait for other processes of its job."
+        ),
+        advice=f"Look at the whole job: mpwatch diagnose {root}.",
+        is_doubtful=True,
+    )
 
 
 _OF_SERVERS = (FOR_EVENT, FOR_ITEM)

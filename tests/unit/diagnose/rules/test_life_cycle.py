@@ -24,6 +24,7 @@ from tests.builders.snapshots import (
     MAIN,
     NOW_S,
     cgroup,
+    dead_worker,
     exited,
     found,
     history,
@@ -190,14 +191,22 @@ def test_a_block_with_its_name_or_without_users_is_ordinary() -> None:
 def test_the_handler_on_top_of_innocent_code_is_named() -> None:
     stack = ("torch/utils/data/_utils/signal_handling.py:handler", "train.py:save:80")
     quiet = thread(101, "train.py:f")
-    job = snapshot_of(main(threads=[quiet, thread(MAIN, *stack)]))
+    job = snapshot_of(main(threads=[quiet, thread(MAIN, *stack)]), dead_worker(signal=9))
 
     assert "train.py:80 save" in only(sigchld_raises_anywhere.check, job).evidence[0]
 
 
+@pytest.mark.parametrize("role", ["spawned", "pool-worker"])
+def test_the_handler_says_nothing_of_a_child_that_is_no_worker_of_a_loader(role: str) -> None:
+    stack = ("torch/utils/data/_utils/signal_handling.py:handler", "train.py:save:80")
+    job = snapshot_of(main(threads=[thread(MAIN, *stack)]), dead_worker(role=role, signal=9))
+
+    assert found(sigchld_raises_anywhere.check, job) == []
+
+
 def test_the_handler_alone_is_at_an_unknown_line() -> None:
     stack = ("torch/utils/data/_utils/signal_handling.py:handler",)
-    job = snapshot_of(main(threads=[thread(MAIN, *stack)]))
+    job = snapshot_of(main(threads=[thread(MAIN, *stack)]), dead_worker(signal=9))
 
     assert "an unknown line" in only(sigchld_raises_anywhere.check, job).evidence[0]
 

@@ -33,6 +33,7 @@ from tests.builders.snapshots import (
     snapshot_of,
     socket,
     thread,
+    with_threads,
 )
 
 C10D = "torch/distributed/distributed_c10d.py"
@@ -988,6 +989,40 @@ def test_a_rank_that_works_for_longer_than_a_timeout_is_a_warning() -> None:
     job = snapshot_of(main(), works, called(1, "barrier", still_s=400.0))
 
     assert only(rank_stuck_in_collective.check, job, BUSY).severity is Severity.CRITICAL
+
+
+STORE_WAIT = WaitedOn("socket-read", "recvfrom", ("socket:[41]",), (9,))
+
+
+def at_the_store(number: int, **fields: Any) -> Process:
+    """A rank that waits for a key in the store of the ranks."""
+    waits = thread(300 + number, "train.py:wait_for_peers:49", waits=STORE_WAIT, still_s=20.0)
+    links = [socket(9, 41, None, ADDRESS)]
+    store = {"MASTER_PORT": "29500", "WORLD_SIZE": "2"}
+    made = rank(number, environment=store, fds=fds(9, links=links), **fields)
+    return with_threads(made, [waits, *made.threads[1:]])
+
+
+@pytest.mark.parametrize(("size", "severity"), [("2", Severity.CRITICAL), ("3", Severity.WARNING)])
+def test_ranks_that_wait_for_each_other_at_two_places_are_critical_as_soon_as_it_is_certain(
+    size: str, severity: Severity
+) -> None:
+    inside = called(0, "all_reduce", still_s=20.0, environment={"WORLD_SIZE": size})
+
+    finding = only(rank_stuck_in_collective.check, snapshot_of(main(), inside, at_the_store(1)))
+
+    assert "waits for a key in the ranks' store at train.py:49" in finding.summary
+    assert finding.severity is severity
+
+
+def test_a_rank_that_is_silent_elsewhere_is_a_warning_until_a_minute_has_passed() -> None:
+    size = {"WORLD_SIZE": "2"}
+    inside = called(0, "all_reduce", still_s=20.0, environment=size)
+    late = rank(1, "train.py:evaluate:9", still_s=20.0, environment=size)
+
+    finding = only(rank_stuck_in_collective.check, snapshot_of(main(), inside, late))
+
+    assert finding.severity is Severity.WARNING
 
 
 def test_the_reason_is_what_was_seen_of_the_late_rank() -> None:

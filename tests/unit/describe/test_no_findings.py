@@ -1,0 +1,84 @@
+"""Where there is no finding, what was seen is said all the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from mpwatch.describe.findings import (
+    GROWTH_TOLD_S,
+    NO_FINDINGS,
+    WAIT_TOLD_S,
+    no_findings_lines,
+    rises,
+)
+from mpwatch.diagnose.analysis.growing import EVEN_MEMORY
+from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.waits.chains import wait_graph
+from mpwatch.diagnose.rules.hangs import no_progress
+from mpwatch.model.samples import WaitedOn
+from mpwatch.model.snapshot import Snapshot, Trends
+from mpwatch.report.html import report_html
+from mpwatch.report.text import diagnose_text
+from tests.builders.snapshots import main, process, snapshot_of, thread
+from tests.builders.waits import reads
+
+MIB = 1 << 20
+
+
+def grows(gained_mib: int) -> Snapshot:
+    values = [20 * MIB + gained_mib * MIB * n / 29 for n in range(30)]
+    worker = process(201, label="model-0", more={"trends": Trends(private_bytes=values)})
+    return snapshot_of(main(), worker)
+
+
+def waits(verdict_wait: WaitedOn, still_s: float) -> Snapshot:
+    at = thread(100, "train.py:7 step", waits=verdict_wait, still_s=still_s)
+    job = snapshot_of(main(threads=[at]))
+    return replace(job, waits=wait_graph(Index(job)))
+
+
+def test_a_resource_that_rose_is_told_with_its_gain_and_the_time_that_telling_takes() -> None:
+    first, seen = no_findings_lines(grows(35))
+
+    assert first == "No findings. Seen so far:"
+    assert seen.startswith("private memory rose: model-0 (201) +35.0M (a growth is a finding after")
+    for text in (diagnose_text(grows(35)), report_html(grows(35))):
+        assert "no known problems" not in text
+        assert "model-0 (201) +35.0M" in text
+
+
+def test_a_rise_is_told_after_three_readings_and_calls_no_watch_longer() -> None:
+    worker = process(201, more={"trends": Trends(private_bytes=[20 * MIB, 30 * MIB, 40 * MIB])})
+    job = snapshot_of(main(), worker)
+
+    assert "+20.0M" in no_findings_lines(job)[1]
+    assert list(rises(job)) == []
+
+
+def test_a_wait_that_lasts_is_told() -> None:
+    waiting = waits(reads(500, timeout_s=None), 16.0)
+
+    (_, seen) = no_findings_lines(waiting)
+
+    assert seen.startswith("main waits for")
+    assert "for at least 16 s" in seen
+
+
+@pytest.mark.parametrize(
+    "healthy",
+    [
+        grows(1),
+        waits(reads(500, timeout_s=None), 1.0),
+        waits(WaitedOn("timer", "clock_nanosleep", timeout_s=60.0), 50.0),
+    ],
+    ids=["hardly grows", "waits for a moment", "sleeps"],
+)
+def test_otherwise_there_are_no_known_problems(healthy: Snapshot) -> None:
+    assert no_findings_lines(healthy, is_timed=False) == (NO_FINDINGS,)
+
+
+def test_the_times_are_those_of_the_rules() -> None:
+    assert WAIT_TOLD_S == no_progress.WARNED_S
+    assert EVEN_MEMORY.span_s <= GROWTH_TOLD_S
