@@ -529,8 +529,8 @@ def test_ranks_of_mp_spawn_wait_for_their_sibling_that_is_not_in_the_collective(
 @pytest.mark.parametrize(
     ("state", "waits_for"),
     [
-        ("R", "the other ranks in the backward pass <- rank 1 runs, train.py:49 step"),
-        ("S", "a lock or condition of its own process, train.py:49 step"),
+        ("R", "for the other ranks in the backward pass <- rank 1 runs, train.py:49 step"),
+        ("S", "in the backward pass, train.py:49 step"),
     ],
     ids=["another rank works", "all wait"],
 )
@@ -549,4 +549,4 @@ def test_a_rank_that_waits_in_the_backward_pass_waits_for_the_rank_that_works(
     works = rank(301, thread(301, *stack, state=state, waits=None if state == "R" else locked))
 
     found = chain_of(snapshot_of(main(state="R"), waits, works), "rank 0")
-    assert found == f"rank 0 waits for {waits_for}"
+    assert found == f"rank 0 waits {waits_for}"

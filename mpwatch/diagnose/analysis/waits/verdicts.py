@@ -557,12 +557,20 @@ def _end_of_sleep(index: Index, process: Process) -> str:
     return f"It wakes up and checks again: the loop {condition.words} ends {end}."
 
 
+_IN_BACKWARD = (
+    "Gradients are averaged in it among the ranks: it ends when each of them has come to it."
+)
+
+
 def _end_of_futex(index: Index, process: Process, words: str) -> WaitEnd:
     """A lock of its own process: hopeless only where no other thread is left to release it."""
     thread = main_thread(process)
     timeout_s = thread.waits_on.timeout_s if thread is not None and thread.waits_on else None
     if timeout_s is not None:
         return WaitEnd("progress", words, f"It gives up by itself in {seconds_text(timeout_s)}.")
+    if is_in_backward(process):
+        words = f"waits in the backward pass{where(process)}"
+        return WaitEnd("unknown", words, _IN_BACKWARD)
     result = abandoned(index, process.process)
     if result is not None:
         return WaitEnd("dead-end", words, result.words)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import inf
@@ -558,14 +559,51 @@ def _quiet(rank: Process, inside: Sequence[Process], at: str, index: Index) -> _
             innocent_s=SERVES_S,
         )
     waits = f": it waits for {what}. {end}".rstrip() if what else "."
+    branch = _only_branch(rank, inside[0], index)
+    by_branch = f" Only {name} is inside of {branch}." if branch else ""
+    alike = (
+        f"Let all ranks decide alike at {branch} (all_reduce the flag with MAX, or broadcast it), "
+        if branch
+        else "Let all ranks do so, "
+    )
+    is_for_all = what.startswith(STORE) and _waits_for_those(rank, what, inside)
     return _Whereabouts(
-        f"{name} has made no progress for {seconds_text(quiet_s(rank, index) or 0.0)}{at}{waits}",
-        f"{f'End that wait{at}' if what else f'Find out what {name} waits for{at}'}. What only "
-        "one rank does (a checkpoint, a download, a validation) has to end before the timeout "
+        f"{name} has made no progress for {seconds_text(quiet_s(rank, index) or 0.0)}{at}{waits}"
+        f"{by_branch}",
+        f"{alike}or do not wait for the others{at}: the keys that it waits for are set by ranks "
+        "that come there as well, and they do not. A longer timeout does not help."
+        if is_for_all
+        else f"{f'End that wait{at}' if what else f'Find out what {name} waits for{at}'}. What "
+        "only one rank does (a checkpoint, a download, a validation) has to end before the timeout "
         "of the process group, and a collective that the others call has to be called by this "
         "rank as well.",
         certain_s=MUTUAL_S if _waits_for_those(rank, what, inside) else inf,
     )
+
+
+def _only_branch(rank: Process, waiter: Process, index: Index) -> str:
+    """The condition around a rank, in a function that another one is in too, but not under it.
+
+    ``` `if not is_finite(x):` of line 67 in train_epoch() ```; empty where the source shows none.
+    """
+    mine, its = main_thread(rank), main_thread(waiter)
+    if mine is None or its is None:
+        return ""
+    there = {(each.file, each.function): each for each in program_frames(its.stack)}
+    for frame in program_frames(mine.stack):
+        other = there.get((frame.file, frame.function))
+        line = source_of(index, frame)
+        if other is None or line is None:
+            continue
+        seen = source_of(index, other)
+        around = seen.within if seen is not None else line.within
+        own = [e for e in line.within if e not in around and _BRANCH.match(e.text)]
+        if own:
+            return f"`{own[-1].text}` of line {own[-1].line} in {frame.function}()"
+    return ""
+
+
+_BRANCH = re.compile(r"(?:if|elif|else|except|case)\b")
 
 
 def _waits_for_those(rank: Process, what: str, inside: Sequence[Process]) -> bool:

@@ -1015,6 +1015,31 @@ def test_ranks_that_wait_for_each_other_at_two_places_are_critical_as_soon_as_it
     assert finding.severity is severity
 
 
+def test_the_condition_that_only_the_late_rank_has_met_is_named() -> None:
+    """Both are in one function; the others are under the loop, the late one under an if as well."""
+    loop = Statement(65, "for x, y in loader:")
+    condition = Statement(67, "if not is_finite(x):")
+    lines = (
+        SourceLine("/home/me/train.py", 69, "epoch", Statement(69, "take(x)"), (loop, condition)),
+        SourceLine("/home/me/train.py", 73, "epoch", Statement(73, "all_reduce(x)"), (loop,)),
+    )
+    late = at_the_store(1)
+    waits = thread(
+        late.pid, "train.py:wait_for_peers:49", "train.py:epoch:69", waits=STORE_WAIT, still_s=20.0
+    )
+    late = with_threads(late, [waits, *late.threads[1:]])
+    inside = called(0, "all_reduce", still_s=20.0, environment={"WORLD_SIZE": "2"})
+    first = inside.threads[0]
+    stack = (*first.stack[:1], *thread(1, "train.py:epoch:73").stack)
+    inside = with_threads(inside, [replace(first, stack=stack), *inside.threads[1:]])
+
+    finding = only(rank_stuck_in_collective.check, snapshot_of(main(), inside, late, source=lines))
+
+    branch = "`if not is_finite(x):` of line 67 in epoch()"
+    assert f"Only rank 1 (301) is inside of {branch}." in finding.cause
+    assert finding.advice.startswith(f"Let all ranks decide alike at {branch}")
+
+
 def test_a_rank_that_is_silent_elsewhere_is_a_warning_until_a_minute_has_passed() -> None:
     size = {"WORLD_SIZE": "2"}
     inside = called(0, "all_reduce", still_s=20.0, environment=size)
