@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import ClassVar, Protocol, cast
 
+from textual import events
 from textual.binding import Binding, BindingType
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.widgets import Input
@@ -233,14 +234,29 @@ class HookActions(JobActions):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Enable the answer keys only while the question is shown."""
-        if action in ("answer_hook", "show_injection"):
+        if action in ("answer_hook", "confirm_hook", "show_injection"):
             question = self.view_state.question
             is_typing = isinstance(self.focused, Input)
             is_visible = isinstance(self.screen, PagesScreen) and not is_typing
-            return is_visible and question is not None and question.takes_keys
+            if not is_visible or question is None or not question.takes_keys:
+                return False
+            return action != "confirm_hook" or question.enter_is_yes
         if action == "ask_hook":
             return self.view_state.source.is_live
         return super().check_action(action, parameters)
+
+    async def on_event(self, event: events.Event) -> None:
+        """Note each key and click: after the first one, enter no longer answers the question."""
+        # A forwarded key comes back here, after it may have asked the question again.
+        is_first = isinstance(event, events.MouseDown) or (
+            isinstance(event, events.Key) and not event.is_forwarded
+        )
+        await super().on_event(event)
+        question = self.view_state.question
+        if is_first and question is not None and question.enter_is_yes:
+            question.enter_is_yes = False
+            if question.is_shown:
+                self.redraw()
 
     def consider_asking(self, snapshot: Snapshot) -> None:
         """Start making a plan if the question is to be asked."""
@@ -310,6 +326,10 @@ class HookActions(JobActions):
         else:
             self.show_message("Nothing is injected; i asks again.")
         self.redraw()
+
+    def action_confirm_hook(self) -> None:
+        """Inject the hook."""
+        self.action_answer_hook(True)
 
     def action_show_injection(self) -> None:
         """Open the injection plan; the question can be answered there."""

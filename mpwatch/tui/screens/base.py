@@ -125,7 +125,8 @@ class PagesScreen(LiveScreen):
         Binding("r", "reverse", "Reverse the order", id="sort.reverse"),
         # Priority bindings; the app's `check_action` allows them only while the question is shown.
         # They are declared here because the app binds the same keys and keeps one binding per key.
-        Binding("y,enter", "app.answer_hook(True)", show=False, priority=True, id="hook.yes"),
+        Binding("y", "app.answer_hook(True)", show=False, priority=True, id="hook.yes"),
+        Binding("enter", "app.confirm_hook", show=False, priority=True, id="hook.enter"),
         Binding("n", "app.answer_hook(False)", show=False, priority=True, id="hook.no"),
         Binding("d", "app.show_injection", show=False, priority=True, id="hook.details"),
         Binding("escape", "back", "Clear the filter, go back", key_display="esc", id="back"),
@@ -184,7 +185,7 @@ class PagesScreen(LiveScreen):
         """The status line, or the question whether to inject the hook."""
         question = self.view_state.question
         if question is not None and question.is_shown and question.plan is not None:
-            return question_line(question.plan, self.size.width)
+            return question_line(question.plan, self.size.width, enter_is_yes=question.enter_is_yes)
         return header(view.snapshot, self.view_state.settings, self.size.width)
 
     def request_stacks(self) -> None:
