@@ -8,6 +8,7 @@ from typing import Any
 from textual.pilot import Pilot
 from textual.screen import Screen
 
+from mpwatch.model.findings import Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Playback, Snapshot
@@ -16,7 +17,7 @@ from mpwatch.tui.app import MpwatchApp
 from mpwatch.tui.screens.base import TooSmallScreen
 from mpwatch.tui.screens.dashboard import ProcessScreen
 from mpwatch.tui.screens.texts import FindingScreen, HelpScreen
-from tests.builders.screen_job import MAIN, NOW_S, worker_id
+from tests.builders.screen_job import MAIN, NOW_S, fd_finding, straggler_finding, worker_id
 from tests.tui import scripted
 from tests.tui.screen_text import screen_text
 from tests.tui.scripted import ScriptedSource, loader_job
@@ -149,6 +150,41 @@ async def test_pause_in_a_replay_is_sent_to_the_source() -> None:
         await pilot.press("space")
 
     assert source.asked == [Pause(True)]
+
+
+async def test_the_page_of_findings_opens_at_the_worst_one_and_marks_it() -> None:
+    launcher = replace(straggler_finding(), severity=Severity.INFO, process=MAIN, rule="sighup")
+    worst = replace(fd_finding(), process=worker_id(3))
+    app, _ = dashboard(replace(loader_job(), findings=(worst, launcher)))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        assert app.dashboard.current_process == MAIN
+        await pilot.press("9")
+        await pilot.pause()
+        text = screen_text(app)
+        assert "C>CRITICAL" in text
+        assert "fix        Keep copies" in text
+
+        await pilot.press("down")
+        await pilot.press("6", "9")
+        await pilot.pause()
+        assert "C>CRITICAL" in screen_text(app)
+
+
+async def test_details_have_the_rows_that_the_list_leaves_but_the_list_comes_first() -> None:
+    job = loader_job()
+    app, source = dashboard(job)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("9")
+        await pilot.pause()
+        page_view = app.dashboard.page_view
+        assert page_view.details.size.height == 22 - 1 - len(job.findings)
+
+        many = tuple(replace(fd_finding(), rule=f"rule-{n}") for n in range(30))
+        source.push(replace(job, findings=many))
+        await pilot.pause()
+        assert page_view.details.size.height == 12
+        assert page_view.table.size.height == 10
 
 
 async def test_a_filter_keeps_rows_that_contain_every_word() -> None:

@@ -25,7 +25,6 @@ from mpwatch.tui.elements.styled_text import (
     Tone,
     Trend,
     cell,
-    cut,
     line,
 )
 from mpwatch.tui.pages.stacks.threads import stack_head, stack_lines
@@ -262,7 +261,7 @@ SORTS: Mapping[str, Callable[[Process], float | None]] = MappingProxyType(
 
 
 def explained(node: TreeRow, view: SnapshotView, width: int) -> tuple[Line, ...]:
-    """Two lines about the process under the cursor, then the stack of its main thread."""
+    """Lines about the process under the cursor, two that say most, and its main thread's stack."""
     process = node.process
     words = f" {process.label} ({process.pid})"
     if process.ended is not None:
@@ -270,7 +269,7 @@ def explained(node: TreeRow, view: SnapshotView, width: int) -> tuple[Line, ...]
         first = line(
             (words, "title"), " ended: ", (process.ended.words, ending_tone(process)), f", {ago}"
         )
-        return (cut(first, width), cut(line("  ", (command(process), "dim")), width))
+        return (first, line("  ", (command(process), "dim")))
     facts = [view.state(process)]
     if process.hook.state != "absent" or can_have_hook(process):
         hook = process.hook
@@ -284,15 +283,14 @@ def explained(node: TreeRow, view: SnapshotView, width: int) -> tuple[Line, ...]
     if process.sharing_strategy:
         facts.append(f"shares by {process.sharing_strategy}")
     facts += process.problems[:1]
-    second = process.doing or command(process)
+    doing = process.doing or command(process)
     found = view.findings_of.get(process.process)
-    if found:
-        second = f"{found[0].severity.word}: {found[0].summary}"
+    about = [f"{found[0].severity.word}: {found[0].summary}"] if found else []
     thread = process.threads[0] if process.threads else None
     stack = stack_lines(thread.stack, width) if thread is not None else ()
     return (
-        cut(line((words, "title"), "  ", ", ".join(facts)), width),
-        cut(line("  ", second), width),
+        line((words, "title"), "  ", ", ".join(facts)),
+        *(line("  ", each) for each in (*about, doing)),
         *_head_of(thread, process, view),
         *stack,
     )

@@ -255,7 +255,10 @@ class PagesScreen(LiveScreen):
             self.page_view.display = True
             self._tabs.choose(digit)
             # A new page has no rows before its layout.
-            self.page_view.select_process(process)
+            if self.page_view.page.opens_at_top:
+                self.page_view.select_first()
+            else:
+                self.page_view.select_process(process)
             self.show_snapshot()
             self.page_view.main.focus()
         self.call_after_refresh(self._settle, self.page_view)

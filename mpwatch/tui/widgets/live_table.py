@@ -239,9 +239,10 @@ class LiveTable(LineCanvas, Generic[T], can_focus=True):
         elif is_current and self._head:  # without a header, it is a list above the table in use
             base += self.tone_style("cursor-blurred")
         mark = row.mark.text
-        if is_current and mark == " " and self.has_focus:
-            mark = ">"
-        segments = [Segment(mark + " ", self.toned(base, row.mark.tone))]
+        pointer = " "
+        if is_current and self.has_focus:
+            mark, pointer = (">", " ") if mark == " " else (mark, ">")
+        segments = [Segment(mark + pointer, self.toned(base, row.mark.tone))]
         for n, (index, width) in enumerate(self._places()):
             if n:
                 segments.append(Segment(" ", base))
