@@ -180,8 +180,4 @@ def plan_lines(plan: InjectionPlan, width: int) -> tuple[Line, ...]:
         line(("inject the hook", "title")),
         cell(""),
         *(cell(each) for each in text.splitlines()),
-        cell(""),
-        line(
-            ("y", "accent"), " inject   ", ("n", "accent"), " do not   ", ("esc", "accent"), " back"
-        ),
     )

@@ -17,7 +17,7 @@ from mpwatch.tui import hook_question
 from mpwatch.tui.app import MpwatchApp
 from mpwatch.tui.elements.styled_text import text_of
 from mpwatch.tui.hook_question import HookQuestion, question_line
-from mpwatch.tui.screens.dashboard import Dashboard, ProcessScreen
+from mpwatch.tui.screens.dashboard import ProcessScreen
 from mpwatch.tui.screens.texts import FindingScreen, InjectionScreen
 from tests.builders.screen_job import fd_finding
 from tests.tui import scripted
@@ -98,8 +98,7 @@ async def test_the_question_is_on_the_top_line_and_yes_injects(key: str) -> None
     ("key", "opened"),
     [
         ("down", ProcessScreen),
-        ("shift+tab", FindingScreen),
-        ("tab", Dashboard),
+        ("tab", FindingScreen),
         ("9", ProcessScreen),
     ],
 )
@@ -228,6 +227,18 @@ async def test_d_shows_the_plan_and_the_question_can_be_answered_there() -> None
         assert "inject, by pending call" in text
         assert "752 bytes" in text
         assert "os (os._exit)" in text
+        assert text.splitlines()[-1].split() == [
+            "y",
+            "inject",
+            "n",
+            "do",
+            "not",
+            "esc",
+            "back",
+            "without",
+            "an",
+            "answer",
+        ]
 
         await pilot.press("escape")
         assert "inject the hook into" in await settled(app, pilot)
@@ -275,9 +286,12 @@ async def test_a_key_pressed_before_the_question_could_be_read_is_no_answer(
 
 async def test_a_read_only_dashboard_neither_asks_nor_injects() -> None:
     app, source = dashboard(readonly=True)
-    async with app.run_test(size=(120, 30)) as pilot:
+    async with app.run_test(size=(120, 30), notifications=True) as pilot:
         assert "inject" not in await settled(app, pilot)
-        await pilot.press("i", "y")
+        await pilot.press("i")
+        await pilot.pause()
+        assert "This dashboard is read-only: it injects nothing." in screen_text(app)
+        await pilot.press("y")
         await pilot.pause()
         assert InjectHook() not in source.asked
 

@@ -14,9 +14,10 @@ from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Playback, Snapshot
 from mpwatch.observe.sources.source import Pause
 from mpwatch.tui.app import MpwatchApp
-from mpwatch.tui.screens.base import TooSmallScreen
-from mpwatch.tui.screens.dashboard import ProcessScreen
+from mpwatch.tui.screens.base import PagesScreen, TooSmallScreen
+from mpwatch.tui.screens.dashboard import Dashboard, ProcessScreen
 from mpwatch.tui.screens.texts import FindingScreen, HelpScreen
+from mpwatch.tui.view_state import ViewState
 from tests.builders.screen_job import MAIN, NOW_S, fd_finding, straggler_finding, worker_id
 from tests.tui import scripted
 from tests.tui.screen_text import screen_text
@@ -201,6 +202,60 @@ async def test_a_filter_keeps_rows_that_contain_every_word() -> None:
     assert shown == (worker_id(0), worker_id(1), worker_id(2))
     assert "filter worker idle" in text
     assert len(cleared) == 6
+
+
+async def test_a_filter_stays_with_its_screen_and_leaves_no_row_out_of_place() -> None:
+    app, _ = dashboard()
+    async with app.run_test(size=(120, 36)) as pilot:
+        await pilot.pause()
+        before = app.dashboard.overview.table.keys
+        await pilot.press("slash", *"idle", "enter", "enter")
+        await pilot.pause()
+        assert isinstance(front(app), ProcessScreen)
+        assert "matches the filter" not in screen_text(app)
+        assert "pt_data_worker" in screen_text(app)
+
+        await pilot.press("escape")
+        await pilot.pause()
+        assert "filter idle" in screen_text(app)
+        assert len(app.dashboard.overview.table.keys) == 3
+
+        await pilot.press("escape")
+        await pilot.pause()
+        assert app.dashboard.overview.table.keys == before
+
+
+async def test_sorting_goes_through_the_columns_that_are_on_the_screen() -> None:
+    app, _ = dashboard()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        await pilot.press("less_than_sign")
+        await pilot.pause()
+
+        assert " FDSv " in screen_text(app)
+
+
+async def test_a_page_has_the_same_digit_in_a_process() -> None:
+    of_job = app_digits(Dashboard(ViewState(ScriptedSource(), "")))
+    of_process = app_digits(ProcessScreen(ViewState(ScriptedSource(), ""), MAIN))
+
+    both = of_job.keys() & of_process.keys()
+    assert both == {"threads", "shm", "files", "flows", "waits", "events", "findings"}
+    assert {name: of_job[name] for name in both} == {name: of_process[name] for name in both}
+
+
+def app_digits(screen: PagesScreen) -> dict[str, str]:
+    return {page.name: digit for digit, page in screen.pages.items()}
+
+
+async def test_f_says_where_stacks_are_followed_before_it_stops_anything() -> None:
+    app, _ = dashboard()
+    async with app.run_test(size=(120, 36), notifications=True) as pilot:
+        await pilot.press("f")
+        await pilot.pause()
+
+        assert "No longer following" not in screen_text(app)
+        assert app.view_state.follows
 
 
 async def test_a_filter_that_matches_nothing_says_so() -> None:

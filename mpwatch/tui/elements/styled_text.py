@@ -133,7 +133,7 @@ def wrapped_line(content: Line, width: int) -> tuple[Line, ...]:
     has_word = False
     for word in _words(content):
         if text_of(word).isspace():
-            gap = word
+            gap = (*gap, *word)
             continue
         if has_word and width_of((*current, *gap, *word)) > width:
             lines.append(tuple(current))

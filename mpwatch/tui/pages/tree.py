@@ -12,7 +12,7 @@ from mpwatch.model.findings import Severity
 from mpwatch.model.ids import HookState, ProcessId
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import bytes_text, percent_text
-from mpwatch.tui.elements.header import ending_tone, ending_words, share_tone
+from mpwatch.tui.elements.header import ending_tone, ending_words, share_tone, start_methods
 from mpwatch.tui.elements.page import MARKS, Order, Page, SnapshotView, ago_text, state_tone
 from mpwatch.tui.elements.styled_text import (
     NOTHING,
@@ -278,8 +278,8 @@ def explained(node: TreeRow, view: SnapshotView, width: int) -> tuple[Line, ...]
         facts.append(f"hook {hook.state}{reason}")
     if process.sample.start_method:
         facts.append(f"started by {process.sample.start_method}")
-    elif process.start_method:
-        facts.append(f"starts by {process.start_method}")
+    elif methods := start_methods(process, view.children.get(process.process, ())):
+        facts.append(f"starts by {methods}")
     if process.sharing_strategy:
         facts.append(f"shares by {process.sharing_strategy}")
     facts += process.problems[:1]
@@ -319,7 +319,7 @@ def _of_node(measure: Callable[[Process], float | None]) -> Callable[[TreeRow], 
 
 PAGE: Page[TreeRow] = Page(
     name="overview",
-    title="Overview",
+    title="Job",
     short="Job",
     columns=COLUMNS,
     items=lambda view: nodes(view, Order()),

@@ -92,7 +92,7 @@ class PageRequested(Message):
 
 
 HINTS = (("?", "help"), ("/", "filter"), ("space", "pause"), ("q", "quit"))
-ABOVE_HINTS = (("esc", "back"), *HINTS)
+ABOVE_HINTS = (HINTS[0], ("esc", "back"), *HINTS[1:])
 """Of screens that are opened above the dashboard."""
 
 AnyPage = Page[Any]
@@ -141,6 +141,7 @@ class PagesScreen(LiveScreen):
         self.pages = dict(zip(digits, pages, strict=True))
         self.page_views: dict[str, AnyPageView] = {}
         self.current = digits[0]
+        self._wanted = ""
         tabs = [Tab(digit, page.title, page.short) for digit, page in self.pages.items()]
         self._header = LineView(id="header", classes="bar")
         self._body = Container(id="body")
@@ -162,6 +163,11 @@ class PagesScreen(LiveScreen):
         self._filter.display = False
         self._tabs.choose(self.current)
         self.page_view.main.focus()
+
+    def on_screen_resume(self) -> None:
+        """Filter by the words of this screen: those of another one may match nothing here."""
+        self.view_state.set_filter(self._wanted)
+        super().on_screen_resume()
 
     # --- what subclasses may change --------------------------------------------------------------
 
@@ -284,6 +290,7 @@ class PagesScreen(LiveScreen):
     def on_input_changed(self, event: Input.Changed) -> None:
         """Filter while typing."""
         if self._filter.display:
+            self._wanted = event.value
             self.view_state.set_filter(event.value)
             self.show_snapshot()
 
@@ -296,6 +303,7 @@ class PagesScreen(LiveScreen):
         """Go one level back: filter input, filter, page, then screen."""
         if self._filter.display or self.view_state.settings.filter:
             self._filter.display = False
+            self._wanted = ""
             self.view_state.set_filter("")
             self.show_snapshot()
             self.page_view.main.focus()

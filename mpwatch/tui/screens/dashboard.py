@@ -394,7 +394,8 @@ PROCESS_PAGES: tuple[Any, ...] = (
     process.PAGE,
     flows.PAGE,
     waits.PAGE,
+    flame.page(tuple),
     events.PAGE,
     findings.PAGE,
-    flame.page(tuple),
 )
+"""A page that the dashboard has as well has the same digit."""

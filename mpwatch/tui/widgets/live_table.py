@@ -135,6 +135,11 @@ class LiveTable(LineCanvas, Generic[T], can_focus=True):
         return tuple(self._index)
 
     @property
+    def shown_columns(self) -> frozenset[str]:
+        """The names of the columns that fit on the screen."""
+        return frozenset(self._columns[index].name for index, _ in self._places())
+
+    @property
     def cursor_index(self) -> int | None:
         """Index of the row under the cursor, or `None` in an empty table."""
         return self._index.get(self.cursor_key)

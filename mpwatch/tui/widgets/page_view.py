@@ -92,7 +92,7 @@ class PageView(Vertical, Generic[T]):
         least = max(2, round(self.page.details_share * height))
         if self.page.details_share:
             return max(least, spare)
-        return max(least, min(spare, len(filled(self._detail_lines(), self._width, spare))))
+        return max(least, min(spare, len(filled(self._detail_lines(), self._details_width, spare))))
 
     def other_lines(self) -> int:
         """Lines of the page above and below its table and details."""
@@ -132,6 +132,8 @@ class PageView(Vertical, Generic[T]):
             view: The snapshot to draw.
             wanted: Words the rows must contain; see `mpwatch.tui.elements.page.filtered`.
         """
+        if wanted != self._filter:
+            self.table.last_input_s = float("-inf")  # rows that were hidden have no place to keep
         self._view, self._filter = view, wanted
         self._draw()
 
@@ -178,11 +180,11 @@ class PageView(Vertical, Generic[T]):
         )
 
     def _draw_details(self, *, is_new: bool) -> None:
-        lines = filled(self._detail_lines(), self._width, self._details_height)
+        lines = filled(self._detail_lines(), self._details_width, self._details_height)
         self.details.show(lines, is_new=is_new)
 
     @property
-    def _width(self) -> int:
+    def _details_width(self) -> int:
         """Cells of a line of the details, beside the scrollbar."""
         return (self.details.size.width or 80) - 1
 
@@ -191,7 +193,7 @@ class PageView(Vertical, Generic[T]):
         item = self.table.current
         if self._view is None or item is None:
             return ()
-        return self.page.details(item, self._view, self._width)
+        return self.page.details(item, self._view, self._details_width)
 
     def redraw(self) -> None:
         """Draw again in the order of the page, even directly after a key or click."""
@@ -244,7 +246,8 @@ class PageView(Vertical, Generic[T]):
 
     def sort_next(self, step: int) -> None:
         """Sort by the next or previous sortable column."""
-        names: list[str | None] = [None, *self.page.sorts]
+        shown = self.table.shown_columns
+        names: list[str | None] = [None, *(name for name in self.page.sorts if name in shown)]
         at = names.index(self.order.column) if self.order.column in names else 0
         self.order = Order(names[(at + step) % len(names)])
         self.redraw()
