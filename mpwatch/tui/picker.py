@@ -142,7 +142,7 @@ COLUMNS = (
     ScreenColumn("PID", 7, align="right", keep=9),
     ScreenColumn("PROGRAM", 20, keep=8, most=28),
     ScreenColumn("STATE", 8, keep=7),
-    ScreenColumn("AGE", 6, align="right", keep=7),
+    ScreenColumn("AGE", 7, align="right", keep=7),
     ScreenColumn("PROCESSES", 9, align="right", keep=5),
     ScreenColumn("HOOK", 5, keep=6),
     ScreenColumn("RESIDENT", 8, align="right", keep=4),
