@@ -101,7 +101,11 @@ def _launch(arguments: argparse.Namespace) -> _Launch:
     argv = [target, *arguments.arguments]
     if arguments.is_module:
         return _Launch(hooked_command(argv, is_module=True), is_python=True)
-    found = None if "/" in target else shutil.which(target)
+    found = None
+    if "/" not in target:
+        # Beside this interpreter lie the commands of its environment, which need not be activated.
+        own = os.path.dirname(sys.executable)
+        found = shutil.which(target) or shutil.which(target, path=own)
     # A folder may be called like a command: the sources of accelerate, say.
     if os.path.exists(target) and (found is None or not _is_plain_folder(target)):
         return _launch_of_file(argv)

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TextIO, TypeVar
 
 from mpwatch.cli.failures import Failure
 
@@ -68,8 +68,19 @@ class _StatusLine:
     def _draw(self, text: str) -> None:
         if self._is_terminal:
             self._is_drawn = True
+            width = _columns(sys.stderr)
+            if 1 < width <= len(text):  # a line that wraps cannot be drawn over
+                text = f"{text[: width - 2]}…"
             sys.stderr.write(f"\r\x1b[K{text}")
             sys.stderr.flush()
+
+
+def _columns(stream: TextIO) -> int:
+    """Columns of a terminal; zero if they are not known."""
+    try:
+        return os.get_terminal_size(stream.fileno()).columns
+    except OSError:
+        return 0
 
 
 class Progress(_StatusLine):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -13,6 +14,26 @@ _TAKES_VALUE = ("-X", "-W", _LONG_WITH_VALUE)
 """Options whose value may be the next word; source: `python --help-all`, CPython 3.15."""
 _STARTERS = ("mpwatch/hook/run.py",)
 """Programs that run the program named in their next argument."""
+
+
+LAUNCHER_SCRIPTS = frozenset(("torchrun", "deepspeed", "accelerate", "accelerate-launch", "torchx"))
+LAUNCHER_MODULES = frozenset(
+    ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch")
+)
+"""Programs that start ranks."""
+_NODE_LAUNCHERS = frozenset(("deepspeed.launcher.launch", "deepspeed.launcher.runner"))
+"""Modules that the script `deepspeed` starts in its turn."""
+_HELPER_CODE = re.compile(r"from ([\w.]*\b(?:multiprocessing|multiprocess|loky)\.[\w.]+) import ")
+_SUBCOMMANDS = ("launch", "run")
+_SWITCHES = frozenset(
+    (
+        *("standalone", "no-python", "run-path", "multi-gpu", "cpu", "mps", "use-deepspeed"),
+        *("use-fsdp", "use-megatron-lm", "same-network", "debug", "quiet", "no-local-rank"),
+        *("force-multi", "save-pid", "enable-each-rank-log"),
+    )
+)
+"""Options of launchers without a value, with hyphens; source: `--help` of torch 2.13,
+accelerate 1.0 and deepspeed 0.15."""
 
 
 class PythonProgram(NamedTuple):
@@ -52,6 +73,67 @@ def python_program(cmdline: Sequence[str]) -> PythonProgram:
         else:
             return PythonProgram("script", word)
     return PythonProgram("none", "")
+
+
+def job_program(cmdline: Sequence[str]) -> PythonProgram:
+    """The program that the user wrote: below a launcher, the one that its ranks run."""
+    program, words = python_program(cmdline), _words_of_launcher(cmdline)
+    found = _launched(words) if words is not None else None
+    return program if found is None else found[0]
+
+
+def job_words(cmdline: Sequence[str]) -> str:
+    """A command line for a narrow column: the program that the user wrote comes first.
+
+    `train.py --lr 0.1, by torchrun`; a process of multiprocessing has the name of its module.
+    """
+    helper = _HELPER_CODE.match(python_program(cmdline).text.lstrip())
+    if helper is not None:
+        return helper.group(1)
+    words = _words_of_launcher(cmdline)
+    found = _launched(words) if words is not None else None
+    if found is None:
+        return command_words(cmdline)
+    program, arguments = found
+    launcher = python_program(cmdline)
+    name = launcher.text
+    if os.path.basename(cmdline[0]) in LAUNCHER_SCRIPTS:
+        name = cmdline[0]
+    return f"{' '.join((program.name, *arguments))}, by {os.path.basename(name)}"
+
+
+def _words_of_launcher(cmdline: Sequence[str]) -> Sequence[str] | None:
+    """What follows the name of a launcher; `None` if it is another program."""
+    if cmdline and os.path.basename(cmdline[0]) in LAUNCHER_SCRIPTS:
+        return cmdline[1:]
+    program = python_program(cmdline)
+    is_module = program.kind == "module" and program.text in LAUNCHER_MODULES | _NODE_LAUNCHERS
+    is_script = program.kind == "script" and os.path.basename(program.text) in LAUNCHER_SCRIPTS
+    if not (is_module or is_script):
+        return None
+    at = next(n for n, word in enumerate(cmdline) if word.endswith(program.text))
+    return cmdline[at + 1 :]
+
+
+def _launched(words: Sequence[str]) -> tuple[PythonProgram, Sequence[str]] | None:
+    """The program among the arguments of a launcher, with its own arguments.
+
+    Options that are not known are taken to have a value, which no script is.
+    """
+    kind: ProgramKind = "script"
+    index = 0
+    while index < len(words):
+        word = words[index]
+        if not word.startswith("-"):
+            if index or word not in _SUBCOMMANDS:
+                return PythonProgram(kind, word), words[index + 1 :]
+        elif word in ("-m", "--module"):
+            kind = "module"
+        elif "=" not in word and word.lstrip("-").replace("_", "-") not in _SWITCHES:
+            value = words[index + 1] if index + 1 < len(words) else "-"
+            index += not value.startswith("-") and not value.endswith(".py")
+        index += 1
+    return None
 
 
 def command_words(cmdline: Sequence[str]) -> str:

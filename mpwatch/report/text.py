@@ -41,7 +41,7 @@ from mpwatch.describe.processes import (
 from mpwatch.describe.progress import progress_sentence
 from mpwatch.diagnose.analysis.exits import failed_processes, last_exceptions
 from mpwatch.diagnose.analysis.stack_merge import merged_stacks
-from mpwatch.model.cmdline import command_words, python_program
+from mpwatch.model.cmdline import job_program, job_words
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.host import Check, CheckState, HostSample
 from mpwatch.model.ids import ProcessId
@@ -162,7 +162,7 @@ def _listed(job: Job) -> Iterator[list[str]]:
                 bytes_text(process.rss_bytes),
                 "yes" if process.has_torch else DASH,
                 "yes" if process.has_hook else DASH,
-                command_words(process.cmdline) or f"[{process.name}]",
+                job_words(process.cmdline) or f"[{process.name}]",
             ]
 
 
@@ -732,7 +732,7 @@ def program_of(snapshot: Snapshot) -> str:
     root = snapshot.get(snapshot.root)
     if root is None:
         return "job"
-    return python_program(root.sample.cmdline).name or root.sample.name
+    return job_program(root.sample.cmdline).name or root.sample.name
 
 
 def versions(snapshot: Snapshot) -> list[str]:

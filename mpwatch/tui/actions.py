@@ -53,7 +53,12 @@ class SnapshotApp(TonedApp[int]):
             screen.show_snapshot()
 
     def show_message(self, words: str, *, failed: bool = False) -> None:
-        """Show a notification; markup in the text is not interpreted."""
+        """Show a notification; markup in the text is not interpreted.
+
+        It takes the place of earlier ones, except for a failure: they cover the details of a page.
+        """
+        if not failed:
+            self.clear_notifications()
         severity = "error" if failed else "information"
         self.notify(words, severity=severity, timeout=6, markup=False)  # type: ignore[arg-type]
 
@@ -64,6 +69,9 @@ class SnapshotApp(TonedApp[int]):
         if isinstance(screen, PagesScreen):
             return screen.current_process
         return screen.finding.process if isinstance(screen, FindingScreen) else None
+
+
+WHERE_STACKS_ARE = "1 shows them, m merges them"
 
 
 class StackActions(SnapshotApp):
@@ -85,20 +93,20 @@ class StackActions(SnapshotApp):
 
     def action_take_stacks(self) -> None:
         """Take the stacks of every process."""
-        self._ask_stacks(TakeStacks(), "Taking stacks of every process.")
+        self._ask_stacks(TakeStacks(), f"Taking the stacks of every process; {WHERE_STACKS_ARE}.")
 
     def action_native(self) -> None:
         """Take the stacks of one process with native frames."""
         process = self.process_in_front
         if process is not None:
-            words = f"Stacks of {process.pid} with native frames are being taken."
+            words = f"Taking the stacks of {process.pid} with native frames; {WHERE_STACKS_ARE}."
             self._ask_stacks(TakeStacks(process, native=True), words)
 
     def action_locals(self) -> None:
         """Take the stacks of one process with local variables."""
         process = self.process_in_front
         if process is not None:
-            words = f"Stacks of {process.pid} with local variables are being taken."
+            words = f"Taking the stacks of {process.pid} with local variables; {WHERE_STACKS_ARE}."
             self._ask_stacks(TakeStacks(process, locals=True), words)
 
     def _ask_stacks(self, command: TakeStacks, words: str) -> None:
@@ -107,6 +115,10 @@ class StackActions(SnapshotApp):
 
     def action_follow(self) -> None:
         """Start or stop following the stacks of the current process."""
+        if self.view_state.follows and self.view_state.followed is None:
+            words = "Stacks are followed on the page Threads and in a process; f stops it there."
+            self.show_message(words)
+            return
         follows = self.view_state.toggle_following()
         self.show_message("Following stacks." if follows else "No longer following stacks.")
         self.redraw()
@@ -229,13 +241,13 @@ class HookActions(JobActions):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Enable the answer keys only while the question is shown."""
-        if action in ("answer_hook", "show_injection"):
+        if action in ("answer_hook", "confirm_hook", "show_injection"):
             question = self.view_state.question
             is_typing = isinstance(self.focused, Input)
             is_visible = isinstance(self.screen, PagesScreen) and not is_typing
-            return is_visible and question is not None and question.takes_keys
-        if action == "ask_hook":
-            return self.view_state.source.is_live
+            if not is_visible or question is None or not question.takes_keys:
+                return False
+            return action != "confirm_hook" or question.enter_is_yes
         return super().check_action(action, parameters)
 
     def consider_asking(self, snapshot: Snapshot) -> None:
@@ -282,7 +294,11 @@ class HookActions(JobActions):
         question, view = self.view_state.question, self.view_state.view
         if question is None:
             node = self.view_state.settings.node
-            why = "This dashboard injects nothing: it is read-only, or shown in a browser."
+            why = "This dashboard injects nothing: it is shown in a browser."
+            if self.view_state.settings.is_readonly:
+                why = "This dashboard is read-only: it injects nothing."
+            if not self.view_state.source.is_live:
+                why = "This is a recording: nothing can be injected."
             if node and view is not None:
                 why = f"Nothing is injected on other nodes: {view.attach_advice}."
             self.show_message(why, failed=True)
@@ -306,6 +322,10 @@ class HookActions(JobActions):
         else:
             self.show_message("Nothing is injected; i asks again.")
         self.redraw()
+
+    def action_confirm_hook(self) -> None:
+        """Inject the hook."""
+        self.action_answer_hook(True)
 
     def action_show_injection(self) -> None:
         """Open the injection plan; the question can be answered there."""

@@ -177,6 +177,19 @@ class MpwatchApp(DashboardApp):
         # Called on the source's thread, where only posting a message is safe.
         source.start(lambda snapshot: self._deliver(SnapshotArrived(snapshot)))
 
+    async def on_event(self, event: events.Event) -> None:
+        """Note each key and click: after the first one, enter no longer answers the question."""
+        # A forwarded key comes back here, after it may have asked the question again.
+        is_first = isinstance(event, events.MouseDown) or (
+            isinstance(event, events.Key) and not event.is_forwarded
+        )
+        await super().on_event(event)
+        question = self.view_state.question
+        if is_first and question is not None and question.enter_is_yes:
+            question.enter_is_yes = False
+            if question.is_shown:
+                self.redraw()
+
     def _deliver(self, message: SnapshotArrived) -> None:
         self.post_message(message)
 

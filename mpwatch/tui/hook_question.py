@@ -29,6 +29,8 @@ class HookQuestion:
     Attributes:
         asks: Whether to ask the question as soon as a plan is ready.
         plan: The injection plan; `None` until one was made.
+        enter_is_yes: Whether enter answers the question: as long as the user has done nothing else.
+            Beside a selected row, enter would seem to open the row.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class HookQuestion:
         self._clock = clock
         self.asks = asks
         self.plan: InjectionPlan | None = None
+        self.enter_is_yes = True
         self._planned_for: frozenset[ProcessId] = frozenset()
         self._planned_s = float("-inf")
         self._is_planning = False
@@ -63,6 +66,7 @@ class HookQuestion:
         """Ask the question, again if it was answered before."""
         self.asks = True
         self.plan = None
+        self.enter_is_yes = True
         self._shown_s = None
         self._planned_s = float("-inf")
 
@@ -114,21 +118,31 @@ def _candidates(snapshot: Snapshot) -> frozenset[ProcessId]:
     )
 
 
-_YES: Line = line(("y", "accent"), " or ", ("enter", "accent"), " yes, ")
-_KEYS: Line = line(*_YES, ("n", "accent"), " no, ", ("d", "accent"), " what it does")
-_SHORT_KEYS: Line = line(
-    ("y", "accent"),
-    "/",
-    ("enter", "accent"),
-    " yes ",
-    ("n", "accent"),
-    " no ",
-    ("d", "accent"),
-    " more",
-)
+def _keys(*, enter_is_yes: bool) -> tuple[Line, Line]:
+    """The answers, in full and short."""
+    enter, short_enter = (" or ", ("enter", "accent")), ("/", ("enter", "accent"))
+    full = line(
+        ("y", "accent"),
+        *(enter if enter_is_yes else ()),
+        " yes, ",
+        ("n", "accent"),
+        " no, ",
+        ("d", "accent"),
+        " what it does",
+    )
+    short = line(
+        ("y", "accent"),
+        *(short_enter if enter_is_yes else ()),
+        " yes ",
+        ("n", "accent"),
+        " no ",
+        ("d", "accent"),
+        " more",
+    )
+    return full, short
 
 
-def question_line(plan: InjectionPlan, width: int) -> Line:
+def question_line(plan: InjectionPlan, width: int, *, enter_is_yes: bool) -> Line:
     """The question with its answers; the reasons are shortened to the width."""
     count = len(plan.injectable())
     asked = line(
@@ -136,12 +150,13 @@ def question_line(plan: InjectionPlan, width: int) -> Line:
         (f"inject the hook into {count} process{'' if count == 1 else 'es'}?", "warning"),
         " ",
     )
+    full, short = _keys(enter_is_yes=enter_is_yes)
     for left_out in _left_out(plan):
-        for keys in (_KEYS, _SHORT_KEYS):
+        for keys in (full, short):
             whole = (*asked, *cell(left_out), *keys)
             if width_of(whole) < width:
                 return whole
-    return cut((*asked, *_SHORT_KEYS), width)
+    return cut((*asked, *short), width)
 
 
 def _left_out(plan: InjectionPlan) -> list[str]:
@@ -167,8 +182,4 @@ def plan_lines(plan: InjectionPlan, width: int) -> tuple[Line, ...]:
         line(("inject the hook", "title")),
         cell(""),
         *(cell(each) for each in text.splitlines()),
-        cell(""),
-        line(
-            ("y", "accent"), " inject   ", ("n", "accent"), " do not   ", ("esc", "accent"), " back"
-        ),
     )

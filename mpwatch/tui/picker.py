@@ -11,10 +11,12 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
-from mpwatch.collect.job.jobs import Job
-from mpwatch.model.cmdline import command_words, python_program
+from mpwatch.collect.job.jobs import Job, JobProcess
+from mpwatch.describe.processes import role_name, state_word
+from mpwatch.model.cmdline import job_program, job_words
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.units import bytes_text, seconds_text
+from mpwatch.tui.elements.page import state_tone
 from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, cell, cut, line
 from mpwatch.tui.widgets.line_view import LineView, TonedApp
 from mpwatch.tui.widgets.live_table import LiveTable
@@ -92,7 +94,7 @@ class PickerApp(TonedApp[ProcessId]):
 
     def on_picker_app_found(self, message: Found) -> None:
         """Show what was found; the cursor stays on its job."""
-        jobs = message.jobs
+        jobs = in_order(message.jobs)
         count = f"{len(jobs)} torch job{'' if len(jobs) == 1 else 's'} on this machine"
         self._top.show((line((" mpwatch", "title"), f"   {count}"),))
         self._table.display = bool(jobs)
@@ -139,10 +141,11 @@ def pick(find: FindJobs) -> ProcessId | None:
 COLUMNS = (
     ScreenColumn("PID", 7, align="right", keep=9),
     ScreenColumn("PROGRAM", 20, keep=8, most=28),
-    ScreenColumn("PROCESSES", 9, align="right", keep=7),
+    ScreenColumn("STATE", 8, keep=7),
+    ScreenColumn("AGE", 7, align="right", keep=7),
+    ScreenColumn("PROCESSES", 9, align="right", keep=5),
     ScreenColumn("HOOK", 5, keep=6),
-    ScreenColumn("RESIDENT", 8, align="right", keep=5),
-    ScreenColumn("RUNNING FOR", 11, align="right", keep=4),
+    ScreenColumn("RESIDENT", 8, align="right", keep=4),
     ScreenColumn("COMMAND", 20, keep=8, grows=True),
 )
 EMPTY = (
@@ -167,14 +170,41 @@ def job_row(job: Job, wall_s: float) -> Row:
         root.process,
         (
             cell(str(root.process.pid)),
-            cell(python_program(root.cmdline).name or root.name, "title"),
+            cell(_program(root), "title"),
+            cell(state := _state(job), state_tone(state)),
+            cell(seconds_text(age)),
             cell(str(len(job.processes))),
             cell(str(hooked) if hooked else "no", "good" if hooked else "dim"),
             cell(bytes_text(sum(process.rss_bytes for process in job.processes))),
-            cell(seconds_text(age)),
-            cell(command_words(root.cmdline), "dim"),
+            cell(job_words(root.cmdline), "dim"),
         ),
     )
+
+
+def in_order(jobs: Sequence[Job]) -> list[Job]:
+    """Jobs that run torch, newest first, then others."""
+    return sorted(
+        jobs,
+        key=lambda job: (
+            any(each.has_torch for each in job.processes),
+            job.root.process.start_ticks,
+        ),
+        reverse=True,
+    )
+
+
+def _program(root: JobProcess) -> str:
+    """What the user wrote; a process of multiprocessing without its parent is named by its role."""
+    program = job_program(root.cmdline)
+    if program.kind == "code" and root.role != "main":
+        return role_name(root.role, root.worker_id, root.rank)
+    return program.name or root.name
+
+
+def _state(job: Job) -> str:
+    """The state of the job: running if one of its processes is."""
+    states = {process.state for process in job.processes}
+    return state_word(next((each for each in "RD" if each in states), job.root.state))
 
 
 def job_details(job: Job, width: int) -> tuple[Line, ...]:
@@ -182,4 +212,4 @@ def job_details(job: Job, width: int) -> tuple[Line, ...]:
     roles = Counter(process.role for process in job.processes)
     words = ", ".join(f"{count} {role}" for role, count in roles.most_common())
     first = line((f" {job.root.process.pid}  ", "title"), words)
-    return (cut(first, width), cut(cell("  " + " ".join(job.root.cmdline), "dim"), width))
+    return (cut(first, width), cut(cell("  " + job_words(job.root.cmdline), "dim"), width))

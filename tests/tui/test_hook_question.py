@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from textual.pilot import Pilot
+from textual.screen import Screen
 
 from mpwatch.model.injection import InjectionPlan, PlannedInjection
 from mpwatch.model.samples import Ended, ProcSample
@@ -16,7 +17,9 @@ from mpwatch.tui import hook_question
 from mpwatch.tui.app import MpwatchApp
 from mpwatch.tui.elements.styled_text import text_of
 from mpwatch.tui.hook_question import HookQuestion, question_line
-from mpwatch.tui.screens.texts import InjectionScreen
+from mpwatch.tui.screens.dashboard import ProcessScreen
+from mpwatch.tui.screens.texts import FindingScreen, InjectionScreen
+from tests.builders.screen_job import fd_finding
 from tests.tui import scripted
 from tests.tui.screen_text import screen_text
 
@@ -91,6 +94,80 @@ async def test_the_question_is_on_the_top_line_and_yes_injects(key: str) -> None
         assert "inject the hook into" not in screen_text(app).splitlines()[0]
 
 
+@pytest.mark.parametrize(
+    ("key", "opened"),
+    [
+        ("down", ProcessScreen),
+        ("tab", FindingScreen),
+        ("9", ProcessScreen),
+    ],
+)
+async def test_enter_opens_what_the_user_has_moved_to_and_injects_nothing(
+    key: str, opened: type[Screen[None]]
+) -> None:
+    job = replace(job_without_hook(), findings=(fd_finding(),))
+    source = scripted.ScriptedSource(job)
+    question = HookQuestion(lambda samples: plan(samples), asks=True)
+    app = MpwatchApp(source, title="train.py", question=question)
+    async with app.run_test(size=(120, 30)) as pilot:
+        assert "y or enter yes" in await settled(app, pilot)
+
+        await pilot.press(key)
+        top = await settled(app, pilot)
+        assert "y yes, n no" in top
+        assert "enter" not in top
+
+        await pilot.press("enter")
+        await pilot.pause()
+        assert InjectHook() not in source.asked
+        assert type(app.screen) is opened
+
+        while app.screen is not app.dashboard:
+            await pilot.press("escape")
+        await pilot.press("y")
+        await pilot.pause()
+        assert source.asked.count(InjectHook()) == 1, "y is yes as long as the question is shown"
+
+
+async def test_a_click_on_a_row_takes_enter_for_that_row() -> None:
+    app, source = dashboard()
+    async with app.run_test(size=(120, 30)) as pilot:
+        await settled(app, pilot)
+        await pilot.click(offset=(20, 5))
+        assert "y yes, n no" in await settled(app, pilot)
+
+        await pilot.press("enter")
+        await pilot.pause()
+        assert InjectHook() not in source.asked
+        assert isinstance(app.screen, ProcessScreen)
+
+
+async def test_enter_after_the_plan_was_read_does_not_inject_by_habit() -> None:
+    app, source = dashboard()
+    async with app.run_test(size=(120, 30)) as pilot:
+        await settled(app, pilot)
+        await pilot.press("d")
+        await pilot.pause()
+        await pilot.press("enter")  # closes the plan
+        assert "y yes, n no" in await settled(app, pilot)
+
+        await pilot.press("enter")
+        await pilot.pause()
+        assert InjectHook() not in source.asked
+
+
+async def test_a_question_that_the_user_asked_for_is_answered_by_enter_again() -> None:
+    app, source = dashboard(asks=False)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await settled(app, pilot)
+        await pilot.press("down", "i")
+        assert "y or enter yes" in await settled(app, pilot)
+
+        await pilot.press("enter")
+        await pilot.pause()
+        assert source.asked.count(InjectHook()) == 1
+
+
 def test_a_process_that_could_not_get_the_hook_is_asked_about_once_it_can() -> None:
     now_s = 100.0
     question = HookQuestion(lambda samples: plan(samples), asks=True, clock=lambda: now_s)
@@ -150,6 +227,18 @@ async def test_d_shows_the_plan_and_the_question_can_be_answered_there() -> None
         assert "inject, by pending call" in text
         assert "752 bytes" in text
         assert "os (os._exit)" in text
+        assert text.splitlines()[-1].split() == [
+            "y",
+            "inject",
+            "n",
+            "do",
+            "not",
+            "esc",
+            "back",
+            "without",
+            "an",
+            "answer",
+        ]
 
         await pilot.press("escape")
         assert "inject the hook into" in await settled(app, pilot)
@@ -197,9 +286,12 @@ async def test_a_key_pressed_before_the_question_could_be_read_is_no_answer(
 
 async def test_a_read_only_dashboard_neither_asks_nor_injects() -> None:
     app, source = dashboard(readonly=True)
-    async with app.run_test(size=(120, 30)) as pilot:
+    async with app.run_test(size=(120, 30), notifications=True) as pilot:
         assert "inject" not in await settled(app, pilot)
-        await pilot.press("i", "y")
+        await pilot.press("i")
+        await pilot.pause()
+        assert "This dashboard is read-only: it injects nothing." in screen_text(app)
+        await pilot.press("y")
         await pilot.pause()
         assert InjectHook() not in source.asked
 
@@ -242,9 +334,11 @@ async def test_the_question_goes_with_the_processes_that_it_is_about() -> None:
 def test_the_question_and_its_keys_fit_into_any_width(width: int) -> None:
     samples = [each.sample for each in job_without_hook().processes]
 
-    shown = text_of(question_line(plan(samples), width))
+    shown = text_of(question_line(plan(samples), width, enter_is_yes=True))
 
     assert len(shown) <= width
+    assert "enter" in shown
+    assert "enter" not in text_of(question_line(plan(samples), width, enter_is_yes=False))
     assert "inject the hook into 4 processes?" in shown
     assert "y" in shown.split("?")[1]
     assert ("2 are left out" in shown) == (width >= 80)

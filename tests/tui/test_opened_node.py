@@ -108,7 +108,7 @@ async def test_enter_on_a_rank_opens_its_process() -> None:
         ranks = screen_text(app)
 
     assert "1 Threads" in process
-    assert "0 Overview" in dashboard
+    assert "0 Job" in dashboard
     assert " 2 ranks " in ranks
     assert "rank 1" in ranks
 

@@ -47,7 +47,7 @@ async def test_the_chosen_job_is_what_the_picker_returns() -> None:
     assert "2 torch jobs on this machine" in text
     assert "train.py" in text
     assert "84 s" in text
-    assert app.return_value == ProcessId(5000, 5100)
+    assert app.return_value == ProcessId(4242, 4342)
 
 
 async def test_an_empty_picker_says_why_and_what_would_fill_it() -> None:
@@ -75,13 +75,13 @@ async def test_the_cursor_stays_on_its_job_when_another_starts() -> None:
         await app.workers.wait_for_complete()
         await pilot.pause()
         await pilot.press("down")
-        finder.jobs = (job(100, "new.py"), *finder.jobs)
+        finder.jobs = (job(9000, "new.py"), *finder.jobs)
         await pilot.press("r")
         await app.workers.wait_for_complete()
         await pilot.pause()
         await pilot.press("enter")
 
-    assert app.return_value == ProcessId(5000, 5100)
+    assert app.return_value == ProcessId(4242, 4342)
 
 
 async def test_quitting_the_picker_chooses_nothing() -> None:
@@ -102,3 +102,37 @@ async def test_a_failed_search_is_explained() -> None:
         await pilot.pause()
 
         assert "/proc is hidden" in screen_text(app)
+
+
+async def test_the_newest_torch_job_is_first_with_its_own_name_its_state_and_age() -> None:
+    old, new, plain = job(4242, "train.py"), job(5000, "eval.py"), job(6000, "tool.py")
+    command = ("python", "-m", "torch.distributed.run", "--nproc_per_node", "4", "ddp_train.py")
+    launcher = replace(new.root, cmdline=command, role="launcher", has_torch=False)
+    rank = replace(new.processes[1], role="rank", state="R")
+    no_torch = tuple(replace(each, has_torch=False) for each in plain.processes)
+    jobs = (old, Job(launcher, (launcher, rank)), Job(no_torch[0], no_torch))
+    app = PickerApp(Finder(*jobs), wall_clock=lambda: 1084.0)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        rows = screen_text(app).splitlines()
+
+    assert [line.split()[1] if line[0] == ">" else line.split()[0] for line in rows[2:5]] == [
+        "5000",
+        "4242",
+        "6000",
+    ]
+    assert rows[2].split()[2:6] == ["ddp_train.py", "running", "84", "s"]
+    assert "  ddp_train.py, by torch.distributed.run" in rows
+
+
+async def test_a_spawned_process_without_its_parent_is_named_by_its_role() -> None:
+    alone = job(4242, "train.py").root
+    code = "from multiprocessing.spawn import spawn_main; spawn_main()"
+    alone = replace(alone, cmdline=("python", "-c", code), role="spawned")
+    app = PickerApp(Finder(Job(alone, (alone,))), wall_clock=lambda: 1084.0)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+
+        assert screen_text(app).splitlines()[2].split()[1:4] == ["4242", "spawned", "sleeping"]

@@ -88,5 +88,5 @@ async def test_without_colours_the_cursor_is_reversed_and_words_remain(
 
     assert under is not None
     assert under.reverse
-    assert text.startswith("C v 41823 main")
+    assert text.startswith("C>v 41823 main")
     assert "waiting" in text

@@ -148,7 +148,7 @@ async def test_the_flame_page_fills_while_a_process_is_followed() -> None:
     source = ScriptedSource(loader_job())
     app = MpwatchApp(source)
     async with app.run_test(size=SIZE, notifications=True) as pilot:
-        await pilot.press("down", "enter", "9")
+        await pilot.press("down", "enter", "7")
         await pilot.pause()
         before = screen_text(app)
         for tick in range(1, 5):

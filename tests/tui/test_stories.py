@@ -8,15 +8,17 @@ from typing import Any
 from textual.pilot import Pilot
 from textual.screen import Screen
 
+from mpwatch.model.findings import Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Playback, Snapshot
 from mpwatch.observe.sources.source import Pause
 from mpwatch.tui.app import MpwatchApp
-from mpwatch.tui.screens.base import TooSmallScreen
-from mpwatch.tui.screens.dashboard import ProcessScreen
+from mpwatch.tui.screens.base import PagesScreen, TooSmallScreen
+from mpwatch.tui.screens.dashboard import Dashboard, ProcessScreen
 from mpwatch.tui.screens.texts import FindingScreen, HelpScreen
-from tests.builders.screen_job import MAIN, NOW_S, worker_id
+from mpwatch.tui.view_state import ViewState
+from tests.builders.screen_job import MAIN, NOW_S, fd_finding, straggler_finding, worker_id
 from tests.tui import scripted
 from tests.tui.screen_text import screen_text
 from tests.tui.scripted import ScriptedSource, loader_job
@@ -151,6 +153,41 @@ async def test_pause_in_a_replay_is_sent_to_the_source() -> None:
     assert source.asked == [Pause(True)]
 
 
+async def test_the_page_of_findings_opens_at_the_worst_one_and_marks_it() -> None:
+    launcher = replace(straggler_finding(), severity=Severity.INFO, process=MAIN, rule="sighup")
+    worst = replace(fd_finding(), process=worker_id(3))
+    app, _ = dashboard(replace(loader_job(), findings=(worst, launcher)))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        assert app.dashboard.current_process == MAIN
+        await pilot.press("9")
+        await pilot.pause()
+        text = screen_text(app)
+        assert "C>CRITICAL" in text
+        assert "fix        Keep copies" in text
+
+        await pilot.press("down")
+        await pilot.press("6", "9")
+        await pilot.pause()
+        assert "C>CRITICAL" in screen_text(app)
+
+
+async def test_details_have_the_rows_that_the_list_leaves_but_the_list_comes_first() -> None:
+    job = loader_job()
+    app, source = dashboard(job)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("9")
+        await pilot.pause()
+        page_view = app.dashboard.page_view
+        assert page_view.details.size.height == 22 - 1 - len(job.findings)
+
+        many = tuple(replace(fd_finding(), rule=f"rule-{n}") for n in range(30))
+        source.push(replace(job, findings=many))
+        await pilot.pause()
+        assert page_view.details.size.height == 12
+        assert page_view.table.size.height == 10
+
+
 async def test_a_filter_keeps_rows_that_contain_every_word() -> None:
     app, _ = dashboard()
     async with app.run_test(size=(120, 36)) as pilot:
@@ -165,6 +202,60 @@ async def test_a_filter_keeps_rows_that_contain_every_word() -> None:
     assert shown == (worker_id(0), worker_id(1), worker_id(2))
     assert "filter worker idle" in text
     assert len(cleared) == 6
+
+
+async def test_a_filter_stays_with_its_screen_and_leaves_no_row_out_of_place() -> None:
+    app, _ = dashboard()
+    async with app.run_test(size=(120, 36)) as pilot:
+        await pilot.pause()
+        before = app.dashboard.overview.table.keys
+        await pilot.press("slash", *"idle", "enter", "enter")
+        await pilot.pause()
+        assert isinstance(front(app), ProcessScreen)
+        assert "matches the filter" not in screen_text(app)
+        assert "pt_data_worker" in screen_text(app)
+
+        await pilot.press("escape")
+        await pilot.pause()
+        assert "filter idle" in screen_text(app)
+        assert len(app.dashboard.overview.table.keys) == 3
+
+        await pilot.press("escape")
+        await pilot.pause()
+        assert app.dashboard.overview.table.keys == before
+
+
+async def test_sorting_goes_through_the_columns_that_are_on_the_screen() -> None:
+    app, _ = dashboard()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        await pilot.press("less_than_sign")
+        await pilot.pause()
+
+        assert " FDSv " in screen_text(app)
+
+
+async def test_a_page_has_the_same_digit_in_a_process() -> None:
+    of_job = app_digits(Dashboard(ViewState(ScriptedSource(), "")))
+    of_process = app_digits(ProcessScreen(ViewState(ScriptedSource(), ""), MAIN))
+
+    both = of_job.keys() & of_process.keys()
+    assert both == {"threads", "shm", "files", "flows", "waits", "events", "findings"}
+    assert {name: of_job[name] for name in both} == {name: of_process[name] for name in both}
+
+
+def app_digits(screen: PagesScreen) -> dict[str, str]:
+    return {page.name: digit for digit, page in screen.pages.items()}
+
+
+async def test_f_says_where_stacks_are_followed_before_it_stops_anything() -> None:
+    app, _ = dashboard()
+    async with app.run_test(size=(120, 36), notifications=True) as pilot:
+        await pilot.press("f")
+        await pilot.pause()
+
+        assert "No longer following" not in screen_text(app)
+        assert app.view_state.follows
 
 
 async def test_a_filter_that_matches_nothing_says_so() -> None:

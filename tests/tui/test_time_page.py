@@ -160,12 +160,12 @@ async def test_a_digit_leads_to_that_page_of_the_dashboard() -> None:
     assert "LAST MINUTE" in on_time
     assert "esc back" in on_time.splitlines()[-1]
     assert "LAST MINUTE" not in on_files
-    assert on_files.splitlines()[-1].startswith(" 0 Overview  1 Threads")
+    assert on_files.splitlines()[-1].startswith(" 0 Job  1 Threads")
     assert on_waits != on_files
 
 
 async def test_zero_leads_from_a_process_to_the_overview() -> None:
     on_process, on_overview = await shown_after(accounted(loader_job()), "enter", "0")
 
-    assert "9 Flame" in on_process.splitlines()[-1]
-    assert on_overview.splitlines()[-1].startswith(" 0 Overview  1 Threads")
+    assert "7 Flame" in on_process.splitlines()[-1]
+    assert on_overview.splitlines()[-1].startswith(" 0 Job  1 Threads")

@@ -29,7 +29,7 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping, 
 from types import MappingProxyType
 from typing import NamedTuple
 
-from mpwatch.model.cmdline import python_program
+from mpwatch.model.cmdline import LAUNCHER_MODULES, LAUNCHER_SCRIPTS, python_program
 from mpwatch.model.ids import ProcessId, Role
 
 WORKER_NAME = "pt_data_worker"
@@ -44,12 +44,6 @@ RAY_TITLE = "ray::"
 _RAY_WORKER = "/ray/_private/workers/"
 _RAY_SERVICES = re.compile(
     r"ray::(?:Dashboard|RuntimeEnvAgent|(?:IDLE|SPILL|RESTORE|DELETE)_\w+Worker\b)"
-)
-_LAUNCHER_SCRIPTS = frozenset(
-    ("torchrun", "deepspeed", "accelerate", "accelerate-launch", "torchx")
-)
-_LAUNCHER_MODULES = frozenset(
-    ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch")
 )
 
 
@@ -331,12 +325,12 @@ def _helper(cmdline: Sequence[str]) -> str:
 
 def is_launcher(cmdline: Sequence[str]) -> bool:
     """Whether this starts ranks: torchrun, torch.distributed.run, deepspeed, accelerate."""
-    if _base(cmdline) in _LAUNCHER_SCRIPTS:
+    if _base(cmdline) in LAUNCHER_SCRIPTS:
         return True
     program = python_program(cmdline)
     if program.kind == "module":
-        return program.text in _LAUNCHER_MODULES
-    return program.kind == "script" and _base((program.text,)) in _LAUNCHER_SCRIPTS
+        return program.text in LAUNCHER_MODULES
+    return program.kind == "script" and _base((program.text,)) in LAUNCHER_SCRIPTS
 
 
 def is_ray_worker(cmdline: Sequence[str]) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from mpwatch.describe.processes import can_have_hook
-from mpwatch.model.cmdline import python_program
+from mpwatch.model.cmdline import job_program
 from mpwatch.model.host import HostSample
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.units import bytes_text, count_text, percent_text, seconds_text
@@ -78,7 +78,7 @@ def header(snapshot: Snapshot, settings: ViewSettings, width: int) -> Line:
         StatusPart(cell(str(snapshot.root.pid)), 8),
         *_part(snapshot),
         *([StatusPart(line(("on ", "dim"), (settings.node, "title")), 9)] if settings.node else []),
-        *_facts(root),
+        *_facts(root, snapshot),
     ]
     right = [
         StatusPart(mode_line(snapshot, settings), 11),
@@ -122,11 +122,16 @@ def _costs(snapshot: Snapshot) -> list[StatusPart]:
 
 
 def program(root: Process | None) -> str:
-    """The script or module a process runs."""
-    return "" if root is None else python_program(root.sample.cmdline).name or root.sample.name
+    """The script or module that the user wrote; of a process of multiprocessing its label."""
+    if root is None:
+        return ""
+    found = job_program(root.sample.cmdline)
+    if found.kind == "code" and root.role != "main":
+        return root.label
+    return found.name or root.sample.name
 
 
-def _facts(root: Process | None) -> list[StatusPart]:
+def _facts(root: Process | None, snapshot: Snapshot) -> list[StatusPart]:
     if root is None:
         return []
     facts = []
@@ -135,11 +140,22 @@ def _facts(root: Process | None) -> list[StatusPart]:
         facts.append(StatusPart(cell(f"python {version}", "dim"), 2))
     if root.hook.torch:
         facts.append(StatusPart(cell(f"torch {root.hook.torch}", "dim"), 3))
-    if root.start_method:
-        facts.append(StatusPart(cell(root.start_method, "dim"), 2))
+    methods = start_methods(root, snapshot.processes)
+    if methods:
+        facts.append(StatusPart(cell(methods, "dim"), 2))
     if root.sharing_strategy:
         facts.append(StatusPart(cell(root.sharing_strategy, "dim"), 1))
     return facts
+
+
+def start_methods(process: Process, among: Sequence[Process]) -> str:
+    """How a process has started its children, `spawn`; its default while there are none."""
+    used = {
+        each.sample.start_method
+        for each in among
+        if each.sample.start_method and process.process in (each.parent, each.original_parent)
+    }
+    return ", ".join(sorted(used)) or process.start_method or ""
 
 
 def hooks_line(snapshot: Snapshot) -> Line:

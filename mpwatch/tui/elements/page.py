@@ -235,7 +235,10 @@ class Page(Generic[T]):
     details: Callable[[T, SnapshotView, int], tuple[Line, ...]] = _no_details
     """Lines about the item under the cursor."""
     details_share: float = 0.0
-    """Part of the page's height for the details; zero is two lines."""
+    """Part of the page's height for the details at least; zero is two lines. They also have the
+    lines that the table does not need."""
+    opens_at_top: bool = False
+    """Whether the page opens with the cursor on its first row, not on the current process."""
     process: Callable[[T], ProcessId | None] = _no_process
     """The process of an item; `enter` opens it."""
     sorts: Mapping[str, Callable[[T], float | str | None]] = field(default_factory=dict)

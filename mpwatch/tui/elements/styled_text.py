@@ -6,6 +6,7 @@ in the text as well.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
@@ -110,6 +111,71 @@ def wrapped(text: str, width: int, tone: Tone = "", indent: str = "") -> tuple[L
     if current:
         lines.append(cell(current, tone))
     return tuple(lines)
+
+
+_WORDS = re.compile(r"\s+|\S+")
+HEAD_LINES = 2
+"""So many lines say what the rest is about: they are read in full first."""
+
+
+def wrapped_line(content: Line, width: int) -> tuple[Line, ...]:
+    """A line in lines of at most `width` cells, cut at spaces; further ones are indented.
+
+    A word that is longer than a line stays as long as it is.
+    """
+    if width_of(content) <= width:
+        return (content,)
+    text = text_of(content)
+    indent = Span(" " * (len(text) - len(text.lstrip()) + 2))
+    lines: list[Line] = []
+    current: list[Span] = []
+    gap: Line = ()
+    has_word = False
+    for word in _words(content):
+        if text_of(word).isspace():
+            gap = (*gap, *word)
+            continue
+        if has_word and width_of((*current, *gap, *word)) > width:
+            lines.append(tuple(current))
+            current, gap = [indent], ()
+        current += (*gap, *word)
+        gap, has_word = (), True
+    return (*lines, tuple(current))
+
+
+def _words(content: Line) -> list[Line]:
+    """Words and the gaps between them; a word may have several tones."""
+    found: list[list[Span]] = []
+    was_gap = True
+    for span in content:
+        for text in _WORDS.findall(span.text):
+            is_gap = text.isspace()
+            if is_gap or was_gap or not found:
+                found.append([])
+            found[-1].append(Span(text, span.tone))
+            was_gap = is_gap
+    return [tuple(spans) for spans in found]
+
+
+def filled(lines: Sequence[Line], width: int, height: int) -> tuple[Line, ...]:
+    """Lines with the long ones wrapped, the first ones first, while there are rows for it.
+
+    Args:
+        lines: Top to bottom.
+        width: Cells of the page.
+        height: Visible rows. Where they are few, the first lines are cut instead.
+    """
+    spare = height - len(lines)
+    found: list[Line] = []
+    for index, content in enumerate(lines):
+        is_head = index < HEAD_LINES
+        parts = wrapped_line(content, width)
+        if len(parts) - 1 <= max(spare, height - 2 * HEAD_LINES if is_head else 0):
+            spare -= len(parts) - 1
+            found += parts
+        else:
+            found.append(cut(content, width) if is_head else content)
+    return tuple(found)
 
 
 class StatusPart(NamedTuple):

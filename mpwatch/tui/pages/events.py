@@ -91,7 +91,7 @@ def _empty(view: SnapshotView) -> tuple[str, ...]:
     of_it = "" if view.scope is None else " of this process"
     return (
         f"No events{of_it} since mpwatch was started.",
-        "Process starts and exits, hooks, exceptions and findings appear here.",
+        "Process starts and exits, hooks and exceptions appear here.",
     )
 
 
@@ -102,7 +102,7 @@ def _process(entry: LogEntry) -> ProcessId | None:
 PAGE: Page[LogEntry] = Page(
     name="events",
     title="Events",
-    short="Log",
+    short="Event",
     columns=COLUMNS,
     items=items,
     key=lambda entry: entry.sequence,

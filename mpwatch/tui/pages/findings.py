@@ -60,7 +60,7 @@ class FindingLine:
     text: str = ""
     """The words of this line."""
     number: int = 0
-    """Above 0 for the rest of a summary that is longer than a line."""
+    """Above 0 for the rest of a summary or fix that is longer than a line."""
 
     @property
     def key(self) -> Hashable:
@@ -69,9 +69,10 @@ class FindingLine:
 
 
 def finding_lines(snapshot: Snapshot, height: int, width: int) -> list[FindingLine]:
-    """The list on the overview: every unresolved finding, with its fix if there is room.
+    """The list on the overview: every unresolved finding.
 
-    The first one is readable in full, up to `FIRST_LINES`, however little room there is.
+    The first one is readable in full, up to `FIRST_LINES`, however little room there is; its fix,
+    and the fixes of other critical ones, are there if there is room.
 
     Args:
         snapshot: The findings to list.
@@ -89,9 +90,14 @@ def finding_lines(snapshot: Snapshot, height: int, width: int) -> list[FindingLi
             parts = [finding.summary]
         room -= len(parts) - 1
         lines += [FindingLine(finding, text=text, number=n) for n, text in enumerate(parts)]
-        if room > 0 and finding.severity is Severity.CRITICAL:
-            lines.append(FindingLine(finding, is_advice=True, text=finding.advice))
-            room -= 1
+        if room > 0 and (place == 0 or finding.severity is Severity.CRITICAL):
+            fixes = _fix_parts(finding, width) if place == 0 else [finding.advice]
+            fixes = _at_most(fixes, room)
+            room -= len(fixes)
+            lines += [
+                FindingLine(finding, is_advice=True, text=text, number=n)
+                for n, text in enumerate(fixes)
+            ]
     return lines
 
 
@@ -107,6 +113,7 @@ def lines_of_first(lines: Sequence[FindingLine]) -> int:
 
 
 _EFFECT = "  └ "
+_FIX_HEAD = f"{FIX}  "
 _BESIDE = 12
 """Cells of a line on the overview beside the words: mark, severity, gaps, scrollbar."""
 
@@ -119,12 +126,21 @@ def _parts(finding: Finding, width: int, *, is_first: bool) -> list[str]:
     return [text_of(each) for each in wrapped(finding.summary, max(20, inner))]
 
 
+def _fix_parts(finding: Finding, width: int) -> list[str]:
+    """A fix in lines that fit."""
+    inner = width - _BESIDE - len(_FIX_HEAD) - (len(_EFFECT) if finding.effect_of else 0)
+    return [text_of(each) for each in wrapped(finding.advice, max(20, inner))]
+
+
 def finding_line_row(finding_line: FindingLine, view: SnapshotView) -> Row:
     """One line of the list on the overview."""
     finding = finding_line.finding
     indent = _EFFECT if finding.effect_of else ""
+    if finding_line.is_advice and finding_line.number:
+        words = line(" " * len(indent + _FIX_HEAD), finding_line.text)
+        return Row(finding_line.key, (cell(""), words))
     if finding_line.is_advice:
-        words = line(indent, (f"{FIX}  ", "dim"), finding_line.text, (f"  {finding.rule}", "dim"))
+        words = line(indent, (_FIX_HEAD, "dim"), finding_line.text)
         return Row(finding_line.key, (cell(""), words))
     if finding_line.number:
         return Row(finding_line.key, (cell(""), line(" " * len(indent), finding_line.text)))
@@ -173,8 +189,20 @@ def _row(finding: Finding, view: SnapshotView) -> Row:
     )
 
 
+def in_short(finding: Finding, view: SnapshotView, width: int) -> tuple[Line, ...]:
+    """A whole finding with its fix first, which is visible however long the evidence is."""
+    fields = labelled_fields(finding, bullet="- ")
+    return _text_of(finding, sorted(fields, key=lambda field: field[0] != FIX), view, width)
+
+
 def in_full(finding: Finding, view: SnapshotView, width: int) -> tuple[Line, ...]:
     """A whole finding: evidence, cause, fix."""
+    return _text_of(finding, labelled_fields(finding, bullet="- "), view, width)
+
+
+def _text_of(
+    finding: Finding, fields: Sequence[tuple[str, str]], view: SnapshotView, width: int
+) -> tuple[Line, ...]:
     inner = max(20, width - 12)
     summary = wrapped(finding.summary, max(20, width - 1), "title")
     lines: list[Line] = [line(" ", *content) for content in summary]
@@ -182,7 +210,7 @@ def in_full(finding: Finding, view: SnapshotView, width: int) -> tuple[Line, ...
         line(" ", (severity_word(finding.severity), TONES[finding.severity]), _about(finding, view))
     )
     shown = ""
-    for label, text in labelled_fields(finding, bullet="- "):
+    for label, text in fields:
         indent = "  " if text.startswith("- ") else ""
         for number, content in enumerate(wrapped(text, inner, indent=indent)):
             head = label if label != shown and number == 0 else ""
@@ -238,7 +266,8 @@ PAGE: Page[Finding] = Page(
         f"{view.name(finding.process)}"
     ),
     empty=_empty,
-    details=in_full,
+    details=in_short,
+    opens_at_top=True,
     details_share=0.55,
     process=_process,
     sorts={

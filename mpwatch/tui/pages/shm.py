@@ -206,7 +206,7 @@ def _empty(view: SnapshotView) -> tuple[str, ...]:
 
 PAGE: Page[SegmentGroup] = Page(
     name="shm",
-    title="Shared memory",
+    title="Shm",
     short="Shm",
     columns=COLUMNS,
     items=items,

@@ -12,7 +12,7 @@ from mpwatch.model.findings import Severity
 from mpwatch.model.ids import HookState, ProcessId
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import bytes_text, percent_text
-from mpwatch.tui.elements.header import ending_tone, ending_words, share_tone
+from mpwatch.tui.elements.header import ending_tone, ending_words, share_tone, start_methods
 from mpwatch.tui.elements.page import MARKS, Order, Page, SnapshotView, ago_text, state_tone
 from mpwatch.tui.elements.styled_text import (
     NOTHING,
@@ -25,7 +25,6 @@ from mpwatch.tui.elements.styled_text import (
     Tone,
     Trend,
     cell,
-    cut,
     line,
 )
 from mpwatch.tui.pages.stacks.threads import stack_head, stack_lines
@@ -262,7 +261,7 @@ SORTS: Mapping[str, Callable[[Process], float | None]] = MappingProxyType(
 
 
 def explained(node: TreeRow, view: SnapshotView, width: int) -> tuple[Line, ...]:
-    """Two lines about the process under the cursor, then the stack of its main thread."""
+    """Lines about the process under the cursor, two that say most, and its main thread's stack."""
     process = node.process
     words = f" {process.label} ({process.pid})"
     if process.ended is not None:
@@ -270,7 +269,7 @@ def explained(node: TreeRow, view: SnapshotView, width: int) -> tuple[Line, ...]
         first = line(
             (words, "title"), " ended: ", (process.ended.words, ending_tone(process)), f", {ago}"
         )
-        return (cut(first, width), cut(line("  ", (command(process), "dim")), width))
+        return (first, line("  ", (command(process), "dim")))
     facts = [view.state(process)]
     if process.hook.state != "absent" or can_have_hook(process):
         hook = process.hook
@@ -279,20 +278,19 @@ def explained(node: TreeRow, view: SnapshotView, width: int) -> tuple[Line, ...]
         facts.append(f"hook {hook.state}{reason}")
     if process.sample.start_method:
         facts.append(f"started by {process.sample.start_method}")
-    elif process.start_method:
-        facts.append(f"starts by {process.start_method}")
+    elif methods := start_methods(process, view.children.get(process.process, ())):
+        facts.append(f"starts by {methods}")
     if process.sharing_strategy:
         facts.append(f"shares by {process.sharing_strategy}")
     facts += process.problems[:1]
-    second = process.doing or command(process)
+    doing = process.doing or command(process)
     found = view.findings_of.get(process.process)
-    if found:
-        second = f"{found[0].severity.word}: {found[0].summary}"
+    about = [f"{found[0].severity.word}: {found[0].summary}"] if found else []
     thread = process.threads[0] if process.threads else None
     stack = stack_lines(thread.stack, width) if thread is not None else ()
     return (
-        cut(line((words, "title"), "  ", ", ".join(facts)), width),
-        cut(line("  ", second), width),
+        line((words, "title"), "  ", ", ".join(facts)),
+        *(line("  ", each) for each in (*about, doing)),
         *_head_of(thread, process, view),
         *stack,
     )
@@ -321,7 +319,7 @@ def _of_node(measure: Callable[[Process], float | None]) -> Callable[[TreeRow], 
 
 PAGE: Page[TreeRow] = Page(
     name="overview",
-    title="Overview",
+    title="Job",
     short="Job",
     columns=COLUMNS,
     items=lambda view: nodes(view, Order()),

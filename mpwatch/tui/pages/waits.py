@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from mpwatch.model.findings import Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.units import seconds_text
 from mpwatch.model.waits import Verdict, WaitChain, WaitEdge
-from mpwatch.tui.elements.page import MARKS, Page, SnapshotView
+from mpwatch.tui.elements.page import MARKS, TONES, Page, SnapshotView
 from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, Span, Tone, cell, headed, line
 from mpwatch.tui.pages.stacks.threads import stack_lines
 
@@ -51,6 +52,8 @@ class WaitRow:
     verdict: Verdict | None = None
     """Set on the last line of a chain."""
     edge: WaitEdge | None = None
+    chain: WaitChain | None = None
+    """Of a line of a chain."""
 
 
 def items(view: SnapshotView) -> list[WaitRow]:
@@ -76,12 +79,17 @@ def _chain_rows(chain: WaitChain, number: int) -> list[WaitRow]:
     rows = []
     for depth, link in enumerate(chain.links):
         key = ("link", link.process, link.tid, link.words, depth, number)
-        rows.append(WaitRow(key, link.process, depth, link.name, link.words, link.since_s))
+        rows.append(
+            WaitRow(key, link.process, depth, link.name, link.words, link.since_s, chain=chain)
+        )
     last = chain.links[-1].process if chain.links else None
-    words = chain.conclusion or "the end of this chain could not be determined"
     end = ("end", number, chain.sentence)
-    rows.append(WaitRow(end, last, len(chain.links), "", words, None, chain.verdict))
+    rows.append(WaitRow(end, last, len(chain.links), "", _conclusion(chain), None, chain.verdict))
     return rows
+
+
+def _conclusion(chain: WaitChain) -> str:
+    return chain.conclusion or "the end of this chain could not be determined"
 
 
 def _single(edge: WaitEdge, view: SnapshotView) -> WaitRow:
@@ -123,11 +131,11 @@ def _row(item: WaitRow, view: SnapshotView) -> Row:
 def details(item: WaitRow, view: SnapshotView, width: int) -> tuple[Line, ...]:
     """Facts about the process of this line, and the fix if a finding gives one."""
     found = view.findings_of.get(item.process, []) if item.process else []
-    if found:
-        finding = found[0]
+    finding = next((each for each in found if each.severity > Severity.INFO), None)
+    if finding is not None:
         return (
             *_in_full(item, width),
-            *headed(f" {finding.rule}  ", "critical", finding.summary, width),
+            *headed(f" {finding.rule}  ", TONES[finding.severity], finding.summary, width),
             *headed("   fix  ", "", finding.advice, width),
         )
     process = view.by_id.get(item.process) if item.process else None
@@ -147,7 +155,12 @@ def _in_full(item: WaitRow, width: int) -> list[Line]:
         head = f" {VERDICT_WORDS[item.verdict]}  "
         return list(headed(head, _TONES[item.verdict], item.words, width))
     since = f"  for {seconds_text(item.since_s)}" if item.since_s is not None else ""
-    return list(headed(f" {item.name} ", "title", f"{item.words} {since}", width))
+    lines = list(headed(f" {item.name} ", "title", f"{item.words} {since}", width))
+    if item.chain is not None:
+        verdict = item.chain.verdict
+        head = f"   {VERDICT_WORDS[verdict]}  "
+        lines += headed(head, _TONES[verdict], _conclusion(item.chain), width)
+    return lines
 
 
 def _empty(view: SnapshotView) -> tuple[str, ...]:

@@ -91,7 +91,7 @@ class PageRequested(Message):
 
 
 HINTS = (("?", "help"), ("/", "filter"), ("space", "pause"), ("q", "quit"))
-ABOVE_HINTS = (("esc", "back"), *HINTS)
+ABOVE_HINTS = (HINTS[0], ("esc", "back"), *HINTS[1:])
 """Of screens that are opened above the dashboard."""
 
 AnyPage = Page[Any]
@@ -124,7 +124,8 @@ class PagesScreen(LiveScreen):
         Binding("r", "reverse", "Reverse the order", id="sort.reverse"),
         # Priority bindings; the app's `check_action` allows them only while the question is shown.
         # They are declared here because the app binds the same keys and keeps one binding per key.
-        Binding("y,enter", "app.answer_hook(True)", show=False, priority=True, id="hook.yes"),
+        Binding("y", "app.answer_hook(True)", show=False, priority=True, id="hook.yes"),
+        Binding("enter", "app.confirm_hook", show=False, priority=True, id="hook.enter"),
         Binding("n", "app.answer_hook(False)", show=False, priority=True, id="hook.no"),
         Binding("d", "app.show_injection", show=False, priority=True, id="hook.details"),
         Binding("escape", "back", "Clear the filter, go back", key_display="esc", id="back"),
@@ -139,6 +140,7 @@ class PagesScreen(LiveScreen):
         self.pages = dict(zip(digits, pages, strict=True))
         self.page_views: dict[str, AnyPageView] = {}
         self.current = digits[0]
+        self._wanted = ""
         tabs = [Tab(digit, page.title, page.short) for digit, page in self.pages.items()]
         self._header = LineView(id="header", classes="bar")
         self._body = Container(id="body")
@@ -161,6 +163,11 @@ class PagesScreen(LiveScreen):
         self._tabs.choose(self.current)
         self.page_view.main.focus()
 
+    def on_screen_resume(self) -> None:
+        """Filter by the words of this screen: those of another one may match nothing here."""
+        self.view_state.set_filter(self._wanted)
+        super().on_screen_resume()
+
     # --- what subclasses may change --------------------------------------------------------------
 
     def make_page_view(self, page: AnyPage) -> AnyPageView:
@@ -179,7 +186,7 @@ class PagesScreen(LiveScreen):
         """The status line, or the question whether to inject the hook."""
         question = self.view_state.question
         if question is not None and question.is_shown and question.plan is not None:
-            return question_line(question.plan, self.size.width)
+            return question_line(question.plan, self.size.width, enter_is_yes=question.enter_is_yes)
         return header(view.snapshot, self.view_state.settings, self.size.width)
 
     def request_stacks(self) -> None:
@@ -249,7 +256,10 @@ class PagesScreen(LiveScreen):
             self.page_view.display = True
             self._tabs.choose(digit)
             # A new page has no rows before its layout.
-            self.page_view.select_process(process)
+            if self.page_view.page.opens_at_top:
+                self.page_view.select_first()
+            else:
+                self.page_view.select_process(process)
             self.show_snapshot()
             self.page_view.main.focus()
         self.call_after_refresh(self._settle, self.page_view)
@@ -275,6 +285,7 @@ class PagesScreen(LiveScreen):
     def on_input_changed(self, event: Input.Changed) -> None:
         """Filter while typing."""
         if self._filter.display:
+            self._wanted = event.value
             self.view_state.set_filter(event.value)
             self.show_snapshot()
 
@@ -287,6 +298,7 @@ class PagesScreen(LiveScreen):
         """Go one level back: filter input, filter, page, then screen."""
         if self._filter.display or self.view_state.settings.filter:
             self._filter.display = False
+            self._wanted = ""
             self.view_state.set_filter("")
             self.show_snapshot()
             self.page_view.main.focus()

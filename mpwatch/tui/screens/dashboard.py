@@ -42,7 +42,13 @@ from mpwatch.tui.widgets.live_table import LiveTable
 from mpwatch.tui.widgets.page_view import PageView
 
 TALL = 30
-"""Minimum height at which the stack of the process under the cursor is shown as well."""
+"""Minimum height at which the stack of the process under the cursor is shown at any rate."""
+DETAILS_MOST = 16
+"""Lines of the details on the overview, for most stacks."""
+
+
+FINDINGS_MOST = 8
+"""Lines of findings on the overview, where the tree leaves them."""
 
 
 class Overview(PageView[TreeRow]):
@@ -72,6 +78,7 @@ class Overview(PageView[TreeRow]):
         self.host = LineView(classes="host bar")
         self._folded: frozenset[ProcessId] = frozenset()
         self._hides_ended = False
+        self._findings_height = 0
 
     def compose(self) -> ComposeResult:
         """Findings, then the tree as in any page, then the host."""
@@ -81,33 +88,42 @@ class Overview(PageView[TreeRow]):
         yield self.host
 
     def _draw(self) -> None:
+        super()._draw()
         view = self._view
         if view is not None and self.size.width:
             self._draw_findings(view)
             self.host.show((host_line(view.snapshot, self.size.width),))
-        super()._draw()
+            self._fit_details(len(self.table.items))
+            self._draw_details(is_new=False)
 
     def _draw_findings(self, view: SnapshotView) -> None:
-        most = max(2, self.size.height // 6)
+        most = max(2, self.size.height // 6, min(FINDINGS_MOST, self._unused_lines() - 2))
         found = findings.finding_lines(view.snapshot, most, self.size.width)
         lines = tuple(cut(each, self.size.width) for each in over_lines(view.snapshot))
         if not lines and not found and not is_over(view.snapshot):
             lines = (findings.health(view),)
         self.health.show(lines)
         height = min(len(found), max(most, findings.lines_of_first(found)))
-        if (
-            self.findings_table.styles.height is None
-            or self.findings_table.styles.height.value != height
-        ):
+        if height != self._findings_height or self.findings_table.styles.height is None:
+            self._findings_height = height
             self.findings_table.styles.height = height
             self.findings_table.display = height > 0
         self.findings_table.show(
             found, lambda finding_line: findings.finding_line_row(finding_line, view)
         )
 
-    def details_height(self, height: int) -> int:
-        """Two lines; on tall screens room for a stack as well."""
-        return 2 if height < TALL else min(16, height // 3)
+    def _unused_lines(self) -> int:
+        """Lines of the page for findings and details: those that host, header and tree leave."""
+        return self.size.height - 2 - self._room
+
+    def details_height(self, height: int, spare: int) -> int:
+        """Two lines, more on tall screens and where the tree leaves some: a finding, a stack."""
+        least = 2 if height < TALL else min(DETAILS_MOST, height // 3)
+        return max(least, min(spare, DETAILS_MOST))
+
+    def other_lines(self) -> int:
+        """Lines of the page above and below its table and details."""
+        return len(self.health.lines) + self._findings_height + 1 + super().other_lines()
 
     # --- the tree --------------------------------------------------------------------------------
 
@@ -378,7 +394,8 @@ PROCESS_PAGES: tuple[Any, ...] = (
     process.PAGE,
     flows.PAGE,
     waits.PAGE,
+    flame.page(tuple),
     events.PAGE,
     findings.PAGE,
-    flame.page(tuple),
 )
+"""A page that the dashboard has as well has the same digit."""

@@ -214,6 +214,8 @@ class HelpScreen(TextScreen[None]):
 class InjectionScreen(TextScreen[bool]):
     """The plan; closes with the answer, or without one on `esc`."""
 
+    KEYS = " y inject   n do not   esc back without an answer"
+
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "answer(True)", "Inject", id="injection.yes"),
         Binding("n", "answer(False)", "Do not inject", id="injection.no"),

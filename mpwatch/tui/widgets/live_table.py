@@ -135,6 +135,11 @@ class LiveTable(LineCanvas, Generic[T], can_focus=True):
         return tuple(self._index)
 
     @property
+    def shown_columns(self) -> frozenset[str]:
+        """The names of the columns that fit on the screen."""
+        return frozenset(self._columns[index].name for index, _ in self._places())
+
+    @property
     def cursor_index(self) -> int | None:
         """Index of the row under the cursor, or `None` in an empty table."""
         return self._index.get(self.cursor_key)
@@ -239,9 +244,10 @@ class LiveTable(LineCanvas, Generic[T], can_focus=True):
         elif is_current and self._head:  # without a header, it is a list above the table in use
             base += self.tone_style("cursor-blurred")
         mark = row.mark.text
-        if is_current and mark == " " and self.has_focus:
-            mark = ">"
-        segments = [Segment(mark + " ", self.toned(base, row.mark.tone))]
+        pointer = " "
+        if is_current and self.has_focus:
+            mark, pointer = (">", " ") if mark == " " else (mark, ">")
+        segments = [Segment(mark + pointer, self.toned(base, row.mark.tone))]
         for n, (index, width) in enumerate(self._places()):
             if n:
                 segments.append(Segment(" ", base))

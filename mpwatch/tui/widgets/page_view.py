@@ -13,13 +13,15 @@ from textual.widget import Widget
 
 from mpwatch.model.ids import ProcessId
 from mpwatch.tui.elements.page import Order, Page, SnapshotView, filtered, in_shown_order, ordered
-from mpwatch.tui.elements.styled_text import Line, cell, wrapped
+from mpwatch.tui.elements.styled_text import Line, cell, filled, wrapped
 from mpwatch.tui.widgets.line_view import LineView, ScrollingLines
 from mpwatch.tui.widgets.live_table import LiveTable
 
 T = TypeVar("T")
 HOLD_S = 1.5
 """Seconds after a key or click in which the order of rows does not change."""
+ROWS_TO_SPARE = 4
+"""So many rows fewer give their room to the details: a height that changes costs a layout."""
 
 
 class PageView(Vertical, Generic[T]):
@@ -64,6 +66,9 @@ class PageView(Vertical, Generic[T]):
         self._view: SnapshotView | None = None
         self._filter = ""
         self._wanted: ProcessId | None = None
+        self._goes_to_top = False
+        self._room = 0
+        self._details_height = 0
 
     def compose(self) -> ComposeResult:
         """Lines above, table, text for an empty table, details."""
@@ -74,12 +79,35 @@ class PageView(Vertical, Generic[T]):
 
     def on_resize(self) -> None:
         """Set the height of the details and draw again, since lines depend on the width."""
-        self.details.styles.height = self.details_height(self.size.height)
+        self._room = 0
         self._draw()
 
-    def details_height(self, height: int) -> int:
-        """Lines for the details on a page of this height."""
-        return max(2, round(self.page.details_share * height))
+    def details_height(self, height: int, spare: int) -> int:
+        """Lines for the details.
+
+        Args:
+            height: Lines of the page.
+            spare: Those that nothing else on the page needs.
+        """
+        least = max(2, round(self.page.details_share * height))
+        if self.page.details_share:
+            return max(least, spare)
+        return max(least, min(spare, len(filled(self._detail_lines(), self._details_width, spare))))
+
+    def other_lines(self) -> int:
+        """Lines of the page above and below its table and details."""
+        return len(self.above.lines)
+
+    def _fit_details(self, rows: int) -> None:
+        """Give the details the lines that the table does not need."""
+        if not self._room - ROWS_TO_SPARE < rows <= self._room:
+            self._room = rows
+        height = self.size.height
+        spare = height - self.other_lines() - 1 - self._room
+        found = self.details_height(height, spare)
+        if found != self._details_height:
+            self._details_height = found
+            self.details.styles.height = found
 
     @property
     def current(self) -> T | None:
@@ -104,6 +132,8 @@ class PageView(Vertical, Generic[T]):
             view: The snapshot to draw.
             wanted: Words the rows must contain; see `mpwatch.tui.elements.page.filtered`.
         """
+        if wanted != self._filter:
+            self.table.last_input_s = float("-inf")  # rows that were hidden have no place to keep
         self._view, self._filter = view, wanted
         self._draw()
 
@@ -123,6 +153,7 @@ class PageView(Vertical, Generic[T]):
         if is_on_newest and items:
             self.table.move_to(page.key(items[0]))
         self._go_to_wanted(items)
+        self._fit_details(len(items))
         self._draw_details(is_new=False)
 
     def _arranged(self, view: SnapshotView) -> list[T]:
@@ -149,13 +180,20 @@ class PageView(Vertical, Generic[T]):
         )
 
     def _draw_details(self, *, is_new: bool) -> None:
+        lines = filled(self._detail_lines(), self._details_width, self._details_height)
+        self.details.show(lines, is_new=is_new)
+
+    @property
+    def _details_width(self) -> int:
+        """Cells of a line of the details, beside the scrollbar."""
+        return (self.details.size.width or 80) - 1
+
+    def _detail_lines(self) -> tuple[Line, ...]:
+        """The details of the item under the cursor."""
         item = self.table.current
         if self._view is None or item is None:
-            self.details.show(())
-            return
-        width = (self.details.size.width or 80) - 1  # room for the scrollbar
-        lines = self.page.details(item, self._view, width)
-        self.details.show(lines, is_new=is_new)
+            return ()
+        return self.page.details(item, self._view, self._details_width)
 
     def redraw(self) -> None:
         """Draw again in the order of the page, even directly after a key or click."""
@@ -166,7 +204,14 @@ class PageView(Vertical, Generic[T]):
         """Put the cursor on a row of this process as soon as there are rows."""
         self._wanted = process
 
+    def select_first(self) -> None:
+        """Put the cursor on the first row as soon as there are rows."""
+        self._goes_to_top = True
+
     def _go_to_wanted(self, items: list[T]) -> None:
+        if items and self._goes_to_top:
+            self._goes_to_top = False
+            self.table.move_to(self.page.key(items[0]))
         wanted, self._wanted = self._wanted, None
         if wanted is None or self.current_process == wanted:
             return
@@ -182,6 +227,7 @@ class PageView(Vertical, Generic[T]):
         """Show the details of the row under the cursor."""
         event.stop()
         self.details.scroll_home(animate=False)
+        self._fit_details(len(self.table.items))
         self._draw_details(is_new=True)
 
     def on_live_table_chosen(self, event: LiveTable.Chosen) -> None:
@@ -200,7 +246,8 @@ class PageView(Vertical, Generic[T]):
 
     def sort_next(self, step: int) -> None:
         """Sort by the next or previous sortable column."""
-        names: list[str | None] = [None, *self.page.sorts]
+        shown = self.table.shown_columns
+        names: list[str | None] = [None, *(name for name in self.page.sorts if name in shown)]
         at = names.index(self.order.column) if self.order.column in names else 0
         self.order = Order(names[(at + step) % len(names)])
         self.redraw()

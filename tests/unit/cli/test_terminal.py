@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 
 import pytest
 
@@ -53,3 +54,19 @@ def test_the_line_of_an_activity_is_cleared(monkeypatch: pytest.MonkeyPatch) -> 
     assert error.getvalue().split("\r\x1b[K") == [
         *("", "watching 42: 0 of 5 s  ", "watching 42: 0 of 5 s  3 processes", ""),
     ]
+
+
+def test_a_line_that_would_wrap_is_cut_so_that_it_can_be_drawn_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    error = Terminal()
+    monkeypatch.setattr("sys.stderr", error)
+    monkeypatch.setattr(error, "fileno", lambda: 2)
+    monkeypatch.setattr("os.get_terminal_size", lambda fd: os.terminal_size((80, 24)))
+
+    with Progress("watching 42") as progress:
+        progress.show("rank 0 has made no progress for 20 s; watching up to 35 s, ctrl-c to stop")
+
+    drawn = error.getvalue().split("\r\x1b[K")
+    assert max(map(len, drawn)) == 79
+    assert drawn[2].endswith("…")

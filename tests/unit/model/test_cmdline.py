@@ -2,7 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from mpwatch.model.cmdline import command_words, has_x_option, isolating_option, python_program
+from mpwatch.model.cmdline import (
+    command_words,
+    has_x_option,
+    isolating_option,
+    job_program,
+    job_words,
+    python_program,
+)
 
 
 @pytest.mark.parametrize(
@@ -85,3 +92,60 @@ def test_a_narrow_column_shows_the_command_without_the_folder_of_the_interpreter
         command_words(("/opt/venv/bin/python", "train.py", "--lr", "1")) == "python train.py --lr 1"
     )
     assert command_words(()) == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "words"),
+    [
+        (
+            "python -m torch.distributed.run --nproc_per_node 4 /home/u/train.py --lr 1",
+            "train.py",
+            "train.py --lr 1, by torch.distributed.run",
+        ),
+        (
+            "python /x/bin/torchrun --standalone --nproc-per-node=2 train.py",
+            "train.py",
+            "train.py, by torchrun",
+        ),
+        (
+            "python /x/mpwatch/hook/run.py /x/bin/torchrun --nnodes 1 -m pkg.train --lr 1",
+            "-m pkg.train",
+            "-m pkg.train --lr 1, by torchrun",
+        ),
+        (
+            "python /x/bin/accelerate launch --multi_gpu --num_processes 2 train.py",
+            "train.py",
+            "train.py, by accelerate",
+        ),
+        (
+            "python /x/bin/deepspeed --num_gpus 2 train.py --deepspeed",
+            "train.py",
+            "train.py --deepspeed, by deepspeed",
+        ),
+        (
+            "python -u -m deepspeed.launcher.launch --world_info=e30= --master_port=29500 train.py",
+            "train.py",
+            "train.py, by deepspeed.launcher.launch",
+        ),
+        ("torchrun --an-unknown-switch train.py", "train.py", "train.py, by torchrun"),
+        ("python -m torch.distributed.run --help", "-m torch.distributed.run", ""),
+        ("python /x/bin/torchrun", "torchrun", ""),
+        ("python train.py --launcher torchrun x.py", "train.py", ""),
+        ("python -c pass", "-c", ""),
+        ("", "", ""),
+    ],
+)
+def test_a_job_below_a_launcher_has_the_name_of_the_program_that_the_user_wrote(
+    line: str, name: str, words: str
+) -> None:
+    cmdline = line.split()
+
+    assert job_program(cmdline).name == name
+    assert job_words(cmdline) == (words or command_words(cmdline))
+
+
+def test_a_process_of_multiprocessing_has_the_name_of_its_module() -> None:
+    code = "from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd=6)"
+
+    assert job_words(("python", "-B", "-c", code)) == "multiprocessing.spawn"
+    assert job_words(("python", "-c", "print(1)")) == "python -c print(1)"

@@ -50,7 +50,7 @@ def test_a_summary_that_is_longer_than_a_line_goes_on_below_where_there_is_room(
     assert words == [
         "CRITICAL worker 0 (10814) has waited 29 s for a lock that was locked when it",
         " was forked",
-        " fix  a  x",
+        " fix  a",
         "warning y",
     ]
     assert len({row.key for row in rows}) == 4
@@ -69,6 +69,31 @@ def test_the_first_summary_is_readable_in_full_however_little_room_there_is() ->
     lines = findings.finding_lines(replace(job, findings=(endless,)), 2, 80)
     assert findings.lines_of_first(lines) == findings.FIRST_LINES
     assert " ".join(each.text for each in lines) == endless.summary
+
+
+def test_the_fix_of_the_first_finding_is_there_whatever_its_severity_and_wraps() -> None:
+    advice = "Empty the queue while tasks are submitted, or give it no limit at all, at the line"
+    first = replace(finding("x"), advice=advice)
+    job = replace(loader_job(), findings=(first, finding("y")))
+
+    lines = findings.finding_lines(job, 6, 80)
+
+    fixes = [each.text for each in lines if each.is_advice]
+    assert " ".join(fixes) == advice
+    assert max(map(len, fixes)) <= 80 - len("  CRITICAL fix  ")
+    assert [each.finding.rule for each in lines] == ["x", "x", "x", "y"]
+
+
+def test_the_fix_comes_before_long_evidence_on_the_page() -> None:
+    long = replace(finding("x"), evidence=tuple(f"evidence {n}" for n in range(40)))
+    view = SnapshotView(replace(loader_job(), findings=(long,)))
+
+    page = [text_of(each) for each in findings.PAGE.details(long, view, 80)]
+    whole = [text_of(each) for each in findings.in_full(long, view, 80)]
+
+    assert page[2].split() == ["fix", "a"]
+    assert sorted(page) == sorted(whole)
+    assert whole[-1].split() == ["fix", "a"]
 
 
 def test_without_a_hook_the_health_line_says_so() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
 from mpwatch.tui.elements.styled_text import (
     ScreenColumn,
@@ -14,6 +15,7 @@ from mpwatch.tui.elements.styled_text import (
     cell,
     cut,
     drift,
+    filled,
     fitted,
     line,
     place,
@@ -21,6 +23,7 @@ from mpwatch.tui.elements.styled_text import (
     trend,
     width_of,
     wrapped,
+    wrapped_line,
 )
 
 
@@ -120,3 +123,45 @@ def test_an_unknown_share_is_not_an_empty_bar() -> None:
 
 def test_a_span_is_plain_unless_toned() -> None:
     assert line("a", ("b", "warning")) == (Span("a"), Span("b", "warning"))
+
+
+def test_a_long_line_wraps_at_spaces_and_keeps_its_tones_and_indent() -> None:
+    content = line("   ", ("name", "title"), (" (rank 0)", "dim"), " waits for a key in the store")
+
+    lines = wrapped_line(content, 24)
+
+    assert [text_of(each) for each in lines] == [
+        "   name (rank 0) waits",
+        "     for a key in the",
+        "     store",
+    ]
+    assert lines[0][1].tone == "title"
+    assert {span.tone for span in lines[0] if "rank" in span.text} == {"dim"}
+    assert wrapped_line(content, 80) == (content,)
+
+
+@given(st.text(alphabet="ab \u4e2d", max_size=60), st.integers(8, 30))
+def test_wrapping_loses_no_word(text: str, width: int) -> None:
+    lines = wrapped_line(cell(text), width)
+
+    assert " ".join(map(text_of, lines)).split() == text.split()
+    fitting = all(
+        cell_len(word) + len(text) - len(text.lstrip()) + 2 <= width for word in text.split()
+    )
+    if fitting:
+        assert max(map(width_of, lines)) <= width
+
+
+def test_first_lines_are_wrapped_before_others_and_cut_where_there_are_two_rows() -> None:
+    long = "a word and another word and more"
+    lines = (cell(long), cell("short"), cell(long), cell(long))
+
+    assert [text_of(each) for each in filled(lines[:2], 20, 2)] == ["a word and another …", "short"]
+    assert [text_of(each) for each in filled(lines, 20, 6)] == [
+        "a word and another",
+        "  word and more",
+        "short",
+        "a word and another",
+        "  word and more",
+        long,
+    ]
