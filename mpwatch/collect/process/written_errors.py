@@ -28,6 +28,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from mpwatch.collect.own_threads import OwnThreads
 from mpwatch.collect.process import procfs
 from mpwatch.collect.process.fds import POSITION
 from mpwatch.model.events import Raised, WrittenError, WrittenErrors
@@ -234,12 +235,16 @@ class _Job(NamedTuple):
 class ErrorReads:
     """Reads the files of one job; used by one thread, but for the reading itself."""
 
-    def __init__(self, report: Callable[[WrittenErrors], None]) -> None:
+    def __init__(
+        self, report: Callable[[WrittenErrors], None], threads: OwnThreads | None = None
+    ) -> None:
         """Prepare; nothing is read yet.
 
         Args:
             report: Called on a thread of its own with the tracebacks that are new.
+            threads: Starts that thread.
         """
+        self._threads = threads or OwnThreads()
         self._report = report
         self._files: dict[str, _File] = {}
         self._last: dict[ProcessId, object] = {}
@@ -267,10 +272,7 @@ class ErrorReads:
             root.sample.parent_pid if root is not None else 0,
             {each.sample.ns_pid or each.pid: each.process for each in snapshot.processes},
         )
-        self._thread = threading.Thread(
-            target=self._read, args=(job,), name="mpwatch-errors", daemon=True
-        )
-        self._thread.start()
+        self._thread = self._threads.start(self._read, "mpwatch-errors", job)
 
     def wait(self, limit_s: float) -> None:
         """Wait until the files were read, at most this long."""
