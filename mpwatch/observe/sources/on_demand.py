@@ -92,7 +92,8 @@ class SourceReads:
         self._threads = threads or OwnThreads()
         self._report = report
         self._code: SourceCode | None = None
-        self._known: set[tuple[str, int, str]] = set()
+        self._known: dict[tuple[str, int, str], None] = {}
+        """The lines that were asked for, the oldest first."""
         self._new: list[tuple[ProcessId, Frame]] = []
         self._requests: queue.SimpleQueue[list[_LineRequest] | None] = queue.SimpleQueue()
         self._files: set[str] = set()
@@ -107,9 +108,11 @@ class SourceReads:
         for stack in taken.stacks:
             for frame in stack.frames:
                 key = (frame.file, frame.line, frame.function)
-                if key in self._known or len(self._known) >= LINES_LIMIT or is_library(frame):
+                if key in self._known or is_library(frame):
                     continue
-                self._known.add(key)
+                if len(self._known) >= LINES_LIMIT:
+                    del self._known[next(iter(self._known))]
+                self._known[key] = None
                 self._new.append((taken.process, frame._replace(locals=())))
 
     def start_due(self, snapshot: Snapshot) -> None:
@@ -123,7 +126,7 @@ class SourceReads:
                 requests.append(_LineRequest(process, frame, started_s))
             elif known is None or known.is_gone:
                 # Another process may stand at the same line later.
-                self._known.discard((frame.file, frame.line, frame.function))
+                self._known.pop((frame.file, frame.line, frame.function), None)
             else:
                 waiting.append((process, frame))
         self._new = waiting
