@@ -285,14 +285,9 @@ def port_owners(proc: str, pid: int) -> tuple[PortOwner, ...] | None:
 
 def _listeners(proc: str, pid: int, ports: frozenset[int]) -> Iterator[tuple[bytes, int]]:
     """The listening sockets on some ports: the text of a link to each, and its port."""
-    for table in ("tcp", "tcp6"):
-        for line in procfs.read(f"{proc}/{pid}/net/{table}").splitlines()[1:]:
-            fields = line.split()
-            # sl, local address, remote address, state, ..., inode: proc(5), the same in both.
-            if len(fields) > 9 and fields[3] == procfs.TCP_LISTEN:
-                port = procfs.number(fields[1].rpartition(b":")[2], 16)
-                if port in ports:
-                    yield b"socket:[" + fields[9] + b"]", port
+    for each in procfs.tcp_listeners(f"{proc}/{pid}"):
+        if each.port in ports:
+            yield b"socket:[" + each.inode + b"]", each.port
 
 
 def _holders(proc: str, listening: dict[bytes, int]) -> Iterator[PortOwner]:

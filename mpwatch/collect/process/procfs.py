@@ -7,7 +7,7 @@ import re
 import resource
 import time
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -376,6 +376,41 @@ def read_bytes_of(data: bytes) -> int | None:
 def unescaped(text: str) -> str:
     r"""A path from mountinfo, where blanks are written as `\040`."""
     return _ESCAPED.sub(lambda match: chr(int(match.group(1), 8)), text)
+
+
+SOCKETS_BYTES = 4 << 20
+"""Of a table of TCP sockets; those that listen are its first rows."""
+
+
+class TcpListener(NamedTuple):
+    """A row of `/proc/net/tcp` or `tcp6`."""
+
+    table: str
+    """`tcp` or `tcp6`."""
+    inode: bytes
+    address: bytes
+    """As the kernel writes it, hexadecimal words in the order of bytes of the machine."""
+    port: int
+
+
+def tcp_listeners(process: str) -> Iterator[TcpListener]:
+    """The listening TCP sockets in the network namespace of a process.
+
+    Args:
+        process: Its folder in procfs.
+
+    Raises:
+        OSError: The process is gone, or hidden.
+    """
+    for table in ("tcp", "tcp6"):
+        for line in read(f"{process}/net/{table}", SOCKETS_BYTES).splitlines()[1:]:
+            fields = line.split(None, 10)
+            # sl, local address, remote address, state, ..., inode: proc(5), the same in both.
+            if len(fields) > 9 and fields[3] == TCP_LISTEN:
+                address, _, number_ = fields[1].partition(b":")
+                port = number(number_, 16)
+                if port is not None:
+                    yield TcpListener(table, fields[9], address, port)
 
 
 MOUNTS_BYTES = 4 << 20
