@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, Protocol
 
+from mpwatch.collect.own_threads import OwnThreads
+
 _STDIN = 0
 STUCK_AFTER_S = 3.0
 """Seconds in which a dashboard must end before it is killed."""
@@ -88,10 +90,11 @@ class Termination:
         if self.signal is not None:
             return
         self.signal = number
-        threading.Thread(target=self._enforce, name="mpwatch-termination", daemon=True).start()
         if self._loop is not None and self._app is not None:
             with contextlib.suppress(RuntimeError):  # the loop has already ended
                 self._loop.call_soon_threadsafe(self._app.exit)
+        # At a limit of processes it cannot start: then nothing ends a dashboard that hangs.
+        OwnThreads().start(self._enforce, "mpwatch-termination")
 
     def check_terminal(self) -> None:
         """End the dashboard if its terminal is lost: isatty(3) is false after a hangup."""

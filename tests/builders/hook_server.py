@@ -111,5 +111,5 @@ class ObservedHooks:
 
 
 def records(*numbers: int, lost: int = 0) -> bytes:
-    rows = (wire.RECORD.pack(n + 1, 5, wire.SHARE, 0, 1, 2, 3, 4, 5, 6) for n in numbers)
+    rows = (wire.RECORD.pack(n + 1, n + 5, wire.SHARE, 0, 1, 2, 3, 4, 5, 6) for n in numbers)
     return wire.LOST.pack(lost) + b"".join(rows)

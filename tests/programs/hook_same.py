@@ -387,6 +387,32 @@ def abrupt_end() -> None:
     os._exit(8)
 
 
+class Config:
+    """What a program passes to its own worker; a child finds its class only in the main module."""
+
+
+class Method(str):
+    pass
+
+
+class Named(context("spawn").Process):  # type: ignore[misc]
+    _start_method = Method("spawn")
+
+
+def _worker_loop(*parts: object) -> None:
+    say("worker loop", len(parts), [type(part).__name__ for part in parts[3:11:7]])
+
+
+def namesakes() -> None:
+    """Children whose targets have the names of torch's, or whose class has a method of its own."""
+    for kind, numbers in ((context("spawn").Process, 11), (Named, 1)):
+        config = Config()
+        child = kind(target=_worker_loop, args=(*(config for _ in range(numbers)),))
+        child.start()
+        child.join()
+        say("exit", child.exitcode)
+
+
 def main() -> None:
     has_hook, *cases = sys.argv[1:]
     if has_hook == "with":

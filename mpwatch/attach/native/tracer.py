@@ -13,6 +13,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
+import errno
 import os
 import pickle
 import signal
@@ -324,7 +325,10 @@ def _on_own_thread(work: Callable[[], float]) -> float:
             errors.append(error)
 
     thread = threading.Thread(target=run, name="mpwatch-attach", daemon=True)
-    thread.start()
+    try:
+        thread.start()
+    except RuntimeError:
+        raise OSError(errno.EAGAIN, "no thread can be started: a limit of processes") from None
     thread.join()
     if errors:
         raise errors[0]

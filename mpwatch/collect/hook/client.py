@@ -9,6 +9,7 @@ import os
 import selectors
 import socket
 import struct
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -117,6 +118,8 @@ class Link:
         self.state: HookState = "absent"
         self._delivered = delivered
         self._requests = PendingRequests(since_s=at_s)
+        self._lock = threading.Lock()
+        """Two threads ask: the observing one, and that of the screen for the allocator."""
         self._buffer = bytearray()
         self._ring: RingMemory | None = None
         """The ring of the process, if it is memory and not a file."""
@@ -139,22 +142,24 @@ class Link:
             return f"The hook of process {self.process.pid} has not sent its hello yet."
         if len(requests.pending) >= UNANSWERED_LIMIT:
             return f"The hook of process {self.process.pid} does not answer."
-        requests.number += 1
-        request: dict[str, Any] = {"ask": what, "id": requests.number}
+        with self._lock:
+            requests.number += 1
+            number = requests.number
+        request: dict[str, Any] = {"ask": what, "id": number}
         if also:
             request["also"] = list(also)
         if frames:
             request["frames"] = frames
-            requests.wanted[requests.number] = frames
+            requests.wanted[number] = frames
         payload = json.dumps(request).encode("ascii")
         frame = wire.pack_frame(wire.REQUEST, payload)
         # Before it is sent: another thread reads the answer, which may arrive before this returns.
-        requests.pending[requests.number] = what
+        requests.pending[number] = what
         requests.since_s = at_s if requests.since_s is None else requests.since_s
         problem = self._send(frame)
         if problem is not None:
-            requests.pending.pop(requests.number, None)
-            requests.wanted.pop(requests.number, None)
+            requests.pending.pop(number, None)
+            requests.wanted.pop(number, None)
             if not requests.pending:
                 requests.since_s = None
         return problem
@@ -168,7 +173,8 @@ class Link:
         except OSError as error:
             return f"The hook of process {self.process.pid} is gone: {error.strerror}."
         if sent != len(frame):  # after half a request, all following ones would be invalid
-            self.sock.shutdown(socket.SHUT_RDWR)
+            with contextlib.suppress(OSError):  # the other end has closed it meanwhile
+                self.sock.shutdown(socket.SHUT_RDWR)
             return f"The hook of process {self.process.pid} does not read."
         return None
 

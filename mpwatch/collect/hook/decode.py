@@ -41,6 +41,9 @@ _HELLO_FIELDS = frozenset(
 CLOCK_LIMIT_NS = 1 << 59
 """Eighteen years after the start of the machine. A ring gets less than one record a nanosecond,
 so number and time distinguish a record from random bytes with a valid number."""
+AHEAD_S = 5.0
+"""So much later than it was received an event may seem to be; more, and its time is not believed:
+what orders events by their time would wait for it for ever."""
 NUMBER_LIMIT = 1 << 63
 SLOTS_LIMIT = 1 << 20
 """A larger number in a header is not trusted."""
@@ -146,7 +149,8 @@ def records(process: ProcessId, at_s: float, payload: bytes | bytearray) -> Hook
     if len(payload) < wire.LOST.size:
         raise ValueError("a slice of records is cut short")
     (lost,) = wire.LOST.unpack_from(payload)
-    events, torn = decode_slice(memoryview(payload)[wire.LOST.size :])
+    latest_ns = int((at_s + AHEAD_S) * 1e9)
+    events, torn = decode_slice(memoryview(payload)[wire.LOST.size :], latest_ns)
     return HookSlice(process, at_s, events, lost + torn)
 
 
@@ -304,11 +308,23 @@ class RingReading(NamedTuple):
     problems: tuple[str, ...] = ()
 
 
-def decode_slice(records: bytes | memoryview) -> tuple[tuple[HookEvent, ...], int]:
+def _is_possible(number: int, at_ns: int, latest_ns: int) -> bool:
+    """Whether number and time of a record can be those of a hook, see `CLOCK_LIMIT_NS`."""
+    return 0 < number <= at_ns < latest_ns
+
+
+def decode_slice(
+    records: bytes | memoryview, latest_ns: int = CLOCK_LIMIT_NS
+) -> tuple[tuple[HookEvent, ...], int]:
     """Decode consecutive records.
 
+    Args:
+        records: Whole records.
+        latest_ns: The time before which all of them were made.
+
     Returns:
-        The events, and how many of the records were holes: torn, or overwritten meanwhile.
+        The events, and how many of the records were holes: torn, overwritten meanwhile, or with a
+        time that cannot be.
 
     Raises:
         ValueError: The length is not a whole number of records.
@@ -324,7 +340,7 @@ def decode_slice(records: bytes | memoryview) -> tuple[tuple[HookEvent, ...], in
         for i, (number, at_ns, kind, flags, tid, duration_ns, size, key, key2, aux) in enumerate(
             rows
         )
-        if number == first + i and number
+        if number == first + i and _is_possible(number, at_ns, latest_ns)
     )
     return events, len(rows) - len(events)
 
@@ -385,7 +401,8 @@ def parse_ring(data: bytes) -> RingReading:
         number, at_ns, kind, flags, tid, duration_ns, size, key, key2, aux = row
         if not number:
             continue
-        if (number - 1) % header.slots != slot or not number <= at_ns < CLOCK_LIMIT_NS:
+        is_possible = _is_possible(number, at_ns, CLOCK_LIMIT_NS)
+        if (number - 1) % header.slots != slot or not is_possible:
             scribbled += 1
             continue
         events.append(

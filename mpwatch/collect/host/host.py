@@ -10,15 +10,18 @@ orphan of one, may listen there.
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import re
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from mpwatch.collect.host.new_files import SHM, NewFilesReader, file_system_of
 from mpwatch.collect.host.orphans import left_segments
+from mpwatch.collect.own_threads import OwnThreads
 from mpwatch.collect.process import procfs
 from mpwatch.collect.process.procfs import DescriptorBudget, OpenFiles
 from mpwatch.model.host import (
@@ -40,6 +43,10 @@ REREAD_S = 2.0
 """How old a list of orphaned segments may become: they may be removed at any time."""
 
 _MEMORY = re.compile(rb"^(MemTotal|MemAvailable):\s+(\d+) kB", re.M)
+TMP = "/tmp"
+ANSWER_S = 0.2
+"""How long a reading waits for a file system that may be remote; a server in the same hall answers
+in a millisecond."""
 DEFAULT_PORT = 29500
 """The rendezvous port of torch.distributed where a job names none."""
 COMMAND_CHARS = 200
@@ -59,6 +66,42 @@ def file_system(path: str, shown: str) -> FileSystemSample:
     return file_system_of(os.statvfs(path), shown)
 
 
+class RemoteFileSystem:
+    """Reads the space at a path that may never answer, on a thread of its own."""
+
+    def __init__(self) -> None:
+        self._threads = OwnThreads()
+        self._thread: threading.Thread | None = None
+        self._found: tuple[str, FileSystemSample | OSError] | None = None
+        """The last path that has answered, and its answer."""
+
+    def read(self, path: str, shown: str) -> FileSystemSample | None:
+        """The space now, or when it was last known.
+
+        Args:
+            path: As this process reaches it.
+            shown: As the job knows it.
+
+        Raises:
+            OSError: There is no such folder, or it has not answered yet.
+        """
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = self._threads.start(self._ask, "mpwatch-statvfs", path, shown)
+            if self._thread is not None:
+                self._thread.join(ANSWER_S)
+        if self._found is None or self._found[0] != path:
+            raise OSError(errno.ETIMEDOUT, "its file system does not answer")
+        if isinstance(self._found[1], OSError):
+            raise self._found[1]
+        return self._found[1]
+
+    def _ask(self, path: str, shown: str) -> None:
+        try:
+            self._found = path, file_system(path, shown)
+        except OSError as error:
+            self._found = path, error
+
+
 class HostCollector:
     """Reads the machine in the namespaces of one process."""
 
@@ -66,6 +109,7 @@ class HostCollector:
         self._proc = proc
         self._budget = budget or DescriptorBudget(0)
         self._files = OpenFiles(self._budget)
+        self._remote = RemoteFileSystem()
         self._reader: CgroupReader | None = None
         self._reader_for: tuple[int, float] = (0, -math.inf)
         self._kernel_limits: tuple[int | None, int | None] = (None, None)
@@ -119,7 +163,7 @@ class HostCollector:
             memory_total_bytes=memory.get(b"MemTotal"),
             memory_available_bytes=memory.get(b"MemAvailable"),
             shm=self._file_system(pid, SHM, problems),
-            tmp=self._file_system(pid, tmp or "/tmp", problems),
+            tmp=self._file_system(pid, tmp or TMP, problems),
             cgroup=cgroup,
             max_map_count=self._kernel_limits[0],
             threads_max=self._kernel_limits[1],
@@ -190,7 +234,10 @@ class HostCollector:
     def _file_system(self, pid: int, path: str, problems: list[str]) -> FileSystemSample | None:
         """Space at a path in the mount namespace of the process; `None` if it has just exited."""
         try:
-            return file_system(f"{self._proc}/{pid}/root{path}", path)
+            # A folder that the user has named may be, or lead to, a server that does not answer.
+            if path in (SHM, TMP) and procfs.read_mounts(self._proc, pid).is_local(path):
+                return file_system(f"{self._proc}/{pid}/root{path}", path)
+            return self._remote.read(f"{self._proc}/{pid}/root{path}", path)
         except OSError as error:
             if not self._has_ended(pid):
                 problems.append(f"{path}: {error.strerror}")
@@ -249,14 +296,9 @@ def port_owners(proc: str, pid: int) -> tuple[PortOwner, ...] | None:
 
 def _listeners(proc: str, pid: int, ports: frozenset[int]) -> Iterator[tuple[bytes, int]]:
     """The listening sockets on some ports: the text of a link to each, and its port."""
-    for table in ("tcp", "tcp6"):
-        for line in procfs.read(f"{proc}/{pid}/net/{table}").splitlines()[1:]:
-            fields = line.split()
-            # sl, local address, remote address, state, ..., inode: proc(5), the same in both.
-            if len(fields) > 9 and fields[3] == procfs.TCP_LISTEN:
-                port = procfs.number(fields[1].rpartition(b":")[2], 16)
-                if port in ports:
-                    yield b"socket:[" + fields[9] + b"]", port
+    for each in procfs.tcp_listeners(f"{proc}/{pid}"):
+        if each.port in ports:
+            yield b"socket:[" + each.inode + b"]", each.port
 
 
 def _name_of_init(proc: str) -> str | None:
@@ -329,18 +371,15 @@ class Group:
 
 def parse_mounts(mountinfo: bytes) -> tuple[Mount, ...]:
     """The control group hierarchies among the lines of `mountinfo`; see proc_pid_mountinfo(5)."""
-    mounts = []
-    for line in mountinfo.decode("utf-8", "surrogateescape").splitlines():
-        before, _, after = line.partition(" - ")
-        fields, tail = before.split(" "), after.split(" ")
-        if len(fields) < 6 or len(tail) < 3 or tail[0] not in ("cgroup", "cgroup2"):
-            continue
-        point, root = procfs.unescaped(fields[4]), procfs.unescaped(fields[3])
-        if "\0" in point:
-            continue  # no path that could be opened
-        names = frozenset(tail[2].split(",")) if tail[0] == "cgroup" else frozenset[str]()
-        mounts.append(Mount(point, root, names))
-    return tuple(mounts)
+    return tuple(
+        Mount(
+            each.point,
+            each.root,
+            frozenset(each.options.split(",")) if each.type == "cgroup" else frozenset(),
+        )
+        for each in procfs.mount_points(mountinfo)
+        if each.type in ("cgroup", "cgroup2")
+    )
 
 
 def parse_membership(cgroup: bytes) -> dict[str, str]:
@@ -372,7 +411,7 @@ class CgroupReader:
         self._files = OpenFiles(budget or DescriptorBudget(0))
         membership = parse_membership(procfs.read(f"{proc}/{pid}/cgroup"))
         try:
-            mounts = parse_mounts(procfs.read(f"{proc}/self/mountinfo", 4 << 20))
+            mounts = parse_mounts(procfs.read(f"{proc}/self/mountinfo", procfs.MOUNTS_BYTES))
         except OSError as error:
             mounts = ()
             self.problems.append(f"mounts: {error.strerror}")

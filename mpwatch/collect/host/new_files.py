@@ -69,16 +69,12 @@ MAKERS_LIMIT = 256
 WRITTEN_LIMIT = 16
 """Of these, the last ones are listed."""
 PLACES_S = 30.0
-"""Working directories and mounts hardly ever change."""
+"""Working directories hardly ever change."""
 PLACES_LIMIT = 8
 """Processes whose working directories count."""
 
 SHM = "/dev/shm"
 PUBLIC = ("/tmp", "/var/tmp", SHM)
-LOCAL_TYPES = frozenset(
-    ("tmpfs", "ramfs", "ext2", "ext3", "ext4", "xfs", "btrfs", "overlay", "zfs", "f2fs", "bcachefs")
-)
-"""File systems that answer without a network (filesystems(5))."""
 MEMORY_TYPES = frozenset(("tmpfs", "ramfs"))
 _NOT_OURS = ("mpwatch-", "torch_", "pymp-")
 """Files of hooks, of torch's shared tensors, which are segments and counted as such, and
@@ -140,6 +136,8 @@ class _Folder:
     mtime_ns: int = -1
     due_s: float = -math.inf
     is_listed: bool = False
+    mounted: frozenset[str] = frozenset()
+    """Names in it at which a file system is mounted that a stat might wait for."""
 
     @property
     def totals(self) -> dict[str, int]:
@@ -165,7 +163,7 @@ class NewFilesReader:
         self._makers: dict[FilesKey, Counter[int]] = {}
         self._links: dict[ProcessId, tuple[FdLink, ...] | None] = {}
         self._places: tuple[str, ...] = ()
-        self._mounts: tuple[tuple[str, str], ...] = ()
+        self._mounts = procfs.MountTable()
         self._places_at_s = -math.inf
         self._looked_at_s = -math.inf
         self._found: tuple[NewFiles, ...] | None = None
@@ -225,9 +223,9 @@ class NewFilesReader:
         if at_s - self._looked_at_s < LISTING_S:
             return self._found
         self._looked_at_s = at_s
+        self._mounts = procfs.read_mounts(self._proc, pid)
         if at_s - self._places_at_s >= PLACES_S:
             self._places_at_s = at_s
-            self._mounts = _mounts(self._proc, pid)
             self._places = _working_directories(self._proc, (pid, *islice(others, PLACES_LIMIT)))
         tmp = (tmp or "/tmp").rstrip("/") or "/"
         roots = (SHM, tmp, *self._places, *islice(reversed(self._written), WRITTEN_LIMIT))
@@ -245,9 +243,10 @@ class NewFilesReader:
         for path, depth, is_shared in waiting:
             if len(self._folders) >= FOLDERS_LIMIT:
                 return
-            if path in self._folders or self._type_of(path) not in LOCAL_TYPES:
+            if path in self._folders or not self._mounts.is_local(path):
                 continue
-            folder = before.get(path) or _Folder(depth, is_shared, self._type_of(path))
+            folder = before.get(path) or _Folder(depth, is_shared, self._mounts.type_of(path))
+            folder.mounted = self._mounts.not_local_in(path)
             if not self._list_folder(f"{root}{path}", folder, depth, uid, since_wall_s, at_s):
                 continue
             self._folders[path] = folder
@@ -285,10 +284,6 @@ class NewFilesReader:
         except OSError:
             return False
         return True
-
-    def _type_of(self, path: str) -> str:
-        """The type of the file system that a path is in; empty if it is not known."""
-        return _type_in(self._mounts, path)
 
     def _shown(self, pid: int, listed: list[tuple[str, _Folder]]) -> Iterator[NewFiles]:
         """The largest groups of all folders."""
@@ -337,8 +332,9 @@ def list_folder(
             entries = list(islice(listing, TRIED if is_long else NAMES_LIMIT + 1))
         if is_long or len(entries) > NAMES_LIMIT:
             folder.names, folder.subfolders = {}, {}
-            tried = [_examined(each, uid, since_wall_s) for each in entries[:TRIED]]
-            names = [entry.name for entry in entries[:TRIED]]
+            entries = [each for each in entries[:TRIED] if each.name not in folder.mounted]
+            tried = [_examined(each, uid, since_wall_s) for each in entries]
+            names = [entry.name for entry in entries]
             folder.groups = _estimated(dict(zip(names, tried, strict=True)), count)
             folder.is_listed = bool(folder.groups)
             return
@@ -381,7 +377,7 @@ def _examine(
             names[name] = folder.names[name]
         elif name in folder.subfolders:
             subfolders[name] = folder.subfolders[name]
-        elif name.startswith(_NOT_OURS):
+        elif name.startswith(_NOT_OURS) or name in folder.mounted:
             names[name] = None
         elif left > 0:
             left -= 1
@@ -499,26 +495,4 @@ def type_of(proc: str, pid: int | str, path: str) -> str:
         pid: The process, or `self`.
         path: An absolute path without symbolic links.
     """
-    return _type_in(_mounts(proc, pid), path)
-
-
-def _type_in(mounts: Iterable[tuple[str, str]], path: str) -> str:
-    for point, type_ in mounts:
-        if path == point or point == "/" or path.startswith(f"{point}/"):
-            return type_
-    return ""
-
-
-def _mounts(proc: str, pid: int | str) -> tuple[tuple[str, str], ...]:
-    """Mount points and types, the longest point first, of equal ones the one on top."""
-    try:
-        text = procfs.read(f"{proc}/{pid}/mountinfo", 1 << 20).decode("utf-8", "surrogateescape")
-    except OSError:
-        return ()
-    found: dict[str, str] = {}
-    for line in text.splitlines():
-        before, _, after = line.partition(" - ")
-        fields = before.split(" ")
-        if len(fields) > 4 and after:
-            found[procfs.unescaped(fields[4])] = after.split(" ")[0]
-    return tuple(sorted(found.items(), key=lambda each: -len(each[0])))
+    return procfs.read_mounts(proc, pid).type_of(path)

@@ -30,7 +30,7 @@ from typing import Literal
 
 from mpwatch.collect.hook.left_files import folders_of_user
 from mpwatch.collect.host import frozen_disk
-from mpwatch.collect.host.new_files import LOCAL_TYPES, SHM, type_of
+from mpwatch.collect.host.new_files import SHM, type_of
 from mpwatch.collect.process import procfs
 from mpwatch.hook import wire
 from mpwatch.model.ids import SegmentId, SegmentUse, torch_creator
@@ -163,7 +163,7 @@ def _segments(
 def _hook_files(proc: str, folder: str, *, is_all_visible: bool) -> tuple[list[Leftover], int]:
     """What dead processes left in a runtime directory, and how much may be of living ones."""
     found, unproven = [], 0
-    is_local = type_of(proc, "self", os.path.realpath(folder)) in LOCAL_TYPES
+    is_local = type_of(proc, "self", os.path.realpath(folder)) in procfs.LOCAL_TYPES
     inner = _inner_pids(proc)
     for entry in _entries(folder):
         status = _stat(entry)

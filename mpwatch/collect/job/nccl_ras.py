@@ -57,8 +57,6 @@ DEADLINE_S = 12.0
 """For the whole answer. RAS gives up 5 s after its own limit."""
 _LINE_BYTES = 1024
 """A line that is longer is none of RAS's."""
-_TABLE_BYTES = 4 << 20
-"""Of a table of sockets; those that listen are its first rows."""
 _FDS = 1 << 16
 _ADDRESS = re.compile(r"(?:.*:)?(\d{1,5})", re.S)
 
@@ -189,14 +187,10 @@ class _Connection:
 
 def _listeners(process: str, port: int) -> Iterator[tuple[bytes, Listener]]:
     """The sockets that listen on a port: inode and where."""
-    for table, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
-        for line in procfs.read(f"{process}/net/{table}", _TABLE_BYTES).splitlines()[1:]:
-            fields = line.split(None, 10)
-            # sl, local address, remote address, state, ..., inode: proc(5), the same in both.
-            if len(fields) > 9 and fields[3] == procfs.TCP_LISTEN:
-                address, _, number = fields[1].partition(b":")
-                if procfs.number(number, 16) == port:
-                    yield fields[9], Listener(family, _host(address, family), port)
+    for each in procfs.tcp_listeners(process):
+        if each.port == port:
+            family = socket.AF_INET if each.table == "tcp" else socket.AF_INET6
+            yield each.inode, Listener(family, _host(each.address, family), port)
 
 
 def _host(address: bytes, family: socket.AddressFamily) -> str:

@@ -388,7 +388,7 @@ def read_descriptors(
         proc: Path of procfs.
         pid: The process.
         socket_end: Finds the other end of a socket by its inode.
-        locked: Inodes of locked files; descriptors of other files are not asked for locks.
+        locked: Inodes of locked files; without any, no descriptor is asked for locks.
 
     Raises:
         OSError: The process is gone or hidden.
@@ -433,7 +433,8 @@ def _resolve(
             writable = is_writable(name, folder) if kind == "file" else None
             position = _position(infos, name) if writable is False else None
             links.append(FdLink(fd, kind, clean(target), inode, writable, position))
-        if locked and kind == "file" and _is_locked(name, folder, locked):
+        if locked and kind == "file":
+            # Not a stat of the file first: it may be on a server that does not answer.
             locks.extend(_lock(infos, name, clean(target)))
     return Descriptors(sum(kinds.values()), kinds, tuple(links), tuple(held), tuple(locks))
 
@@ -454,14 +455,6 @@ def _position(infos: str, name: str) -> int | None:
     except OSError:
         return None
     return int(found[1]) if found is not None else None
-
-
-def _is_locked(name: str, folder: int, locked: frozenset[int]) -> bool:
-    """Whether the file behind a descriptor is one of those with a lock."""
-    try:
-        return os.stat(name, dir_fd=folder).st_ino in locked
-    except OSError:
-        return False
 
 
 def _lock(infos: str, name: str, path: str) -> list[HeldLock]:

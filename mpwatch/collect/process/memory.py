@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
+from mpwatch.collect.own_threads import OwnThreads
 from mpwatch.collect.process import procfs
 from mpwatch.collect.process.fds import HeldFile
 from mpwatch.collect.process.procfs import DELETED
@@ -37,6 +38,8 @@ _FIELDS = {
 
 
 READERS = 8
+STUCK_S = 2.0
+"""If no reader has finished a process for so long, no other is waited for."""
 
 
 def read_rollup(proc: str, pid: int, at_s: float) -> MemorySample:
@@ -56,7 +59,8 @@ def read_rollup(proc: str, pid: int, at_s: float) -> MemorySample:
 class Rollups:
     """`smaps_rollup` of many processes, read on several cpus: the kernel does the work.
 
-    The reading begins at once; `get` waits until its process is read.
+    The reading begins at once; `get` waits until its process is read, but not for a process whose
+    mmap lock is held: reading waits for that, perhaps for ever.
     """
 
     def __init__(self, proc: str, pids: Sequence[int], at_s: float) -> None:
@@ -66,16 +70,21 @@ class Rollups:
         self._left = deque(pids)
         self._found: dict[int, MemorySample | None] = {}
         self._has_more = threading.Condition()
-        for _ in range(min(READERS, os.cpu_count() or 1, len(pids))):
-            threading.Thread(target=self._read, name="mpwatch-memory", daemon=True).start()
+        threads = OwnThreads()
+        count = min(READERS, os.cpu_count() or 1, len(pids))
+        readers = [threads.start(self._read, "mpwatch-memory") for _ in range(count)]
+        self._is_stuck = not any(readers)
 
     def get(self, pid: int) -> MemorySample | None:
         """The memory of a process; `None` if it is not among them or cannot be read."""
         if pid not in self._pids:
             return None
         with self._has_more:
-            self._has_more.wait_for(lambda: pid in self._found)
-        return self._found[pid]
+            while pid not in self._found and not self._is_stuck:
+                before = len(self._found)
+                self._has_more.wait(STUCK_S)
+                self._is_stuck = len(self._found) == before
+            return self._found.get(pid)
 
     def _read(self) -> None:
         """Read one process after another until all are taken."""

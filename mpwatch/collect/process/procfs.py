@@ -7,6 +7,7 @@ import re
 import resource
 import time
 import zlib
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -375,6 +376,113 @@ def read_bytes_of(data: bytes) -> int | None:
 def unescaped(text: str) -> str:
     r"""A path from mountinfo, where blanks are written as `\040`."""
     return _ESCAPED.sub(lambda match: chr(int(match.group(1), 8)), text)
+
+
+SOCKETS_BYTES = 4 << 20
+"""Of a table of TCP sockets; those that listen are its first rows."""
+
+
+class TcpListener(NamedTuple):
+    """A row of `/proc/net/tcp` or `tcp6`."""
+
+    table: str
+    """`tcp` or `tcp6`."""
+    inode: bytes
+    address: bytes
+    """As the kernel writes it, hexadecimal words in the order of bytes of the machine."""
+    port: int
+
+
+def tcp_listeners(process: str) -> Iterator[TcpListener]:
+    """The listening TCP sockets in the network namespace of a process.
+
+    Args:
+        process: Its folder in procfs.
+
+    Raises:
+        OSError: The process is gone, or hidden.
+    """
+    for table in ("tcp", "tcp6"):
+        for line in read(f"{process}/net/{table}", SOCKETS_BYTES).splitlines()[1:]:
+            fields = line.split(None, 10)
+            # sl, local address, remote address, state, ..., inode: proc(5), the same in both.
+            if len(fields) > 9 and fields[3] == TCP_LISTEN:
+                address, _, number_ = fields[1].partition(b":")
+                port = number(number_, 16)
+                if port is not None:
+                    yield TcpListener(table, fields[9], address, port)
+
+
+MOUNTS_BYTES = 4 << 20
+"""Of `mountinfo`: some ten thousand mounts."""
+LOCAL_TYPES = frozenset(
+    ("tmpfs", "ramfs", "ext2", "ext3", "ext4", "xfs", "btrfs", "overlay", "zfs", "f2fs", "bcachefs")
+)
+"""File systems that answer without a network or a program (filesystems(5)): of another one, a stat
+may wait for ever for a server that does not answer."""
+
+
+class MountPoint(NamedTuple):
+    """One mount."""
+
+    point: str
+    root: str
+    """What of the file system is mounted there."""
+    type: str
+    options: str
+    """Those of the file system."""
+
+
+def mount_points(mountinfo: bytes) -> list[MountPoint]:
+    """The mounts in the lines of `mountinfo`, those on top last; see proc_pid_mountinfo(5)."""
+    found = []
+    for line in mountinfo.decode("utf-8", "surrogateescape").splitlines():
+        before, _, after = line.partition(" - ")
+        fields, tail = before.split(" "), after.split(" ")
+        if len(fields) > 5 and len(tail) > 2 and "\0" not in (point := unescaped(fields[4])):
+            found.append(MountPoint(point, unescaped(fields[3]), tail[0], tail[2]))
+    return found
+
+
+class MountTable:
+    """The mounts of one mount namespace: where a path lies, without a look at the path itself."""
+
+    def __init__(self, mounts: Iterable[MountPoint] = ()) -> None:
+        types = {each.point: each.type for each in mounts}
+        self._types = sorted(types.items(), key=lambda each: -len(each[0]))
+
+    def type_of(self, path: str) -> str:
+        """The type of the file system that an absolute path lies in; empty if not known.
+
+        Args:
+            path: Without symbolic links, which are not followed.
+        """
+        for point, type_ in self._types:
+            if path == point or point == "/" or path.startswith(f"{point}/"):
+                return type_
+        return ""
+
+    def is_local(self, path: str) -> bool:
+        """Whether a path lies in a file system that answers without a network or a program."""
+        return self.type_of(path) in LOCAL_TYPES
+
+    def not_local_in(self, folder: str) -> frozenset[str]:
+        """The names in a folder at which a file system is mounted that may not answer."""
+        before = folder.rstrip("/") + "/"
+        inside = (
+            point[len(before) :]
+            for point, type_ in self._types
+            if type_ not in LOCAL_TYPES and point.startswith(before)
+        )
+        return frozenset(name for name in inside if name and "/" not in name)
+
+
+def read_mounts(proc: str, pid: int | str) -> MountTable:
+    """The mounts of a process; none if they cannot be read."""
+    try:
+        return MountTable(mount_points(read(f"{proc}/{pid}/mountinfo", MOUNTS_BYTES)))
+    except OSError:
+        return MountTable()
 
 
 def number(text: bytes | None, base: int = 10) -> int | None:

@@ -28,6 +28,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from mpwatch.collect.own_threads import OwnThreads
 from mpwatch.collect.process import procfs
 from mpwatch.collect.process.fds import POSITION
 from mpwatch.model.events import Raised, WrittenError, WrittenErrors
@@ -40,10 +41,8 @@ TAIL_BYTES: Final = 64 << 10
 """Read of a file, from its end."""
 FILES: Final = 16
 """Files that are read of one job; ranks of a launcher have one each."""
-ERRORS: Final = 64
-"""Uncaught exceptions kept of one job."""
 LOGGED: Final = 256
-"""Others; the same one again of the same process is not."""
+"""Logged exceptions kept of one job; the same one again of the same process is not."""
 WRITERS: Final = 64
 FRAMES: Final = 12
 LINE_LIMIT: Final = 2000
@@ -234,17 +233,20 @@ class _Job(NamedTuple):
 class ErrorReads:
     """Reads the files of one job; used by one thread, but for the reading itself."""
 
-    def __init__(self, report: Callable[[WrittenErrors], None]) -> None:
+    def __init__(
+        self, report: Callable[[WrittenErrors], None], threads: OwnThreads | None = None
+    ) -> None:
         """Prepare; nothing is read yet.
 
         Args:
             report: Called on a thread of its own with the tracebacks that are new.
+            threads: Starts that thread.
         """
+        self._threads = threads or OwnThreads()
         self._report = report
         self._files: dict[str, _File] = {}
         self._last: dict[ProcessId, object] = {}
         """The last exception that each process has logged."""
-        self._uncaught = 0
         self._logged = 0
         self._thread: threading.Thread | None = None
         self._due_s = float("-inf")
@@ -267,10 +269,7 @@ class ErrorReads:
             root.sample.parent_pid if root is not None else 0,
             {each.sample.ns_pid or each.pid: each.process for each in snapshot.processes},
         )
-        self._thread = threading.Thread(
-            target=self._read, args=(job,), name="mpwatch-errors", daemon=True
-        )
-        self._thread.start()
+        self._thread = self._threads.start(self._read, "mpwatch-errors", job)
 
     def wait(self, limit_s: float) -> None:
         """Wait until the files were read, at most this long."""
@@ -303,10 +302,9 @@ class ErrorReads:
     def _is_new(self, file: _File, error: WrittenError) -> bool:
         """Whether a traceback is to be reported: once, and within the limits."""
         if is_uncaught(error):
-            if error.offset in file.uncaught or self._uncaught >= ERRORS:
+            if error.offset in file.uncaught:
                 return False
             file.uncaught.add(error.offset)
-            self._uncaught += 1
             return True
         if error.offset <= file.logged_to or error.process is None:
             return False
@@ -374,6 +372,7 @@ def _tail(pid: int, way: str, file: _File, job: _Job) -> tuple[bytes, int]:
             file.uncaught.clear()
         file.identity, file.state = identity, state
         start = max(0, status.st_size - TAIL_BYTES)
+        file.uncaught = {offset for offset in file.uncaught if offset >= start}
         return os.pread(descriptor, status.st_size - start, start), start
     finally:
         os.close(descriptor)

@@ -89,10 +89,13 @@ def _variables() -> Iterator[tuple[str, Any]]:
     """
     frame: Any = sys._getframe(1)
     for _ in range(FRAMES):
-        if frame is None or frame.f_code.co_name == "_bootstrap":
+        if frame is None:
             return
         code = frame.f_code
+        is_program = is_of_the_program(code.co_filename)
+        if code.co_name == "_bootstrap" and not is_program:
+            return
         is_readable = not code.co_flags & _IS_FUNCTION or sys.version_info >= (3, 13)
-        if is_readable and is_of_the_program(code.co_filename):
+        if is_readable and is_program:
             yield from _inside(dict(frame.f_locals), NEAR)
         frame = frame.f_back

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from .. import wire
 from ..safe import foreign_exceptions
 from ..transport import runtime_dir
 
@@ -31,8 +32,6 @@ POOLED = (
     "zmq",
 )
 """Modules whose native side keeps threads or handles that do not survive a fork."""
-OWN = "mpwatch-hook"
-"""Name of the hook's thread, `server.COMM`."""
 NATIVE = 48
 """Native threads that are examined."""
 NOTED = 32
@@ -106,13 +105,13 @@ def native_threads(session: Context) -> list[str]:
                 try:
                     name = os.read(fd, 32).decode(errors="replace").strip()
                 finally:
-                    os.close(fd)
+                    runtime_dir.close(session.system, fd, comm)
             except OSError as error:
                 if not foreign_exceptions.is_ours(error):
                     raise
                 continue  # it has ended since, or no descriptor is left
             # The hook's thread has ended in Python, but perhaps not yet in the kernel.
-            if name != OWN:
+            if name != wire.THREAD_NAME.decode():
                 names.append(name)
     return sorted(names)
 

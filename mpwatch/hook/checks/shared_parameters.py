@@ -102,6 +102,8 @@ class SharedParameters:
                 if len(self._given) >= MODULES:
                     self._given.clear()
                 known = self._given[id(model)] = (weakref.ref(model), target, [])
+            # A program may start processes for weeks; the weak references of freed ones go.
+            known[2][:] = [each for each in known[2] if each() is not None]
             known[2].append(weakref.ref(process))
 
     def _arrive(self, process: Any) -> None:

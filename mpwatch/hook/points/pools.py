@@ -15,10 +15,10 @@ import operator
 import os
 import sys
 from collections import deque
-from types import FunctionType, MethodType
+from types import MethodType
 
 from ..safe import foreign_exceptions
-from ..safe.exact import attributes, is_a
+from ..safe.exact import attributes, is_a, key_of
 from ..safe.one_call import through
 
 TYPE_CHECKING = False
@@ -36,7 +36,6 @@ _TASKS, _WORKERS, _RESULTS = 0, 3, -1
 
 _callback = operator.attrgetter("_callback")
 _function = operator.attrgetter("_callback.__func__")
-_function_name = operator.attrgetter("_callback.__func__.__name__")
 _pid = operator.attrgetter("_pid")
 _args = operator.attrgetter("_args")
 _results = operator.itemgetter(_RESULTS)
@@ -57,13 +56,13 @@ def _pools() -> list[dict[str, Any]] | None:
 def _is_pools(registry: dict[Any, Any], key: Any) -> bool:
     """Whether an entry of the table of finalizers belongs to a pool.
 
-    A callback may be any callable of the program; the name is read from functions only.
+    A callback may be any callable of the program, and its function may have the name of a pool's.
     """
-    if through((key,), registry.get, _callback, type)[0] is not MethodType:
+    pool: Any = sys.modules.get("multiprocessing.pool")
+    if pool is None or through((key,), registry.get, _callback, type)[0] is not MethodType:
         return False
-    if through((key,), registry.get, _function, type)[0] is not FunctionType:
-        return False
-    return bool(through((key,), registry.get, _function_name)[0] == "_terminate_pool")
+    own = pool.Pool._terminate_pool.__func__
+    return through((key,), registry.get, _function, key_of) == [key_of(own)]
 
 
 def _process_pools() -> Iterator[dict[str, Any]]:

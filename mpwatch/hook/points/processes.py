@@ -36,6 +36,7 @@ HOLDERS = ("multiprocessing", "multiprocessing.spawn", "torch.multiprocessing")
 """Modules that hold methods bound to the default context."""
 METHODS = {"fork": 1, "spawn": 2, "forkserver": 3}
 """`aux` of PROCESS_START."""
+_LOADER_WORKER = ("torch.utils.data._utils.worker", "_worker_loop")
 _WORKER_ID, _RESULT_QUEUE = 10, 3
 """Positions in the arguments of `_worker_loop`, torch 2.1 to 2.15."""
 MANY = 200
@@ -49,7 +50,8 @@ def start_method() -> str | None:
     """
     context = sys.modules.get("multiprocessing.context")
     actual = getattr(getattr(context, "_default_context", None), "_actual_context", None)
-    return getattr(actual, "_name", None)
+    name = getattr(actual, "_name", None)
+    return name if type(name) is str else None
 
 
 class Choice:
@@ -165,10 +167,12 @@ def wrap_start(original: Callable[..., Any], session: Context) -> Callable[..., 
             births.pop(ident, None)
         popen = attributes(self).get("_popen")
         method = getattr(popen, "method", "")
+        if type(method) is not str:
+            method = ""
         pid = getattr(popen, "pid", 0)
         record(wire.PROCESS_START, began_ns, 0, 0, pid, 0, METHODS.get(method, 0))
         fds = getattr(popen, "_fds", None)
-        count = None if fds is None else len(fds)
+        count = len(fds) if type(fds) is list else None
         session.note(
             "start", pid=pid, fds=count, storages=own.shares, **{**birth, "method": method}
         )
@@ -191,7 +195,7 @@ def wrap_join(original: Callable[..., Any], session: Context) -> Callable[..., A
             raise
         popen = attributes(self).get("_popen")
         code = getattr(popen, "returncode", None)
-        aux = 0 if code is None else wire.EXIT_BASE + code
+        aux = wire.EXIT_BASE + code if type(code) is int else 0
         record(wire.PROCESS_JOIN, began_ns, 0, 0, getattr(popen, "pid", 0), 0, aux)
         return result
 
@@ -236,24 +240,33 @@ def wrap_get_preparation_data(original: Callable[..., Any], session: Context) ->
 
 
 def _describe(process: Any, session: Context) -> dict[str, Any]:
-    """The `birth` of a process that is about to start; see `wire.HELLO`."""
+    """The `birth` of a process that is about to start; see `wire.HELLO`.
+
+    A spawned child unpickles it before it has loaded the program's modules, so it consists of exact
+    strings, numbers and None: an object of the program could not be loaded there, and would be the
+    end of the child.
+    """
     known = attributes(process)
     target = known.get("_target")
     module, function = full_name(process if target is None else target)
     config, name = known.get("_config"), known.get("_name")
+    method = in_class(process, "_start_method")
     birth = {
         "parent": session.identity.pid,
         "parent_start_ticks": session.identity.start_ticks,
         "name": name[:128] if type(name) is str else "",
         "target": f"{module}.{function}"[:256],
         # A process without a method of its own uses the default, forkserver since Python 3.14.
-        "method": in_class(process, "_start_method") or start_method() or _default(),
+        "method": method if type(method) is str else start_method() or _default(),
         "daemon": type(config) is dict and config.get("daemon") is True,
         "worker_id": None,
         "loader": None,
     }
     arguments = known.get("_args")
-    if function == "_worker_loop" and type(arguments) is tuple and len(arguments) > _WORKER_ID:
+    if (module, function) != _LOADER_WORKER or type(arguments) is not tuple:
+        return birth
+    # A torch to come may pass other arguments.
+    if len(arguments) > _WORKER_ID and type(arguments[_WORKER_ID]) is int:
         birth["worker_id"] = arguments[_WORKER_ID]
         birth["loader"] = session.loaders.of_queue(arguments[_RESULT_QUEUE]).key
     return birth

@@ -70,8 +70,8 @@ def in_class(thing: Any, name: str) -> Any:
 
 
 def class_name(kind: type) -> str:
-    """Qualified name of a class."""
-    return _class_qualname(kind)
+    """Qualified name of a class; what a program has set may be of a class derived from `str`."""
+    return str.__str__(_class_qualname(kind))
 
 
 def placeholder(value: Any) -> str:
@@ -115,7 +115,7 @@ def full_name(callable_object: Any) -> tuple[str, str]:
     kind = type(function)
     if kind is FunctionType or kind is BuiltinFunctionType:
         module, name = function.__module__, function.__qualname__
-        return module if type(module) is str else "", name
+        return module if type(module) is str else "", str.__str__(name)
     if is_a(function, type):
         return module_of_class(function), class_name(function)
     return module_of_class(kind), class_name(kind)

@@ -147,10 +147,13 @@ def place_here() -> str | None:
 
 def _place_from(frame: Any) -> str | None:
     for _ in range(_FRAMES):
-        if frame is None or frame.f_code.co_name in ("_worker_loop", "_bootstrap"):
+        if frame is None:
             return None
         if is_of_the_program(frame.f_code.co_filename):
             return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+        # After the test above: functions of the program may have these names too.
+        if frame.f_code.co_name in ("_worker_loop", "_bootstrap"):
+            return None
         frame = frame.f_back
     return None
 

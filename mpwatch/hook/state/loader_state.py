@@ -13,7 +13,7 @@ import operator
 import weakref
 
 from ..safe import foreign_exceptions
-from ..safe.exact import key_of
+from ..safe.exact import class_name, key_of
 from ..safe.one_call import dereference, through
 
 TYPE_CHECKING = False
@@ -69,7 +69,7 @@ class LoaderState:
             "persistent": iterator._persistent_workers,
             "pin_memory": iterator._pin_memory,
             "pids": [worker.pid for worker in iterator._workers],
-            "dataset": type(iterator._dataset).__qualname__[:128],
+            "dataset": class_name(type(iterator._dataset))[:128],
         }
 
     def drop_iterator(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 from .. import checks
-from ..safe.exact import attributes, class_name, full_name, key_of
+from ..safe.exact import attributes, full_name, key_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 POOL_WORKERS = ("multiprocessing.pool.worker", "concurrent.futures.process._process_worker")
 """What the processes of pools run; the first argument is the queue of their tasks."""
 _STARS = (("multiprocessing.pool", "mapstar"), ("multiprocessing.pool", "starmapstar"))
+_CALL = ("concurrent.futures.process", "_CallItem")
 _CHUNK = ("concurrent.futures.process", "_process_chunk")
 
 
@@ -147,7 +148,7 @@ class Worker:
             job, part, function, arguments, _ = taken
             # `map` wraps the function and a share of its arguments.
             inner = arguments[0][0] if full_name(function) in _STARS else function
-        elif class_name(type(taken)) == "_CallItem":
+        elif full_name(type(taken)) == _CALL:
             known = attributes(taken)
             job, part, inner = known["work_id"], None, known["fn"]
             if type(inner) is functools.partial and full_name(inner) == _CHUNK:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Protocol
 
-    from ..safe.unpatched import System
     from .notes import Notes, Problems
     from .process_files import Files
     from .ring import Ring

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from mpwatch import __version__
+from mpwatch.collect.own_threads import OwnThreads
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.nodes.agent.documents import node_diagnosis, node_dump, node_metrics
 from mpwatch.nodes.agent.rows import Rows
@@ -247,6 +248,7 @@ class _AnswerThread:
         os.set_blocking(self._wake, False)
         self._lock = threading.Lock()
         self._busy = False
+        self._threads = OwnThreads()
         self._answers: list[Answer] = []
 
     def begin(self, ask: Ask, make: Callable[[], dict[str, Any]]) -> None:
@@ -255,10 +257,12 @@ class _AnswerThread:
             if self._busy or len(self._answers) > 1:
                 self._answers = [*self._answers, _refusal(ask)][:4]
                 return
-            self._busy = True
-        threading.Thread(
-            target=self._make, args=(ask, make), name="mpwatch-answer", daemon=True
-        ).start()
+            thread = self._threads.start(self._make, "mpwatch-answer", ask, make)
+            if thread is None:
+                problem = "the agent could not start a thread: a limit of processes is reached"
+                self._answers.append(Answer(ask.request, problem=problem))
+            else:
+                self._busy = True
 
     def collected(self) -> Answer | None:
         """The next answer, if one is ready."""

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mpwatch.collect.job.jobs import MAPS_BYTES_LIMIT, find_jobs
+from mpwatch.collect.own_threads import AT_LIMIT, OwnThreads
 from mpwatch.collect.process import procfs
 from mpwatch.collect.process.identify import is_python_exe
 from mpwatch.model.ids import ProcessId
@@ -315,6 +316,7 @@ class JobsOfNode:
     _ended: dict[ProcessId, Snapshot] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _stopping: threading.Event = field(default_factory=threading.Event)
+    _threads: OwnThreads = field(default_factory=OwnThreads)
 
     def start(self) -> None:
         """Look for jobs now and at intervals, on a thread of its own."""
@@ -337,9 +339,15 @@ class JobsOfNode:
             options = LiveOptions(samples_ranks=True, values=self.values)
             started = {root: _Observed(self.new_source(root, options)) for root in new[:room]}
             self._observed |= started
-        for each in started.values():
-            if not self._stopping.is_set():
+        for root, each in started.items():
+            if self._stopping.is_set():
+                break
+            try:
                 each.source.start(each.deliver)
+            except RuntimeError:  # "can't start new thread": it is a new job again next time
+                self.problem = AT_LIMIT
+                with self._lock:
+                    self._observed.pop(root, None)
         self.has_searched = True
 
     def snapshots(self) -> list[Snapshot]:
@@ -392,11 +400,10 @@ class JobsOfNode:
         self._stopping.set()
         with self._lock:
             sources = [each.source for each in self._observed.values()]
-        threads = [threading.Thread(target=each.stop, daemon=True) for each in sources]
+        threads = [self._threads.start(each.stop, "mpwatch-stop") for each in sources]
         for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(limit_s / len(threads))
+            if thread is not None:  # else its source ends with this process
+                thread.join(limit_s / len(threads))
 
     def _inside(self) -> set[ProcessId]:
         """The processes of jobs that are observed.
@@ -414,7 +421,8 @@ class JobsOfNode:
                 del self._observed[root]
                 if newest is not None:
                     self._ended[root] = newest
-                threading.Thread(target=each.source.stop, daemon=True).start()
+                if self._threads.start(each.source.stop, "mpwatch-stop") is None:
+                    each.source.stop()
         for root in list(self._ended)[:-ENDED_KEPT]:
             del self._ended[root]
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from mpwatch.collect.own_threads import OwnThreads
 from mpwatch.model.events import HookStatus
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample
@@ -58,6 +58,12 @@ class AttachSchedule:
             self._refused.add(status.process)
         self._started.discard(status.process)
 
+    def postponed(self, samples: Sequence[ProcSample]) -> None:
+        """Note that an injection could not be begun: it is due again at the next reading."""
+        for sample in samples:
+            self._tried_s.pop(sample.process, None)
+            self._started.discard(sample.process)
+
     def under_way(self, now_s: float) -> frozenset[ProcessId]:
         """Processes whose injection has begun and not ended.
 
@@ -97,13 +103,17 @@ class AttachSchedule:
 class Injection:
     """Injects the hook into the processes of a job as they appear, on threads of its own."""
 
-    def __init__(self, inject: Inject, *, is_allowed: bool) -> None:
+    def __init__(
+        self, inject: Inject, *, is_allowed: bool, threads: OwnThreads | None = None
+    ) -> None:
         """Make it.
 
         Args:
             inject: Injects; called on a thread.
             is_allowed: Whether to begin at once; `allow` does so later.
+            threads: Starts the threads.
         """
+        self._threads = threads or OwnThreads()
         self._inject = inject
         self._is_allowed = is_allowed
         self._schedule = AttachSchedule()
@@ -127,14 +137,11 @@ class Injection:
         if not self._is_allowed:
             return
         for samples, again in zip(self._schedule.due(snapshot), (False, True), strict=True):
-            if samples:
-                threading.Thread(
-                    target=self._inject,
-                    args=(samples, report),
-                    kwargs={"again": again},
-                    name="mpwatch-inject",
-                    daemon=True,
-                ).start()
+            if not samples:
+                continue
+            name, inject = "mpwatch-inject", self._inject
+            if self._threads.start(inject, name, samples, report, again=again) is None:
+                self._schedule.postponed(samples)
 
     def received(self, status: HookStatus) -> None:
         """Note the result for one process."""

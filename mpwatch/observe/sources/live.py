@@ -152,9 +152,12 @@ class LiveSource:
         try:
             while not self._stopping.is_set():
                 try:
-                    self._observer.step(self._hand_out)
+                    has_read = self._observer.attempt_step(self._hand_out)
+                    self._failure = None
                 except Exception as error:  # noqa: BLE001 - the one boundary of this thread
-                    self._failure = f"one reading failed: {type(error).__name__}: {error}"
+                    self._failure = f"a snapshot was not shown: {type(error).__name__}: {error}"
+                    has_read = False
+                if not has_read:
                     self._stopping.wait(POLL_S)
         finally:
             self._recorder.end()

@@ -12,10 +12,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from mpwatch.collect.job.reader import ReadRequest
+from mpwatch.collect.own_threads import OwnThreads
 from mpwatch.collect.process.written_errors import ErrorReads
 from mpwatch.model.events import HookStatus, Input
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import StacksTaken, ValuesRead
+from mpwatch.model.sanitize import clean
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.observe.sources.attach_schedule import Inject, Injection
 from mpwatch.observe.sources.collectors import Collectors, InputQueue
@@ -48,6 +50,8 @@ PATIENCE = 20
 """A reading that took t seconds of cpu is followed by an early one after this many times t."""
 EXITS_S, EXITS_POLL_S = 2.0, 0.02
 """How long to wait for the last exits of a job: the kernel has to free the memory first."""
+FAILURE_LIMIT = 200
+"""Characters of a failure that are shown."""
 ENDED_PERIOD_S = 1.0
 """Shortest interval of snapshots once the job has ended."""
 
@@ -132,6 +136,7 @@ class Observer:
         *,
         keep: Callable[[Input], None] | None = None,
         injection: Injection | None = None,
+        own_threads: OwnThreads | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Make an observer that has read nothing yet.
@@ -142,6 +147,7 @@ class Observer:
             stacks: When to take stacks.
             keep: Called with every input before it is folded, for a recording.
             injection: Injects the hook into processes as they appear, if given.
+            own_threads: Starts the threads on which other things are read.
             clock: Monotonic seconds.
         """
         self.stacks = stacks
@@ -149,6 +155,8 @@ class Observer:
         self.is_ended = False
         """Whether the root and all its descendants are gone."""
         self.readings = 0
+        self.failure: str | None = None
+        """What failed since the last complete reading."""
         self._collectors = collectors
         self._plan = plan
         self._keep = keep
@@ -156,13 +164,16 @@ class Observer:
         self._clock = clock
         self._fold = Fold()
         self._queue = InputQueue()
-        self._threads = StackThreads(collectors, self._queue.put, threads=plan.stack_threads)
+        self._own_threads = own = own_threads or OwnThreads()
+        self._threads = StackThreads(
+            collectors, self._queue.put, threads=plan.stack_threads, own_threads=own
+        )
         self._gauges_asked_s: dict[ProcessId, float] = {}
-        self._worker_servers = WorkerServers(self._queue.put)
-        self._nccl = NcclStatuses(self._queue.put)
-        self._source = SourceReads(self._queue.put)
-        self._errors = ErrorReads(self._queue.put)
-        self._values = ValueReads(collectors, self._queue.put)
+        self._worker_servers = WorkerServers(self._queue.put, threads=own)
+        self._nccl = NcclStatuses(self._queue.put, threads=own)
+        self._source = SourceReads(self._queue.put, own)
+        self._errors = ErrorReads(self._queue.put, own)
+        self._values = ValueReads(collectors, self._queue.put, own)
 
     # --- the loop --------------------------------------------------------------------------------
 
@@ -181,6 +192,7 @@ class Observer:
             try:
                 if not self.is_ended:
                     cost_s = self._read_next()
+                    self.failure = None
                 if deliver is not None:
                     if self._plan.first_bare and self.readings == 1:
                         deliver(self.snapshot())
@@ -195,6 +207,44 @@ class Observer:
         is_following = self.stacks.followed is not None and not self.is_ended
         if deliver is not None and is_following and _has_stacks(received):
             deliver(self.preview())
+
+    def attempt_step(
+        self, deliver: Callable[[Snapshot], None] | None = None, limit_s: float = float("inf")
+    ) -> bool:
+        """As `step`, but a failure is shown instead of raised; returns whether all went well.
+
+        The last snapshot is then delivered again with the failure: a screen that nothing reaches
+        looks as if nothing happened. What `deliver` raises is raised.
+        """
+        is_delivering = False
+
+        def hand_out(snapshot: Snapshot) -> None:
+            nonlocal is_delivering
+            is_delivering = True
+            if deliver is not None:
+                deliver(snapshot)
+            is_delivering = False
+
+        try:
+            self.step(hand_out if deliver is not None else None, limit_s)
+        except Exception as error:
+            if is_delivering:
+                raise
+            self._note_failure(error)
+            if deliver is not None and self.readings:
+                deliver(self.snapshot())
+            return False
+        return True
+
+    def attempt_read(self, request: ReadRequest) -> None:
+        """As `read`, but a failure is noted instead of raised."""
+        try:
+            self.read(request)
+        except Exception as error:  # noqa: BLE001 - what was read before is still of use
+            self._note_failure(error)
+
+    def _note_failure(self, error: Exception) -> None:
+        self.failure = clean(f"one reading failed: {type(error).__name__}: {error}", FAILURE_LIMIT)
 
     def read(self, request: ReadRequest) -> float | None:
         """Read the job; `is_ended` is set if all of it is gone.
@@ -285,17 +335,20 @@ class Observer:
 
     def snapshot(self) -> Snapshot:
         """The job as it is now, without findings."""
-        return self._fold.snapshot()
+        return self._told(self._fold.snapshot())
 
     def diagnosed(self) -> Snapshot:
         """The job as it is now with findings, which count for later ones."""
-        return self._engine.diagnosed(self._fold.snapshot(), self._fold.history())
+        return self._engine.diagnosed(self.snapshot(), self._fold.history())
 
     def preview(self, *, all_rules: bool = False) -> Snapshot:
         """As `diagnosed`, without an effect on later findings; see `Engine.preview`."""
-        return self._engine.preview(
-            self._fold.snapshot(), self._fold.history(), all_rules=all_rules
-        )
+        return self._engine.preview(self.snapshot(), self._fold.history(), all_rules=all_rules)
+
+    def _told(self, snapshot: Snapshot) -> Snapshot:
+        """A snapshot with what is wrong with this observer itself."""
+        own = [each for each in (self._own_threads.problem, self.failure) if each is not None]
+        return replace(snapshot, problems=(*snapshot.problems, *own)) if own else snapshot
 
     # --- hooks and stacks ------------------------------------------------------------------------
 

@@ -29,6 +29,7 @@ from mpwatch.collect.job.flight_recorder import (
     gauge_of,
     socket_of,
 )
+from mpwatch.collect.own_threads import OwnThreads
 from mpwatch.describe.frames import is_library
 from mpwatch.model.collectives import NcclAnswer, NcclStatus
 from mpwatch.model.events import HookGauges
@@ -79,15 +80,20 @@ class SourceReads:
     On a thread of its own: a file of a job that hangs may be on a file system that hangs.
     """
 
-    def __init__(self, report: Callable[[SourceRead], None]) -> None:
+    def __init__(
+        self, report: Callable[[SourceRead], None], threads: OwnThreads | None = None
+    ) -> None:
         """Make it; the thread starts with the first request.
 
         Args:
             report: Called on the thread with what was read.
+            threads: Starts the thread.
         """
+        self._threads = threads or OwnThreads()
         self._report = report
         self._code: SourceCode | None = None
-        self._known: set[tuple[str, int, str]] = set()
+        self._known: dict[tuple[str, int, str], None] = {}
+        """The lines that were asked for, the oldest first."""
         self._new: list[tuple[ProcessId, Frame]] = []
         self._requests: queue.SimpleQueue[list[_LineRequest] | None] = queue.SimpleQueue()
         self._files: set[str] = set()
@@ -102,9 +108,11 @@ class SourceReads:
         for stack in taken.stacks:
             for frame in stack.frames:
                 key = (frame.file, frame.line, frame.function)
-                if key in self._known or len(self._known) >= LINES_LIMIT or is_library(frame):
+                if key in self._known or is_library(frame):
                     continue
-                self._known.add(key)
+                if len(self._known) >= LINES_LIMIT:
+                    del self._known[next(iter(self._known))]
+                self._known[key] = None
                 self._new.append((taken.process, frame._replace(locals=())))
 
     def start_due(self, snapshot: Snapshot) -> None:
@@ -118,22 +126,21 @@ class SourceReads:
                 requests.append(_LineRequest(process, frame, started_s))
             elif known is None or known.is_gone:
                 # Another process may stand at the same line later.
-                self._known.discard((frame.file, frame.line, frame.function))
+                self._known.pop((frame.file, frame.line, frame.function), None)
             else:
                 waiting.append((process, frame))
         self._new = waiting
-        if not requests:
-            return
-        self._under_way += 1
-        self._requests.put(requests)
-        if not self._has_started:
-            self._has_started = True
-            threading.Thread(target=self._run, name="mpwatch-source", daemon=True).start()
+        if requests:
+            self._under_way += 1
+            self._requests.put(requests)
+        # Also for requests that were made while no thread could be started.
+        if not self._has_started and not self._requests.empty():
+            self._has_started = self._threads.start(self._run, "mpwatch-source") is not None
 
     def wait(self, limit_s: float) -> None:
         """Wait until everything requested was reported, at most this long."""
         end_s = time.monotonic() + limit_s
-        while self._done < self._under_way and time.monotonic() < end_s:
+        while self._has_started and self._done < self._under_way and time.monotonic() < end_s:
             time.sleep(POLL_S)
 
     def stop(self) -> None:
@@ -194,13 +201,20 @@ class Readers(Protocol):
 class ValueReads:
     """Asks for the values that the findings of a snapshot want."""
 
-    def __init__(self, readers: Readers, report: Callable[[ValuesRead], None]) -> None:
+    def __init__(
+        self,
+        readers: Readers,
+        report: Callable[[ValuesRead], None],
+        threads: OwnThreads | None = None,
+    ) -> None:
         """Make it; nothing is asked yet.
 
         Args:
             readers: Read the values.
             report: Called on a thread with what was read from outside.
+            threads: Starts that thread.
         """
+        self._threads = threads or OwnThreads()
         self._readers = readers
         self._report = report
         self._asked_s: dict[ProcessId, float] = {}
@@ -236,11 +250,9 @@ class ValueReads:
             else:
                 outside[process] = frames
         if outside:
-            self._thread = threading.Thread(
-                target=self._run, args=(outside,), name="mpwatch-values", daemon=True
-            )
-            self._thread.start()
-        return due
+            self._thread = self._threads.start(self._run, "mpwatch-values", outside)
+        # Otherwise nobody waits for them; they are due again later.
+        return due if not outside or self._thread is not None else due - outside.keys()
 
     def _run(self, wanted: Wanted) -> None:
         for process, frames in wanted.items():
@@ -261,13 +273,16 @@ class WorkerServers:
         self,
         report: Callable[[HookGauges], None],
         ask: Callable[[ProcessId, str], object] | None = None,
+        threads: OwnThreads | None = None,
     ) -> None:
         """Make it; nothing is asked yet.
 
         Args:
             report: Called on the thread with each answer.
             ask: Asks one server for the gauge `collectives`, and raises `NoAnswer`.
+            threads: Starts the thread.
         """
+        self._threads = threads or OwnThreads()
         self._report = report
         self._ask = ask or _gauge
         self._due_s = float("-inf")
@@ -290,10 +305,7 @@ class WorkerServers:
             return False
         self._due_s = snapshot.at_s + ASK_AGAIN_S
         asked = [server for _, server in found[:RANKS]]
-        self._thread = threading.Thread(
-            target=self._run, args=(asked,), name="mpwatch-recorder", daemon=True
-        )
-        self._thread.start()
+        self._thread = self._threads.start(self._run, "mpwatch-recorder", asked)
         return True
 
     def _run(self, asked: Sequence[WorkerServer]) -> None:
@@ -346,14 +358,21 @@ def stands_still(snapshot: Snapshot, rank: Process) -> bool:
 class NcclStatuses:
     """Asks NCCL RAS on a thread of its own."""
 
-    def __init__(self, report: Callable[[NcclStatus], None], ask: AskNccl | None = None) -> None:
+    def __init__(
+        self,
+        report: Callable[[NcclStatus], None],
+        ask: AskNccl | None = None,
+        threads: OwnThreads | None = None,
+    ) -> None:
         """Make it; nothing is asked yet.
 
         Args:
             report: Called on the thread with each answer.
             ask: Asks the RAS of some processes at a port: `None` if it does not listen there;
                 raises `NoAnswer` or `OSError`.
+            threads: Starts the thread.
         """
+        self._threads = threads or OwnThreads()
         self._report = report
         self._ask = ask or _ask_nccl
         self._due_s = float("-inf")
@@ -381,13 +400,8 @@ class NcclStatuses:
         self._due_s = snapshot.at_s + ASK_AGAIN_S
         users = [process for process in snapshot.living() if process.has_nccl]
         others = [process.process for process in users if process is not still]
-        self._thread = threading.Thread(
-            target=self._run,
-            args=([still.process, *others][:SEARCHED], port),
-            name="mpwatch-nccl",
-            daemon=True,
-        )
-        self._thread.start()
+        asked = [still.process, *others][:SEARCHED]
+        self._thread = self._threads.start(self._run, "mpwatch-nccl", asked, port)
         return True
 
     def _run(self, processes: Sequence[ProcessId], port: int) -> None:

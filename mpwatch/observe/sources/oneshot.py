@@ -119,17 +119,25 @@ def watch_for(
         each = _ignore  # a finding depends on the readings before the last one
     end_s = time.monotonic() + seconds
     try:
-        observer.step(each, 0.0)
+        observer.attempt_step(each, 0.0)
+        while observer.readings == 0 and not observer.is_ended:
+            if stop() or time.monotonic() >= end_s:
+                observer.read(ReadRequest.everything())  # raises what is wrong
+                break
+            time.sleep(POLL_S)
+            observer.attempt_step(each, POLL_S)
         if observer.readings == 0:
             return None
         _inject(observer, options, inject)
         has_stopped = stop()
         while not (observer.is_ended or has_stopped) and time.monotonic() < end_s:
-            observer.step(each, end_s - time.monotonic())
+            if not observer.attempt_step(each, end_s - time.monotonic()):
+                time.sleep(POLL_S)
             has_stopped = stop()
         last_s = time.monotonic() + STACKS_S
         while observer.is_waiting_for_stacks and not has_stopped and time.monotonic() < last_s:
-            observer.step(None, last_s - time.monotonic())
+            if not observer.attempt_step(None, last_s - time.monotonic()):
+                time.sleep(POLL_S)
         return _concluded(observer, diagnose=diagnose)
     finally:
         observer.close()
@@ -212,7 +220,7 @@ def _inject(observer: Observer, options: OneShotOptions, inject: Inject | None) 
 def _concluded(observer: Observer, *, diagnose: bool = True) -> Snapshot:
     """The state now, after a last reading of everything: lists must not be older than the rest."""
     if not observer.is_ended:
-        observer.read(ReadRequest.everything())
+        observer.attempt_read(ReadRequest.everything())
         observer.poll(0.0)
         observer.poll_hooks_for(CAUGHT_UP_S)
         observer.wait_for_files(FILES_S)

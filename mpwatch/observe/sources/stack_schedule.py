@@ -23,12 +23,12 @@ from __future__ import annotations
 
 import math
 import queue
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Set
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from mpwatch.collect.own_threads import OwnThreads
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import StacksTaken
 from mpwatch.model.snapshot import Process, Snapshot
@@ -540,7 +540,12 @@ class StackThreads:
     """Takes stacks from outside on threads of its own, which start with the first request."""
 
     def __init__(
-        self, outside: Outside, report: Callable[[StacksTaken], None], *, threads: int = 1
+        self,
+        outside: Outside,
+        report: Callable[[StacksTaken], None],
+        *,
+        threads: int = 1,
+        own_threads: OwnThreads | None = None,
     ) -> None:
         """Make it.
 
@@ -548,11 +553,13 @@ class StackThreads:
             outside: Takes the stacks; called on several threads if there are several.
             report: Called on such a thread with the stacks.
             threads: How many processes are stopped at the same time at most.
+            own_threads: Starts the threads.
         """
+        self._own_threads = own_threads or OwnThreads()
         self._outside = outside
         self._report = report
         self._threads = threads
-        self._has_started = False
+        self._started = 0
         self._requests: queue.SimpleQueue[StackRequest | None] = queue.SimpleQueue()
         self._waiting: set[ProcessId] = set()
 
@@ -563,19 +570,24 @@ class StackThreads:
 
     def stop(self) -> None:
         """End after the processes at hand, without waiting for that."""
-        for _ in range(self._threads):
+        for _ in range(self._started):
             self._requests.put(None)
 
     def take(self, request: StackRequest) -> None:
-        """Put a process in line, unless it already is."""
+        """Put a process in line, unless it already is; report at once if no thread can start."""
         if request.process in self._waiting:
+            return
+        while self._started < self._threads:
+            if self._own_threads.start(self._run, "mpwatch-stacks") is None:
+                break  # the next request tries again
+            self._started += 1
+        if not self._started:
+            problem = "no thread could be started for it"
+            at_s = time.monotonic()
+            self._report(StacksTaken(request.process, at_s, "py-spy", problem=problem))
             return
         self._waiting.add(request.process)
         self._requests.put(request)
-        if not self._has_started:
-            self._has_started = True
-            for _ in range(self._threads):
-                threading.Thread(target=self._run, name="mpwatch-stacks", daemon=True).start()
 
     def _run(self) -> None:
         while (request := self._requests.get()) is not None:

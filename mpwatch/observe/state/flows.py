@@ -142,6 +142,8 @@ class FlowTable:
             entry.receipts.append(_Receipt(event.at_ns, process, event.bytes))
             if not entry.sends:
                 self._unmatched.append((event.at_ns, (event.key, event.key2)))
+                if len(self._unmatched) > OPEN_LIMIT:
+                    self._unmatched.popleft()
         elif event.kind == wire.KNOWN:
             entry = self._entry(event)
             if len(entry.known_to) < KNOWN_TO_LIMIT and process not in entry.known_to:

@@ -271,8 +271,11 @@ class Fold:
 
     def _add_source(self, read: SourceRead) -> None:
         """Add lines up to a limit: a recording may be of another user, and have any number."""
-        for line in read.lines[: LINES_LIMIT - len(self._source)]:
+        for line in read.lines[-LINES_LIMIT:]:
+            self._source.pop((line.file, line.line, line.function), None)
             self._source[line.file, line.line, line.function] = line
+            if len(self._source) > LINES_LIMIT:
+                del self._source[next(iter(self._source))]
         self._dropped += read.dropped[: LINES_LIMIT - len(self._dropped)]
         self._marks += read.marks[: LINES_LIMIT - len(self._marks)]
         self._source_problems += read.problems[: SOURCE_PROBLEMS - len(self._source_problems)]

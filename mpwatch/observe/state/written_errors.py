@@ -79,12 +79,13 @@ class WrittenErrorTable:
         return tuple(error for _, error in self._errors if error.process is None)
 
     def add(self, read: WrittenErrors) -> None:
-        """Take what was read, up to a limit."""
+        """Take what was read; beyond a limit the oldest are dropped."""
         for error in read.errors:
             if error.process is not None:  # only the last one that a process has logged counts
                 self._drop(each for _, each in self._errors if each.process == error.process)
-            if len(self._errors) < KEPT:
-                self._errors.append((read.at_s, error))
+            if len(self._errors) >= KEPT:
+                del self._errors[0]
+            self._errors.append((read.at_s, error))
 
     def know(self, process: ProcessId) -> None:
         """Note that the hook of a process has told its exception."""

@@ -36,6 +36,7 @@ CASES = (
     "quiet_end",
     "stuck_end",
     "abrupt_end",
+    "namesakes",
 )
 TORCH_CASES = ("loaders", "carried", "warned", "worker_deaths", "sharing", "interrupted")
 USUAL_TORCH_CASES = ("loaders", "warned", "worker_deaths", "sharing")

@@ -97,4 +97,8 @@ def test_a_thread_that_was_not_seen_outside_the_kernel_is_not_stopped(
 def test_a_thread_that_computes_between_its_calls_is_stopped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    look_at(Runnable(0.0, kernel_share=0.7), monkeypatch)
+    thread = Runnable(0.0, kernel_share=0.7)
+
+    look_at(thread, monkeypatch)
+
+    assert thread.now_s - 50.0 == pytest.approx(pending_call.RUNS_WITHIN_S, abs=0.003)

@@ -232,3 +232,15 @@ def test_values_of_a_hook_are_those_that_were_asked_for() -> None:
 @pytest.mark.parametrize("said", [{}, {"frames": None}, {"error": "unknown request"}])
 def test_a_hook_that_knows_no_values_gives_none(said: dict[str, object]) -> None:
     assert decode.values(ProcessId(1, 2), 5.0, said, []).frames == ()
+
+
+def test_an_event_of_the_future_is_a_hole_on_the_socket() -> None:
+    rows = [
+        wire.RECORD.pack(number, at_ns, wire.SHARE, 2, 77, 5, 4096, 11, 12, 13)
+        for number, at_ns in ((1, 10**9), (2, 1 << 62), (3, 10**12), (4, 2 * 10**9))
+    ]
+
+    found = decode.records(ProcessId(7, 70), 2.0, wire.LOST.pack(0) + b"".join(rows))
+
+    assert [event.sequence for event in found.events] == [0, 3]
+    assert found.lost == 2

@@ -94,7 +94,7 @@ def test_a_ring_with_arbitrary_slots_is_read_in_order(
 @FUZZ
 @given(st.lists(U64, max_size=40), st.binary(max_size=100))
 def test_a_slice_is_decoded_or_refused(numbers: list[int], tail: bytes) -> None:
-    data = b"".join(wire.RECORD.pack(n, 5, 1, 0, 1, 2, 3, 4, 5, 6) for n in numbers) + tail
+    data = b"".join(wire.RECORD.pack(n, n, 1, 0, 1, 2, 3, 4, 5, 6) for n in numbers) + tail
     if len(data) % wire.RECORD_BYTES:
         with pytest.raises(ValueError, match="not whole records"):
             decode_slice(data)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +40,11 @@ def test_a_missing_hook_is_reported_once(observed: ObservedHooks) -> None:
 
 
 def test_a_hook_that_is_attached_later_is_found(observed: ObservedHooks) -> None:
-    observed.look()
+    assert observed.reason() == "no hook in this process"
 
-    observed.ready()
+    hook = observed.ready()
+    hook.say(wire.RECORDS, records(1))
+    assert [type(each) for each in observed.poll()] == [HookSlice]
 
 
 def test_a_process_is_searched_again_when_its_directory_changes_or_after_a_while(
@@ -421,3 +425,48 @@ def test_processes_of_one_network_share_a_table_of_sockets(tmp_path: Path) -> No
 
     # It cannot be told to which network 9 belongs.
     assert [tables.of(pid) for pid in (7, 8, 9)] == [b"of 7", b"of 7", b"of 9"]
+
+
+def test_two_threads_that_ask_get_the_answers_to_their_own_requests(
+    observed: ObservedHooks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    observed.ready()
+    (link,) = observed.clients.links.values()
+    numbers: list[int] = []
+
+    def send(frame: bytes) -> str | None:
+        number = json.loads(frame[wire.FRAME.size :])["id"]
+        numbers.append(number)
+        if len(numbers) == 1:  # another thread asks before this one goes on
+            other = threading.Thread(target=link.ask, args=("gauges", 1.0))
+            other.start()
+            other.join()
+            return "The hook does not read."
+        return None
+
+    monkeypatch.setattr(link, "_send", send)
+    assert link.ask("stacks", 1.0) is not None
+
+    assert numbers == [1, 2]
+    assert link._requests.pending == {2: "gauges"}
+
+
+def test_a_hook_that_ends_while_half_a_request_is_sent_raises_nothing(
+    observed: ObservedHooks,
+) -> None:
+    observed.ready()
+    (link,) = observed.clients.links.values()
+
+    class Ending:
+        def send(self, frame: bytes) -> int:
+            return 1
+
+        def shutdown(self, how: int) -> None:
+            raise OSError(107, "Transport endpoint is not connected")
+
+    sock, link.sock = link.sock, Ending()  # type: ignore[assignment]
+    problem = link.ask("stacks", 1.0)
+    link.sock = sock
+
+    assert problem is not None
+    assert "does not read" in problem

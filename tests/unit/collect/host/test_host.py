@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
+import threading
 from pathlib import Path
 
 import pytest
 
+from mpwatch.collect.host import host as module
 from mpwatch.collect.host.host import (
     RELOCATE_S,
     CgroupReader,
@@ -15,7 +18,7 @@ from mpwatch.collect.host.host import (
 )
 from mpwatch.collect.host.new_files import SHOWN_LEAST
 from mpwatch.collect.process.procfs import DescriptorBudget
-from mpwatch.model.host import CgroupSample
+from mpwatch.model.host import CgroupSample, FileSystemSample
 from tests.unit.collect.conftest import FakeProc
 
 
@@ -272,3 +275,32 @@ def test_files_that_are_read_each_second_are_kept_open_and_closed_at_the_end(
     del host
     gc.collect()
     assert budget.left == 100
+
+
+def test_a_file_system_that_does_not_answer_is_asked_once_and_its_last_answer_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers, asked = threading.Event(), list[str]()
+
+    def slow(path: str, shown: str) -> FileSystemSample:
+        asked.append(path)
+        answers.wait(30.0)
+        return FileSystemSample(shown, 1, 1, None, None)
+
+    monkeypatch.setattr(module, "file_system", slow)
+    remote = module.RemoteFileSystem()
+    for _ in range(2):
+        with pytest.raises(OSError, match="does not answer"):
+            remote.read("/10/root/nfs", "/nfs")
+    assert len(asked) == 1
+
+    answers.set()
+    found = None
+    while found is None:
+        with contextlib.suppress(OSError):
+            found = remote.read("/10/root/nfs", "/nfs")
+    answers.clear()
+    assert remote.read("/10/root/nfs", "/nfs") == found
+    with pytest.raises(OSError, match="does not answer"):
+        remote.read("/11/root/nfs", "/nfs")
+    answers.set()

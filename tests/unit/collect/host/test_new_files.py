@@ -365,3 +365,26 @@ def test_a_folder_in_which_only_others_make_files_is_listed_less_often(
         job.look()
 
     assert listed == [n * LISTING_S for n in range(22, 29)]
+
+
+def test_a_mount_point_in_a_folder_is_not_touched_unless_it_is_local(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job.mount("/ ext4", f"{CWD}/remote nfs4", f"{CWD}/scratch xfs", f"{CWD}/one.npy fuse.sshfs")
+    job.make(f"{CWD}/remote/tmp1/a.npy", f"{CWD}/scratch/tmp1/a.npy", f"{CWD}/one.npy")
+    touched: list[str] = []
+    for name in ("_changed_wall_s", "_examined"):
+        asked = getattr(module, name)
+
+        def ask(entry: os.DirEntry[str], *more: float, asked: Any = asked) -> Any:
+            touched.append(entry.name)
+            return asked(entry, *more)
+
+        monkeypatch.setattr(module, name, ask)
+
+    found = job.look()
+
+    assert found is not None
+    assert [each.key.folder for each in found] == [f"{CWD}/scratch/tmp1"]
+    assert "remote" not in touched
+    assert "one.npy" not in touched

@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mpwatch.collect.process.written_errors import (
-    ERRORS,
     LOGGED,
     TAIL_BYTES,
     ErrorReads,
@@ -271,7 +270,7 @@ def test_a_program_that_logs_without_an_end_is_followed_within_limits(
 ) -> None:
     reads = Reads(job(writer, log, time.time()))
     with log.open("a") as file:
-        for number in range(LOGGED + ERRORS):
+        for number in range(LOGGED + 64):
             kind = f"Error{number % 2}"
             file.write(f"failed in {writer.pid}\n{PLAIN.replace('KeyError', kind)}")
     assert len(reads.look()) == LOGGED
@@ -279,6 +278,16 @@ def test_a_program_that_logs_without_an_end_is_followed_within_limits(
         file.write(f"failed in {writer.pid}\n{PLAIN}Process a-1:\n{PLAIN}")
 
     assert [each.process_name for each in reads.look()] == ["a-1"]
+
+
+def test_uncaught_exceptions_are_reported_however_many_there_were(
+    writer: Popen[bytes], log: Path
+) -> None:
+    reads = Reads(job(writer, log, time.time()))
+    for number in range(100):
+        with log.open("a") as file:
+            file.write(f"Process a-{number}:\n{PLAIN}")
+        assert [each.process_name for each in reads.look()] == [f"a-{number}"]
 
 
 def test_what_a_process_logs_again_and_again_is_read_once(writer: Popen[bytes], log: Path) -> None:

@@ -23,7 +23,7 @@ from mpwatch.collect.source.source_code import (
 from mpwatch.collect.source.syntax import EXPRESSION_NODES
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame, StackSample, StacksTaken
-from mpwatch.model.source_code import SourceLine, SourceRead, Statement
+from mpwatch.model.source_code import LINES_LIMIT, SourceLine, SourceRead, Statement
 from mpwatch.observe.sources.on_demand import SourceReads
 from tests.builders.snapshots import exited, process, snapshot_of
 
@@ -515,6 +515,24 @@ def test_each_line_of_the_program_is_read_once(tmp_path: Path) -> None:
     assert len(found) == 1
     assert [line.statement.text for line in found[0].lines] == ["wait()"]
     assert [each.line for each in found[0].dropped] == [2]
+
+
+def test_lines_are_read_however_many_were_read_before(tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text("wait()\n" * (LINES_LIMIT + 1))
+    job = snapshot_of(process(OWN.pid, born_wall_s=time.time()))
+    found: list[SourceRead] = []
+    reads = SourceReads(found.append)
+    try:
+        for number in range(1, LINES_LIMIT + 2):
+            reads.received(taken(Frame("<module>", str(file), number)))
+        reads.start_due(job)
+        reads.wait(60)
+    finally:
+        reads.stop()
+
+    lines = [line.line for read in found for line in read.lines]
+    assert lines[-1] == LINES_LIMIT + 1
 
 
 def test_a_line_is_read_once_the_start_of_its_process_is_known(tmp_path: Path) -> None:

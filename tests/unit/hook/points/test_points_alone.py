@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import multiprocessing.util
 import os
 import sys
 import threading
@@ -262,6 +263,38 @@ def test_the_class_of_a_failed_tasks_exception_is_asked_for_its_name_as_often_as
 
     assert asked == without
     assert [(note["type"], note["text"]) for note in session.notes] == [("Named", "text")]
+
+
+class Tasks:
+    """A queue of the program, which counts how often it is asked for its length."""
+
+    asked = 0
+
+    def qsize(self) -> int:
+        type(self).asked += 1
+        return 0
+
+
+class Crew:
+    """Ends its workers by a method that has the name of a pool's."""
+
+    def _terminate_pool(self, *_: Any) -> None:
+        pass
+
+
+def test_only_a_pool_of_multiprocessing_is_asked_for_its_tasks() -> None:
+    session: Any = Session()
+    POINTS["pools gauge"].install(multiprocessing.util, session)
+    end = multiprocessing.util.Finalize(
+        None, Crew()._terminate_pool, args=(Tasks(), None, None, [], None, {}), exitpriority=1
+    )
+    try:
+        found = session.gauges["pools"]()
+    finally:
+        end.cancel()
+
+    assert Tasks.asked == 0
+    assert found is None
 
 
 def test_a_signal_that_ends_a_child_is_noted_with_its_line() -> None:

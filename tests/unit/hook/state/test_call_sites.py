@@ -15,6 +15,7 @@ from mpwatch.hook.state.call_sites import (
     FIRST,
     IN_VAIN_NS,
     definition,
+    place_here,
 )
 from mpwatch.hook.transport.notes import LIMIT, PASSING_LIMIT
 from tests.builders.clock import NanosecondClock
@@ -173,3 +174,12 @@ def test_a_worker_whose_stack_has_no_line_of_the_program_names_its_dataset() -> 
     assert found.startswith("test_call_sites.py:")
     assert found.endswith(" Storage.nbytes")
     assert definition(None) is None
+
+
+def test_a_function_of_the_program_with_the_name_of_a_childs_entry_is_a_place() -> None:
+    def _worker_loop() -> str | None:
+        return place_here()
+
+    line = _worker_loop.__code__.co_firstlineno + 1
+
+    assert _worker_loop() == f"test_call_sites.py:{line}"

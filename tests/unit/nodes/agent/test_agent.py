@@ -181,6 +181,29 @@ def test_a_request_while_another_is_served_is_refused_and_the_first_is_answered(
     assert answered.document is not None
 
 
+def test_a_request_that_no_thread_can_serve_is_refused_and_the_next_is_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begin, refused = threading.Thread.start, [True]
+
+    def start(thread: threading.Thread) -> None:
+        if thread.name == "mpwatch-answer" and refused and refused.pop():
+            raise RuntimeError("can't start new thread")
+        begin(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with head(MadeUpJobs(job())) as other:
+        other.ask(Ask(1, "dump"))
+        first = other.next(Answer)
+        other.ask(Ask(2, "dump"))
+        second = other.next(Answer)
+
+    assert isinstance(first, Answer)
+    assert isinstance(second, Answer)
+    assert "could not start a thread" in first.problem
+    assert (second.request, second.document is None) == (2, False)
+
+
 def test_the_end_of_the_input_ends_the_agent_also_while_an_answer_is_made() -> None:
     go_on = threading.Event()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import count, pairwise
 
 import pytest
 
@@ -14,9 +14,11 @@ from mpwatch.model.events import HookStatus, Input
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended, Frame, StackSample, StacksTaken, ThreadSample, TreeSample
 from mpwatch.model.snapshot import Snapshot
+from mpwatch.observe.sources import oneshot
 from mpwatch.observe.sources.attach_schedule import Injection
 from mpwatch.observe.sources.observer import EXITS_S, ObservationPlan, Observer
 from mpwatch.observe.sources.on_demand import ValueReads
+from mpwatch.observe.sources.oneshot import OneShotOptions
 from mpwatch.observe.sources.source import TakeStacks
 from mpwatch.observe.sources.stack_schedule import StackSchedule
 from tests.builders.samples import MAIN, WORKER_0, sample, tree
@@ -337,3 +339,67 @@ def test_a_dashboard_gets_its_first_snapshot_before_any_rule_runs() -> None:
     assert len({each.at_s for each in shown}) == len(shown) - 1
     assert all(each.account.processes for each in later)
     assert not first.account.processes
+
+
+def test_a_failed_reading_is_shown_with_the_last_snapshot_until_one_succeeds() -> None:
+    world, shown = World(), list[Snapshot]()
+    reads = world.read
+    observer = observing(world)
+    observer.attempt_step(shown.append)
+
+    def fail(_: ReadRequest) -> TreeSample | None:
+        raise OSError(24, "Too many open files")
+
+    world.read = fail
+    before = len(shown)
+    for _ in range(20):
+        world.now_s += 1.0
+        assert not observer.attempt_step(shown.append)
+    assert len(shown) == before + 20
+    assert "Too many open files" in shown[-1].problems[-1]
+    assert shown[-1].processes == shown[0].processes
+
+    world.read, world.now_s = reads, world.now_s + 1.0
+    assert observer.attempt_step(shown.append)
+    assert shown[-1].problems == shown[0].problems
+
+
+def test_what_a_receiver_of_snapshots_raises_is_raised() -> None:
+    def refuse(_: Snapshot) -> None:
+        raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        observing(World()).attempt_step(refuse)
+
+
+def test_a_watch_outlives_failed_readings(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, seen = World(), list[Snapshot]()
+    reads, numbers = world.read, count()
+
+    def sometimes(request: ReadRequest) -> TreeSample | None:
+        if next(numbers) in (0, 2, 3):
+            raise OSError(24, "Too many open files")
+        return reads(request)
+
+    world.read = sometimes
+    monkeypatch.setattr(oneshot, "new_observer", lambda *_, **__: observing(world))
+
+    last = oneshot.watch_for(MAIN, 600.0, OneShotOptions(), each=seen.append,
+                             stop=lambda: len(seen) > 4)  # fmt: skip
+
+    assert last is not None
+    assert last.problems == ()
+    assert any("Too many open files" in each for snapshot in seen for each in snapshot.problems)
+
+
+def test_a_watch_that_can_read_nothing_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+
+    def fail(_: ReadRequest) -> TreeSample | None:
+        raise OSError(24, "Too many open files")
+
+    world.read = fail
+    monkeypatch.setattr(oneshot, "new_observer", lambda *_, **__: observing(world))
+
+    with pytest.raises(OSError, match="Too many open files"):
+        oneshot.watch_for(MAIN, 0.0, OneShotOptions())

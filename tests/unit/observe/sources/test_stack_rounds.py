@@ -34,10 +34,6 @@ def begun(at_s: float = 10.0) -> StackSchedule:
     return rounds
 
 
-def test_hooks_may_connect_before_the_first_round() -> None:
-    begun()
-
-
 def test_a_round_is_pending_until_py_spy_has_taken_all_stacks_without_a_hook() -> None:
     rounds = begun()
     assert rounds.is_pending

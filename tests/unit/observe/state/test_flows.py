@@ -173,3 +173,12 @@ def send_and_receive(table: FlowTable, key: int, at_s: float) -> None:
     ]
     for process, happened in events:
         table.add(process, happened)
+
+
+def test_receipts_without_a_send_are_bounded_whatever_their_times() -> None:
+    table = FlowTable()
+    table.add(MAIN, rebuilt(1e9, key=1))
+    for key in range(2, 2 * OPEN_LIMIT):
+        table.add(MAIN, rebuilt(1.0, key=key))
+
+    assert len(table._unmatched) == OPEN_LIMIT
