@@ -22,7 +22,7 @@ PASSING = ("call-site",)
 """Frequent kinds: they have a small memory of their own, and are not written to the file."""
 PASSING_LIMIT = 64
 NOTE_BYTES = 16_384
-RECENT_BYTES = 21_504
+RECENT_BYTES = 18_432
 """Limit for all notes in memory together, without those of `PASSING` kinds."""
 _OBJECTS_BYTES = 136
 """Size of the objects of a note beside its text: a tuple, a number, the header of `bytes`."""

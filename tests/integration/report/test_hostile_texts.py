@@ -39,7 +39,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("hostile")]
 
 PAGES = {
     "1": "Threads",
-    "2": "Shared memory",
+    "2": "Shm",
     "3": "Files",
     "4": "Loader",
     "5": "Flows",
