@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ..safe.unpatched import System
 
-LIMIT = 96
+LIMIT = 80
 """Notes kept in memory for observers that connect later."""
 PASSING = ("call-site",)
 """Frequent kinds: they have a small memory of their own, and are not written to the file."""
