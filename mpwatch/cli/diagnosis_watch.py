@@ -121,7 +121,7 @@ class DiagnosisWatch:
     def _note_first(self, findings: Sequence[Finding], *, is_stalled: bool) -> None:
         """Take note of for how long the same finding was the first, where it says what is slow."""
         first = findings[0] if findings else None
-        key = None if first is None or is_stalled or not says_what_is_slow(first) else first.key
+        key = None if first is None or is_stalled or not _says_what_is_slow(first) else first.key
         if key != self._first:
             self._slow_since_s = None if key is None else self._clock()
             self._first = key
@@ -156,7 +156,7 @@ class DiagnosisWatch:
         return self._is_settled(now_s)
 
 
-def says_what_is_slow(finding: Finding) -> bool:
+def _says_what_is_slow(finding: Finding) -> bool:
     """Whether it is about where the time of a job goes, which shows within `SETTLED_S`."""
     from mpwatch.diagnose.engine import is_of_slowness
 

@@ -1,18 +1,18 @@
 """Calls of libraries that do more, or less, than their line shows.
 
-A logger whose records come back into the queue that logs, writes of asyncio that wait for nobody, a
-watchdog that ends its own process, a regular expression that tries everything, a part of a model
-that is made anew when the model has been wrapped, and gradients that are averaged more often than
-they are used.
+A logger whose records are put into the queue that logs them, writes to streams of asyncio without a
+limit, a watchdog that ends its own process, a regular expression that can match the same text in
+many ways, a part of a model that is made anew when the model has been wrapped, and gradients that
+are averaged more often than they are used.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator, Sequence, Set
 from importlib import import_module
 from itertools import combinations
-from re import IGNORECASE
 from typing import Any, Final, TypeAlias
 
 from mpwatch.collect.source.syntax import (
@@ -21,12 +21,13 @@ from mpwatch.collect.source.syntax import (
     Found,
     calls_in,
     first_line,
+    last_line,
     last_name,
     names_in,
     receiver_of,
 )
 
-# The parser of `re` is `re._parser` from Python 3.11 to 3.15, and neither is documented.
+# The parser of `re` has no documented name: in Python 3.10 `sre_parse`, from 3.11 on `re._parser`.
 sre: Any
 try:
     sre = import_module("re._parser")
@@ -103,7 +104,7 @@ def _patterns(nodes: Sequence[ast.AST]) -> Iterator[Found]:
         first = call.args[0] if call.args else None
         if isinstance(first, ast.Constant) and isinstance(first.value, str):
             ignores = any(last_name(n) in ("I", "IGNORECASE") for n in call.args[1:])
-            if matches_in_many_ways(first.value, IGNORECASE if ignores else 0):
+            if matches_in_many_ways(first.value, re.IGNORECASE if ignores else 0):
                 yield "wide-pattern", first.value, call
 
 
@@ -138,17 +139,22 @@ def _replaced_modules(function: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[F
 def _accumulations(nodes: Sequence[ast.AST]) -> Iterator[Found]:
     """`loss.backward()` in a loop after which `optimizer.step()` is called, outside of no_sync."""
     calls = [each for each in nodes if isinstance(each, ast.Call)]
-    names = {last_name(each.func): each for each in calls}
-    if "no_sync" in names or "step" not in names:
+    if any(last_name(each.func) == "no_sync" for each in calls):
         return
+    steps = [each for each in calls if last_name(each.func) == "step" and _is_optimizer(each)]
     for loop in (each for each in nodes if isinstance(each, ast.For)):
         inside = {id(each) for each in ast.walk(loop)}
-        steps = [each for each in calls if last_name(each.func) == "step"]
-        if any(id(each) in inside for each in steps):
+        after = [first_line(each) for each in steps if first_line(each) > last_line(loop)]
+        if not after or any(id(each) in inside for each in steps):
             continue
         for call in calls:
             if id(call) in inside and last_name(call.func) == "backward":
-                yield "accumulates", f"{first_line(loop)}, {first_line(steps[0])}", call
+                yield "accumulates", f"{first_line(loop)}, {after[0]}", call
+
+
+def _is_optimizer(call: ast.Call) -> bool:
+    """Whether its method is that of an optimizer, or of a scaler that steps one."""
+    return re.search("opt|scaler", receiver_of(call), re.IGNORECASE) is not None
 
 
 _OF_EVERY_MODULE: Final = frozenset(

@@ -173,10 +173,12 @@ def workers_of_loaders(
         groups: defaultdict[int | None, list[Process]] = defaultdict(list)
         for worker in workers:
             groups[worker.loader.loader if worker.loader is not None else None].append(worker)
+        loaders = {x.key: x for x in index.snapshot.loaders if x.process == owner.process}
         for key, group in groups.items():
-            loaders = [x for x in index.snapshot.loaders if x.process == owner.process]
-            loader = next((x for x in loaders if key in (None, x.key)), None)
             parts = [group] if key is not None else _by_start(group)
+            loader = loaders.get(key) if key is not None else None
+            if key is None and len(parts) == len(loaders) == 1:
+                loader = next(iter(loaders.values()))
             found += [(owner, loader, tuple(part)) for part in parts]
     return tuple(found)
 

@@ -178,16 +178,24 @@ def marks(index: Index, kind: MarkKind, process: Process | None = None) -> Seque
         kind: What they do.
         process: Only those in files that its main thread is in.
     """
-    files = None
-    if process is not None:
-        thread = main_thread(process)
-        files = {each.file for each in own_frames(thread.stack)} if thread is not None else set()
-    found = {
-        each
-        for each in index.snapshot.marks
-        if each.kind == kind and (files is None or each.file in files)
-    }
-    return sorted(found, key=lambda mark: (mark.file, mark.statement.line, mark.about))
+    found = _marks_by_kind(index).get(kind, ())
+    if process is None:
+        return found
+    thread = main_thread(process)
+    files = {each.file for each in own_frames(thread.stack)} if thread is not None else set()
+    return [each for each in found if each.file in files]
+
+
+@derived
+def _marks_by_kind(index: Index) -> Mapping[MarkKind, Sequence[Mark]]:
+    """All of them, each once. Rules ask for those of some kinds for each line of each process."""
+    found: dict[MarkKind, list[Mark]] = {}
+    ordered = sorted(
+        set(index.snapshot.marks), key=lambda mark: (mark.file, mark.statement.line, mark.about)
+    )
+    for mark in ordered:
+        found.setdefault(mark.kind, []).append(mark)
+    return found
 
 
 def mark_place(mark: Mark) -> str:

@@ -404,6 +404,11 @@ def has_group(process: Process) -> bool:
     return any(thread.name.startswith(THREADS_OF_A_GROUP) for thread in process.threads)
 
 
+def ranks_of(index: Index) -> list[Process]:
+    """The living processes that are ranks by their environment, or have a process group."""
+    return [each for each in index.snapshot.living() if each.role == "rank" or has_group(each)]
+
+
 def has_joined(process: Process) -> bool:
     """Whether a process may be in a process group: a spawned helper beside the ranks is not."""
     return (

@@ -176,7 +176,7 @@ def end_at(around: ReadContext, process: Process, edges: Sequence[WaitEdge]) -> 
     if edges[0].what.startswith(CLIENTS):
         return _end_of_edge(around, process, edges[0])
     if edges[0].kind == "futex" and (blocked := self_blocked(around.index, process.process)):
-        # It waits for a thread of its own: for this one as well as for any other that moves.
+        # Whatever its other threads do, this one never comes back, and keeps the lock.
         return WaitEnd("dead-end", f"waits for {edges[0].what}{where(process)}", blocked.conclusion)
     if edges[0].kind == "futex" and waits_for_a_callback(around.index, process.process):
         return WaitEnd("dead-end", f"waits for {edges[0].what}{where(process)}", ONLY_A_CALLBACK)
@@ -402,8 +402,10 @@ class SelfBlocked(NamedTuple):
 def self_blocked(index: Index, identity: ProcessId) -> SelfBlocked | None:
     """The first thread of a process that waits for a lock which it has taken itself."""
     process = index.snapshot.get(identity)
-    for thread in process.threads if process is not None else ():
-        if thread.stack and process is not None and (why := own_lock(index, process, thread)):
+    if process is None:
+        return None
+    for thread in process.threads:
+        if thread.stack and (why := own_lock(index, process, thread)):
             return SelfBlocked(thread, why)
     return None
 

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from mpwatch.diagnose.analysis.distributed.ranks import has_group
+from mpwatch.diagnose.analysis.distributed.ranks import ranks_of
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called, called, counted
 from mpwatch.diagnose.analysis.source_code import mark_place, mark_words, marks
@@ -66,7 +66,7 @@ def _made_anew(index: Index) -> Iterator[Finding]:
 
     DistributedDataParallel hooks the parameters that are there when it is made.
     """
-    ranks = [p for p in index.snapshot.living() if p.role == "rank" or has_group(p)]
+    ranks = ranks_of(index)
     parts = {each.function: each for each in marks(index, "replaces-module")}
     calls = [each for each in marks(index, "calls-wrapped") if each.about in parts]
     if len(ranks) < 2 or not calls:

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from mpwatch.describe.processes import is_on_gpu
-from mpwatch.diagnose.analysis.distributed.ranks import has_group
+from mpwatch.diagnose.analysis.distributed.ranks import ranks_of
 from mpwatch.diagnose.analysis.idle_time import mean_cpu_percent
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.newest import own_lines
@@ -249,14 +249,12 @@ def _averaged_each_time(index: Index) -> Iterator[Finding]:
 
     DistributedDataParallel averages the gradients in each backward pass outside of `no_sync`.
     """
-    ranks = [each for each in index.snapshot.living() if each.role == "rank" or has_group(each)]
-    place = work_place(index, ranks) if len(ranks) >= CLIENTS else None
-
-    found = [e for e in marks(index, "accumulates") if place and mark_place(e) == place.words]
-    if place is None or not place.is_main or not found:
+    accumulates = {mark_place(each): each for each in marks(index, "accumulates")}
+    ranks = ranks_of(index) if accumulates else []
+    place = work_place(index, ranks)
+    if len(ranks) < 2 or place is None or not place.is_main or place.words not in accumulates:
         return
-    mark = found[0]
-    loop, step = mark.about.split(", ")
+    loop, step = accumulates[place.words].about.split(", ")
     yield Finding(
         rule=RULE,
         severity=Severity.INFO,
@@ -296,17 +294,20 @@ def _at_costly_line(index: Index, process: Process) -> Iterator[Finding]:
     for shares_of in (shares, shares_lately):
         place = work_place(index, (process,), shares_of=shares_of)
         found = costly(index, place.words) if place is not None and place.is_main else None
-        if place is None or found is None:
-            place, found = _costly_lines(index, shares_of(index, process))
         if place is not None and found is not None:
-            yield _finding_of_line(index, process, place, found)
+            yield _finding_of_line(index, process, place, found, "in that function")
+            return
+        several = _costly_lines(index, shares_of(index, process))
+        if several is not None:
+            yield _finding_of_line(index, process, *several, "at lines that do the same")
             return
 
 
-def _costly_lines(index: Index, found: Sequence[Share]) -> tuple[Place | None, Costly | None]:
-    """The one of several lines that all take long where most of the time is, for the same reason.
+def _costly_lines(index: Index, found: Sequence[Share]) -> tuple[Place, Costly] | None:
+    """Of several lines that take long for the same reason, that with most of the time.
 
-    One after the other may be in a function of its own, as those that walk through a tree.
+    Together they have most of it. Each may be in a function of its own, as those that go down a
+    tree.
     """
     parts: defaultdict[str, list[tuple[float, str, Costly]]] = defaultdict(list)
     known = 0.0
@@ -321,13 +322,15 @@ def _costly_lines(index: Index, found: Sequence[Share]) -> tuple[Place | None, C
     most = max(parts.values(), key=lambda same: sum(share for share, *_ in same), default=[])
     part = sum(share for share, *_ in most) / known if most else 0.0
     if part < MAIN_PART:
-        return None, None
+        return None
     _, words, costs = max(most, key=lambda each: each[0])
     return Place(words, part), costs
 
 
-def _finding_of_line(index: Index, process: Process, place: Place, found: Costly) -> Finding:
-    """Describe a line that takes long."""
+def _finding_of_line(
+    index: Index, process: Process, place: Place, found: Costly, where: str
+) -> Finding:
+    """Describe a line that takes long; `where` says of what the part of the time is."""
     name = called(process)
     return Finding(
         rule=RULE,
@@ -337,7 +340,7 @@ def _finding_of_line(index: Index, process: Process, place: Place, found: Costly
         summary=f"{name} spends its time at {place.words}: {found.words}",
         evidence=(
             f"{name}: {doing_words(index, process)}",
-            f"{place.part:.0%} of its computing whose line is known is at lines of that kind",
+            f"{place.part:.0%} of its computing whose line is known is {where}",
         ),
         cause=f"At that line, {found.words}{found.cause}",
         advice=found.advice,

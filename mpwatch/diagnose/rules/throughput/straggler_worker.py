@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.describe.processes import is_on_gpu, wait_verb
-from mpwatch.diagnose.analysis.distributed.ranks import has_group, in_collective, is_in_backward
+from mpwatch.diagnose.analysis.distributed.ranks import in_collective, is_in_backward, ranks_of
 from mpwatch.diagnose.analysis.distributed.unfinished_loops import unfinished_loop
 from mpwatch.diagnose.analysis.forecast import median
 from mpwatch.diagnose.analysis.idle_time import (
@@ -436,7 +436,7 @@ def _finding_of_pace(
 
 def _among_ranks(index: Index) -> list[Finding]:
     """The one rank that works while all others spend most of their time in collectives."""
-    ranks = [each for each in index.snapshot.living() if each.role == "rank" or has_group(each)]
+    ranks = ranks_of(index)
     waits = {each.process: _collective_share(index, each) for each in ranks}
     slow = [each for each in ranks if working_share(index, each) >= SLOW_SHARE]
     others = [each for each in ranks if each not in slow]
@@ -485,11 +485,7 @@ def _among_gpu_ranks(index: Index) -> list[Finding]:
     others then wait for the GPU at any line that reads a result. Where each rank waits for its own
     kernels, all of them do. Only of a training, whose ranks meet in each step.
     """
-    ranks = [
-        each
-        for each in index.snapshot.living()
-        if (each.role == "rank" or has_group(each)) and each.has_nccl and is_on_gpu(each)
-    ]
+    ranks = [each for each in ranks_of(index) if each.has_nccl and is_on_gpu(each)]
     if len(ranks) < 2 or not marks(index, "backward"):
         return []
     started_s = max(_set_up_until_s(index, each) for each in ranks)

@@ -106,6 +106,9 @@ def test_backward_passes_in_a_loop_before_one_step() -> None:
     assert found(step.format(after="    self.optim.step()"), "accumulates") == []
     assert found(step.format(after="model.no_sync(); self.optim.step()"), "accumulates") == []
     assert found(step.format(after="return loss"), "accumulates") == []
+    assert found(step.format(after="self.env.step(1)"), "accumulates") == []
+    before = "def f(opt):\n    opt.step()\n    for x in xs:\n        loss.backward()\n"
+    assert found(before, "accumulates") == []
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 from mpwatch.diagnose.analysis.account import advanced
 from mpwatch.diagnose.analysis.idle_time import wait_share, waiting_s
 from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.process_queries import workers_of_loaders
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.rules.results import shared_file_offset
 from mpwatch.diagnose.rules.throughput import loader_starvation, straggler_worker
@@ -692,6 +693,10 @@ def test_without_the_hook_workers_that_were_started_later_are_those_of_another_l
     past = waits(main=0.9, w200=0, w201=0.95)
 
     assert found(straggler_worker.check, job, past) == []
+    together = snapshot_of(main(), process(200), process(201), loaders=(loader(),))
+    unknown = replace(together, loaders=(loader(key=1), loader(key=2)))
+    assert [each[1] for each in workers_of_loaders(Index(together, past))] == [loader()]
+    assert [each[1] for each in workers_of_loaders(Index(unknown, past))] == [None]
 
 
 def test_a_worker_is_slow_in_its_first_task_already() -> None:
