@@ -22,7 +22,7 @@ from mpwatch.diagnose.analysis.idle_time import STALLED_S
 from mpwatch.model.collectives import HABIT
 from mpwatch.model.findings import JobFinding, Severity
 from mpwatch.model.units import numbers_text, seconds_text
-from mpwatch.nodes.across.groups import apart_in_groups, awaited_by, group_words
+from mpwatch.nodes.across.groups import apart_in_groups, awaited_by, ranks_words
 from mpwatch.nodes.across.ranks import (
     EVIDENCE_SHOWN,
     LOOPBACK,
@@ -69,15 +69,20 @@ def of_collectives(ranks: JobRanks, views: Sequence[NodeView]) -> Iterator[JobFi
         return
     if inside_count < known_count and live.late_quiet_s < ALL_STALLED_S:
         return
+    is_stalled = live.quiet_s >= STALLED_S
+    # Each of these waits for another one of them, wherever the other ranks of the job are.
+    of_groups = apart_in_groups(live.placed("inside"), live.quiet_s) if is_stalled else None
+    if of_groups is not None:
+        yield of_groups
+        return
     late = _awaited_first(live)
-    if late or live.quiet_s >= STALLED_S:
+    if late or is_stalled:
         late += _gone(live) if live.most_quiet_s >= STALLED_S else []
         if late:
             yield _stuck(live, late, views)
         yield from unseen
         if not late and not unseen:
-            of_groups = apart_in_groups(live.placed("inside"), live.quiet_s)
-            yield from _all_inside(live) if of_groups is None else [of_groups]
+            yield from _all_inside(live)
 
 
 def _awaited_first(live: JobRanks) -> list[PlacedRank]:
@@ -364,7 +369,7 @@ def _records(ranks: Iterable[PlacedRank]) -> Iterator[str]:
         row = each.row
         if row.number is not None:
             state = "unfinished" if row.is_unfinished else "finished"
-            group = " ".join([row.group, *(f"({words})" for words in group_words(each))])
+            group = f"{row.group}{ranks_words(each)}"
             record = f"collective {row.number} of group {group}: {row.operation}, {state}"
             yield f"recorded by {each.called}: {record}"
 

@@ -8,15 +8,25 @@ is in which call of which group, and which ranks of that group are elsewhere.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from mpwatch.describe.processes import NAMES_SHOWN, names_text
-from mpwatch.diagnose.analysis.distributed.flight_recorder import MISMATCH, ONE_SHAPE
+from mpwatch.diagnose.analysis.distributed.flight_recorder import (
+    COMPARE_CALLS,
+    DIFFERENT_SHAPES,
+    MISMATCH,
+    ONE_SHAPE,
+    SAME_SHAPES,
+    WAIT_FOR_TIMEOUT,
+)
 from mpwatch.model.findings import JobFinding, Severity
 from mpwatch.model.units import numbers_text, seconds_text
 from mpwatch.nodes.across.ranks import PlacedRank
-from mpwatch.nodes.wire.summary import ranks_in_group
+from mpwatch.nodes.wire.summary import GROUP_LIMIT, ranks_in_group
+
+MEMBERS_LIMIT = 4 * GROUP_LIMIT
+"""Of all groups together: the nodes say who is in them, and need not say the truth."""
 
 
 class GroupCall(NamedTuple):
@@ -33,12 +43,7 @@ class GroupCall(NamedTuple):
     def called(self) -> str:
         """`all_reduce #4 of group 3 (ranks 0, 2)`."""
         operations = " or ".join(sorted({each.row.operation for each in self.inside}))
-        return f"{operations} #{self.number} of group {self.group} ({self.whose})"
-
-    @property
-    def whose(self) -> str:
-        """`ranks 0, 2`."""
-        return f"ranks {numbers_text(self.members)}"
+        return f"{operations} #{self.number} of group {self.group}{ranks_words(self.inside[0])}"
 
     @property
     def missing(self) -> frozenset[int]:
@@ -54,11 +59,13 @@ def calls_of(ranks: Sequence[PlacedRank]) -> list[GroupCall]:
         if row.rank is None or not row.is_unfinished or row.number is None:
             return []
         found[row.group, row.number].append(each)
-    calls = []
+    calls: list[GroupCall] = []
+    count = 0
     for (group, number), inside in found.items():
-        members = {ranks_in_group(each.row.group_ranks) for each in inside}
-        known = members.pop()
-        if members or not known:
+        texts = {each.row.group_ranks for each in inside}
+        known = ranks_in_group(texts.pop())
+        count += len(known)
+        if texts or not known or count > MEMBERS_LIMIT:
             return []
         calls.append(GroupCall(group, number, known, tuple(inside)))
     return sorted(calls, key=lambda call: (-len(call.inside), call.group, call.number))
@@ -121,7 +128,8 @@ def _unlike(call: GroupCall, others: int, for_s: float) -> JobFinding:
     by_count = sorted(parts.items(), key=lambda item: -len(item[1]))
     odd = by_count[-1][1][0]
     says = "; ".join(f"{what} on {_placed(each)}" for what, each in by_count)
-    more = f" ({others} other ranks wait as well)" if others > 1 else ""
+    wait = "rank waits" if others == 1 else "ranks wait"
+    more = f" ({others} other {wait} as well)" if others else ""
     of_what = "operations" if is_operation else f"shapes of {call.inside[0].row.operation}"
     return JobFinding(
         rule=MISMATCH,
@@ -131,18 +139,18 @@ def _unlike(call: GroupCall, others: int, for_s: float) -> JobFinding:
             f"{call.number}: {says}{more}"
         ),
         evidence=tuple(_line(each, call, for_s) for each in call.inside[:NAMES_SHOWN]),
-        cause=(
-            "All ranks of a group have to make the same calls in the same order. A branch depends "
-            "on the rank, its data or its node, or the ranks have made a different number of calls "
-            "before. None of them can go on."
-        ),
-        advice=(
-            "Compare the lines above. TORCH_DISTRIBUTED_DEBUG=DETAIL names the first difference."
-        ),
+        cause=f"{_OTHER_CALLS if is_operation else DIFFERENT_SHAPES} {WAIT_FOR_TIMEOUT}",
+        advice=COMPARE_CALLS if is_operation else SAME_SHAPES,
         node=odd.view.name,
         pid=odd.row.pid,
         rank=odd.row.rank,
     )
+
+
+_OTHER_CALLS = (
+    "All ranks of a group have to make the same calls in the same order. A branch depends on the "
+    "rank, its data or its node, or the ranks have made a different number of calls before."
+)
 
 
 def _in_cycle(
@@ -182,7 +190,7 @@ def _in_cycle(
             _line(one, call, for_s)
             for one, (call, _) in list(zip(waiters, path, strict=True))[:NAMES_SHOWN]
         ),
-        cause=f"{cause} None of them can go on.",
+        cause=f"{cause} {WAIT_FOR_TIMEOUT}",
         advice=(
             "Let all ranks use their groups in one order, and make each call on all ranks of its "
             "group or on none: look for a branch on the rank between the lines above. A longer "
@@ -209,12 +217,11 @@ def _line(each: PlacedRank, call: GroupCall, for_s: float) -> str:
     at = f", called at {row.line}" if row.line else ""
     return (
         f"{each.called} (pid {row.pid}) in {row.operation}{shape} #{call.number} of group "
-        f"{call.group} ({call.whose}) for at least {seconds_text(for_s)}{at}"
+        f"{call.group}{ranks_words(each)} for at least {seconds_text(for_s)}{at}"
     )
 
 
-def group_words(rank: PlacedRank) -> Iterator[str]:
-    """`ranks 0, 2`, where the ranks of the group of its call are known."""
+def ranks_words(rank: PlacedRank) -> str:
+    """` (ranks 0, 2)`: those of the group of its call; empty where they are not known."""
     members = ranks_in_group(rank.row.group_ranks)
-    if members:
-        yield f"ranks {numbers_text(members)}"
+    return f" (ranks {numbers_text(members)})" if members else ""

@@ -102,8 +102,8 @@ class JobJudge:
 
     def __init__(self) -> None:
         self._cache = RankCache()
-        self._stands: list[JobFinding] = []
-        self._stands_s = float("-inf")
+        self._standstills: list[JobFinding] = []
+        self._standstills_s = float("-inf")
 
     def findings(self, views: Sequence[NodeView], now_s: float = float("inf")) -> list[JobFinding]:
         """All findings as they are now, most urgent first.
@@ -122,9 +122,9 @@ class JobJudge:
         found += _stuck_calls(views, nodes)
         stands = [each for each in found if each.rule in STANDSTILLS]
         if stands:
-            self._stands, self._stands_s = stands, now_s
-        elif 0.0 <= now_s - self._stands_s < LINGER_S:
-            found += self._stands
+            self._standstills, self._standstills_s = stands, now_s
+        elif 0.0 <= now_s - self._standstills_s < LINGER_S:
+            found += self._standstills
         return sorted(found, key=lambda each: -each.severity)
 
 

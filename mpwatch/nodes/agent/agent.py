@@ -259,8 +259,7 @@ class _AnswerThread:
                 return
             thread = self._threads.start(self._make, "mpwatch-answer", ask, make)
             if thread is None:
-                problem = "the agent could not start a thread: a limit of processes is reached"
-                self._answers.append(Answer(ask.request, problem=problem))
+                self._answers.append(Answer(ask.request, problem=self._threads.problem or ""))
             else:
                 self._busy = True
 

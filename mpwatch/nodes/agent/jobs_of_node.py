@@ -95,7 +95,7 @@ def _starting_ranks(proc: str, known: set[int]) -> Iterator[ProcessId]:
 
     Processes of known jobs are left out, and so are what runs them, this process and its ancestors.
     """
-    own = _ancestors(proc, os.getpid()).union(*(_ancestors(proc, pid) for pid in known))
+    own = _ancestors(proc, os.getpid(), *known)
     found: dict[int, procfs.Stat] = {}
     for pid in procfs.pids(proc):
         if pid in known or pid in own:
@@ -113,20 +113,23 @@ def _starting_ranks(proc: str, known: set[int]) -> Iterator[ProcessId]:
         if is_numbered and "WORLD_SIZE" in environment and stat is not None:
             found[pid] = stat
     for pid, stat in found.items():
-        # Process 1 of a container may be a rank, whose workers inherit its environment.
-        above = _ancestors(proc, stat.parent_pid) | {1} - {pid}
+        above = _ancestors(proc, stat.parent_pid)
         is_own = os.getpid() in above
         if not stat.has_ended and not is_own and not above & (found.keys() | known):
             yield found[pid].process
 
 
-def _ancestors(proc: str, pid: int) -> set[int]:
-    """A process and all above it."""
+def _ancestors(proc: str, *pids: int) -> set[int]:
+    """Some processes and all above them.
+
+    Up to process 1: in a container that may be a rank, whose workers inherit its environment.
+    """
     found: set[int] = set()
-    while pid > 1 and pid not in found:
-        found.add(pid)
-        stat = procfs.read_stat(proc, pid)
-        pid = stat.parent_pid if stat is not None else 0
+    for pid in pids:
+        while pid > 0 and pid not in found:
+            found.add(pid)
+            stat = procfs.read_stat(proc, pid)
+            pid = stat.parent_pid if stat is not None else 0
     return found
 
 

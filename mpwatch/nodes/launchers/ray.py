@@ -102,7 +102,6 @@ class RayNodes:
                 CHECK,
                 partial(self._open, identity),
                 START_S,
-                descriptors=6,  # both ends of each pipe
             )
             for identity, name in self._shown()
         ]

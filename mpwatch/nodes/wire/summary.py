@@ -154,7 +154,7 @@ def text_of_group(ranks: Collection[int]) -> str:
     return text if len(text) <= _GROUP_TEXT_LIMIT else ""
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=64)  # a set of `GROUP_LIMIT` numbers takes 8 MB
 def ranks_in_group(text: str) -> frozenset[int]:
     """The numbers that `text_of_group` has written; empty for anything else."""
     found = _GROUP_RANGE.fullmatch(text)

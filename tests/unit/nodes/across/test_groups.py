@@ -9,7 +9,7 @@ import pytest
 from mpwatch.diagnose.analysis.distributed.flight_recorder import MISMATCH, STUCK
 from mpwatch.model.findings import JobFinding
 from mpwatch.nodes.across.judge import job_findings
-from mpwatch.nodes.wire.summary import RankRow, ranks_in_group, text_of_group
+from mpwatch.nodes.wire.summary import GROUP_LIMIT, RankRow, ranks_in_group, text_of_group
 from tests.unit.nodes.across.test_across import elsewhere, node, row
 
 
@@ -48,6 +48,26 @@ def test_groups_that_are_used_in_a_different_order_are_told_as_a_cycle() -> None
     ):
         assert words in one.summary
     assert "in a different order" in one.cause
+
+
+def test_a_rank_that_is_in_none_of_the_groups_of_a_cycle_is_not_its_cause() -> None:
+    one = found(
+        inside(0, "1", "0,1"),
+        inside(1, "3", "1,2"),
+        inside(2, "2", "0,2"),
+        elsewhere(3, quiet_s=200.0),
+    )
+
+    assert one.rule == MISMATCH
+    assert "rank 3" not in one.summary
+
+
+def test_groups_that_a_node_claims_to_be_huge_are_not_joined() -> None:
+    rows = [inside(n, str(n), f"{n}-{GROUP_LIMIT + n - 1}") for n in range(9)]
+
+    (one,) = job_findings([node("a", *rows)])
+
+    assert one.rule == STUCK
 
 
 def test_another_number_of_calls_of_one_group_is_told() -> None:
