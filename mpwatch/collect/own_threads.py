@@ -13,11 +13,15 @@ AT_LIMIT = (
 
 
 class OwnThreads:
-    """Starts daemon threads, and remembers whether the last one could not be started."""
+    """Starts daemon threads, and remembers which ones could not be started."""
 
     def __init__(self) -> None:
-        self.problem: str | None = None
-        """What to tell the user; `None` while threads can be started."""
+        self._failed: set[str] = set()
+
+    @property
+    def problem(self) -> str | None:
+        """What to tell the user; `None` while each thread could be started in the end."""
+        return AT_LIMIT if self._failed else None
 
     def start(
         self, target: Callable[..., object], name: str, *args: Any, **kwargs: Any
@@ -34,7 +38,7 @@ class OwnThreads:
         try:
             thread.start()
         except (RuntimeError, MemoryError):
-            self.problem = AT_LIMIT
+            self._failed.add(name)
             return None
-        self.problem = None
+        self._failed.discard(name)
         return thread

@@ -15,6 +15,7 @@ import math
 import os
 import re
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -45,8 +46,10 @@ REREAD_S = 2.0
 _MEMORY = re.compile(rb"^(MemTotal|MemAvailable):\s+(\d+) kB", re.M)
 TMP = "/tmp"
 ANSWER_S = 0.2
-"""How long a reading waits for a file system that may be remote; a server in the same hall answers
-in a millisecond."""
+"""How long a reading waits for a file system that may be remote; a server on the local network
+answers in about a millisecond."""
+OUTDATED_S = 10.0
+"""An answer is given again for so long while the next one does not come."""
 DEFAULT_PORT = 29500
 """The rendezvous port of torch.distributed where a job names none."""
 COMMAND_CHARS = 200
@@ -69,11 +72,12 @@ def file_system(path: str, shown: str) -> FileSystemSample:
 class RemoteFileSystem:
     """Reads the space at a path that may never answer, on a thread of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._threads = OwnThreads()
         self._thread: threading.Thread | None = None
-        self._found: tuple[str, FileSystemSample | OSError] | None = None
-        """The last path that has answered, and its answer."""
+        self._found: tuple[str, float, FileSystemSample | OSError] | None = None
+        """The path that has answered last, when, and what."""
 
     def read(self, path: str, shown: str) -> FileSystemSample | None:
         """The space now, or when it was last known.
@@ -83,23 +87,25 @@ class RemoteFileSystem:
             shown: As the job knows it.
 
         Raises:
-            OSError: There is no such folder, or it has not answered yet.
+            OSError: There is no such folder, or it has not answered for `OUTDATED_S`.
         """
         if self._thread is None or not self._thread.is_alive():
             self._thread = self._threads.start(self._ask, "mpwatch-statvfs", path, shown)
-            if self._thread is not None:
-                self._thread.join(ANSWER_S)
-        if self._found is None or self._found[0] != path:
+            if self._thread is None:
+                raise OSError(errno.EAGAIN, "no thread could be started to ask its file system")
+            self._thread.join(ANSWER_S)
+        of_path, at_s, found = self._found or ("", -math.inf, None)
+        if of_path != path or self._clock() - at_s > OUTDATED_S:
             raise OSError(errno.ETIMEDOUT, "its file system does not answer")
-        if isinstance(self._found[1], OSError):
-            raise self._found[1]
-        return self._found[1]
+        if isinstance(found, OSError):
+            raise found
+        return found
 
     def _ask(self, path: str, shown: str) -> None:
         try:
-            self._found = path, file_system(path, shown)
+            self._found = path, self._clock(), file_system(path, shown)
         except OSError as error:
-            self._found = path, error
+            self._found = path, self._clock(), error
 
 
 class HostCollector:
@@ -109,7 +115,8 @@ class HostCollector:
         self._proc = proc
         self._budget = budget or DescriptorBudget(0)
         self._files = OpenFiles(self._budget)
-        self._remote = RemoteFileSystem()
+        self._remote: dict[str, RemoteFileSystem] = {}
+        self._mounts = procfs.MountTable()
         self._reader: CgroupReader | None = None
         self._reader_for: tuple[int, float] = (0, -math.inf)
         self._kernel_limits: tuple[int | None, int | None] = (None, None)
@@ -197,6 +204,7 @@ class HostCollector:
             self._left, self._left_at_s = left_segments(self._proc, pid), at_s
             self._port_owners = port_owners(self._proc, pid)
             self._init = _name_of_init(self._proc)
+            self._mounts = procfs.read_mounts(self._proc, pid)
             try:
                 self._reader = CgroupReader(self._proc, pid, self._budget)
             except OSError as error:
@@ -235,9 +243,10 @@ class HostCollector:
         """Space at a path in the mount namespace of the process; `None` if it has just exited."""
         try:
             # A folder that the user has named may be, or lead to, a server that does not answer.
-            if path in (SHM, TMP) and procfs.read_mounts(self._proc, pid).is_local(path):
-                return file_system(f"{self._proc}/{pid}/root{path}", path)
-            return self._remote.read(f"{self._proc}/{pid}/root{path}", path)
+            reached = f"{self._proc}/{pid}/root{path}"
+            if path in (SHM, TMP) and self._mounts.is_local(path):
+                return file_system(reached, path)
+            return self._remote.setdefault(reached, RemoteFileSystem()).read(reached, path)
         except OSError as error:
             if not self._has_ended(pid):
                 problems.append(f"{path}: {error.strerror}")

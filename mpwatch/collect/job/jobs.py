@@ -17,7 +17,7 @@ from mpwatch.collect.process.identify import is_python_exe
 from mpwatch.collect.process.procfs import Stat
 from mpwatch.describe.processes import role_name
 from mpwatch.hook import wire
-from mpwatch.model.cmdline import python_program
+from mpwatch.model.cmdline import job_program
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.samples import PartOfJob
 
@@ -157,7 +157,7 @@ def ancestors_in_job(process: ProcessId, proc: str = "/proc") -> tuple[RoleFacts
     """The processes of its job above a process, its root first; empty if it is the root itself.
 
     A shell, a terminal multiplexer, a scheduler or a notebook is not part of the jobs that it
-    starts. Costs one reading of `stat`, command line and environment for each ancestor.
+    starts. For each ancestor it reads what `identify.read_static_facts` does (0.1 ms).
     """
     found: list[RoleFacts] = []
     count, below = 0, procfs.read_stat(proc, process.pid)
@@ -198,18 +198,9 @@ def part_of_job(
     part = roles.assign((*above, own))[process]
     return PartOfJob(
         above[0].process,
-        job_name(above[0].cmdline) or above[0].name,
+        job_program(above[0].cmdline).name or above[0].name,
         role_name(part.role, part.worker_id, part.rank),
     )
-
-
-def job_name(cmdline: Sequence[str]) -> str:
-    """The program of a job: of a launcher, the script that it starts."""
-    name = python_program(cmdline).name
-    if not roles.is_launcher(cmdline):
-        return name
-    scripts = [os.path.basename(word) for word in cmdline[1:] if word.endswith(".py")]
-    return next((each for each in scripts if each != name), name)
 
 
 def _role_facts(proc: str, stat: Stat) -> RoleFacts:

@@ -292,7 +292,7 @@ class ProcessTree:
             ancestors.add(pid)
             stat = procfs.read_stat(self._proc, pid)
             pid = stat.parent_pid if stat is not None else 0
-        return {1, *(ancestors - self._above)}
+        return (ancestors | {1}) - self._above
 
     def _cmdline(self, pid: int) -> tuple[str, ...]:
         """A command line, empty if it cannot be read."""

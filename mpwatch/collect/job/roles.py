@@ -141,12 +141,14 @@ def _wrapped(
         first_of[process] = first
         chains[first].append(process)
     for chain in chains.values():
-        left = [each for each in chain if each not in wrappers]
+        # One that was taken for a wrapper because it had not joined a group yet is none.
+        known_wrappers = {e for e in chain if e in wrappers and not known[e].has_group}
+        left = [each for each in chain if each not in known_wrappers]
         rank = max(left, key=lambda each: _signs(known[each]), default=None)
         run_it = set(_all_above(known[rank], known)) if rank is not None else set()
         if rank is not None and rank != chain[0]:
             yield rank, True
-        yield from ((each, False) for each in chain if each in wrappers or each in run_it)
+        yield from ((each, False) for each in chain if each in known_wrappers or each in run_it)
 
 
 def _signs(fact: RoleFacts) -> tuple[bool, bool]:

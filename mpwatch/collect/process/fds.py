@@ -428,14 +428,15 @@ def _resolve(
         file = _examine(name, folder, target) if kind in ("torch", "shm") else None
         if file is not None:
             held.append(file)
+        writable = is_writable(name, folder) if kind == "file" and not is_long else None
+        # Not a stat of the file first: it may be on a server that does not answer.
+        asks = kind == "file" and (bool(locked) or writable is False)
+        info = _info(infos, name) if asks else b""
         if not is_long:
             inode = file.segment.inode if file is not None else None
-            writable = is_writable(name, folder) if kind == "file" else None
-            position = _position(infos, name) if writable is False else None
+            position = _position(info) if writable is False else None
             links.append(FdLink(fd, kind, clean(target), inode, writable, position))
-        if locked and kind == "file":
-            # Not a stat of the file first: it may be on a server that does not answer.
-            locks.extend(_lock(infos, name, clean(target)))
+        locks.extend(_lock(info, clean(target)))
     return Descriptors(sum(kinds.values()), kinds, tuple(links), tuple(held), tuple(locks))
 
 
@@ -448,26 +449,27 @@ def _socket(fd: int, target: str, socket_end: SocketEndOf) -> FdLink:
     return FdLink(fd, "socket", target, inode, None, peer=end.peer, address=end.address)
 
 
-def _position(infos: str, name: str) -> int | None:
-    """The offset of an open file, from fdinfo."""
+def _info(infos: str, name: str) -> bytes:
+    """What fdinfo says of a descriptor; empty where it cannot be read."""
     try:
-        found = POSITION.search(procfs.read(f"{infos}/{name}", 256))
+        return procfs.read(f"{infos}/{name}", LOCK_INFO_BYTES)
     except OSError:
-        return None
+        return b""
+
+
+def _position(info: bytes) -> int | None:
+    """The offset of an open file, from fdinfo."""
+    found = POSITION.search(info)
     return int(found[1]) if found is not None else None
 
 
-def _lock(infos: str, name: str, path: str) -> list[HeldLock]:
+def _lock(info: bytes, path: str) -> list[HeldLock]:
     """The lock that is held through a descriptor, if any; an exclusive one if any is."""
-    try:
-        data = procfs.read(f"{infos}/{name}", LOCK_INFO_BYTES)
-    except OSError:
-        return []
     held = [
         HeldLock(
             path, "flock" if kind == b"FLOCK" else "fcntl", mode == b"WRITE", _pid_or_none(pid)
         )
-        for kind, mode, pid in _LOCK_HELD.findall(data)
+        for kind, mode, pid in _LOCK_HELD.findall(info)
     ]
     return sorted(held, key=lambda lock: not lock.is_exclusive)[:1]
 

@@ -68,6 +68,7 @@ class Rollups:
         self._at_s = at_s
         self._pids = frozenset(pids)
         self._left = deque(pids)
+        self._taken: set[int] = set()
         self._found: dict[int, MemorySample | None] = {}
         self._has_more = threading.Condition()
         threads = OwnThreads()
@@ -86,6 +87,10 @@ class Rollups:
                 self._is_stuck = len(self._found) == before
             return self._found.get(pid)
 
+    def is_under_way(self, pid: int) -> bool:
+        """Whether a thread is still reading this process: another reader would wait as well."""
+        return pid in self._taken and pid not in self._found
+
     def _read(self) -> None:
         """Read one process after another until all are taken."""
         while True:
@@ -93,6 +98,7 @@ class Rollups:
                 pid = self._left.popleft()
             except IndexError:
                 return
+            self._taken.add(pid)
             found = _read_or_none(self._proc, pid, self._at_s)
             with self._has_more:
                 self._found[pid] = found

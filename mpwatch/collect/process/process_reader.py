@@ -302,7 +302,10 @@ class ProcessReader:
         self._runs.memory.done(context.at_s)
         if self._is_stuck(context, stat):
             return
-        found = context.rollups.get(self._process.pid) if context.rollups is not None else None
+        pid, rollups = self._process.pid, context.rollups
+        found = rollups.get(pid) if rollups is not None else None
+        if found is None and rollups is not None and rollups.is_under_way(pid):
+            return
         if found is None:
             found = self._timed(
                 context,

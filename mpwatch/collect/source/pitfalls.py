@@ -102,28 +102,24 @@ def _patterns(nodes: Sequence[ast.AST]) -> Iterator[Found]:
         if not isinstance(call.func, ast.Attribute) or names_in(call.func.value) - _MODULES:
             continue
         first = call.args[0] if call.args else None
-        if isinstance(first, ast.Constant) and isinstance(first.value, str):
-            ignores = any(last_name(n) in ("I", "IGNORECASE") for n in call.args[1:])
-            if matches_in_many_ways(first.value, re.IGNORECASE if ignores else 0):
-                yield "wide-pattern", first.value, call
+        pattern = first.value if isinstance(first, ast.Constant) else None
+        if isinstance(pattern, str) and matches_in_many_ways(pattern):
+            yield "wide-pattern", pattern, call
 
 
 def _replaced_modules(function: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[Found]:
     """`self.head = nn.Linear(n, m)` where the old one is read, and `model.module.add_classes()`."""
-    if isinstance(function, FUNCTIONS) and function.name != "__init__":
+    makers = [each for each in nodes if isinstance(each, ast.Assign) and _makes_module(each.value)]
+    if makers and isinstance(function, FUNCTIONS) and function.name != "__init__":
         read = {ast.unparse(n) for n in nodes if isinstance(n, ast.Attribute) and _is_load(n)}
         made = {
-            target.id
-            for node in nodes
-            if isinstance(node, ast.Assign) and _makes_module(node.value)
-            for target in node.targets
-            if isinstance(target, ast.Name)
+            target.id for node in makers for target in node.targets if isinstance(target, ast.Name)
         }
         for node in nodes:
             if not isinstance(node, ast.Assign):
                 continue
             is_made = isinstance(node.value, ast.Name) and node.value.id in made
-            for target in node.targets if is_made or _makes_module(node.value) else ():
+            for target in node.targets if is_made or node in makers else ():
                 if isinstance(target, ast.Attribute) and (name := ast.unparse(target)) in read:
                     yield "replaces-module", name, node
     if any(last_name(each.func) in _WRAPPERS for each in nodes if isinstance(each, ast.Call)):
@@ -193,7 +189,7 @@ def _is_load(node: ast.Attribute) -> bool:
     return isinstance(node.ctx, ast.Load)
 
 
-def matches_in_many_ways(pattern: str, flags: int = 0) -> bool:
+def matches_in_many_ways(pattern: str) -> bool:
     """Whether a text without a match takes time with the square of its length, or worse.
 
     That is so where two repeats without an end, of which one follows or contains the other, can
@@ -203,7 +199,7 @@ def matches_in_many_ways(pattern: str, flags: int = 0) -> bool:
     if len(pattern) > _PATTERN_LIMIT:
         return False
     try:
-        parsed = sre.parse(pattern, flags)
+        parsed = sre.parse(pattern)
     except (sre.error, OverflowError, RecursionError):
         return False
     return _is_wide(_flat(parsed), {*_PROBES, *pattern})
@@ -222,12 +218,17 @@ def _is_wide(items: _Items, probes: Set[str]) -> bool:
             if any(len(each) == 1 and _is_endless(*each[0]) for each in _alternatives(body)):
                 return True  # (x+)+
             repeats.append((place, _matched(body, probes)))
+    # What must come between: anchors and assertions take no character.
+    widths = [None if op in _WITHOUT_WIDTH else _matched([(op, a)], probes) for op, a in items]
     for (first, one), (second, other) in combinations(repeats, 2):
-        shared = one & other
-        between = [_matched([each], probes) for each in items[first + 1 : second]]
-        if shared and all(not each or not each.isdisjoint(shared) for each in between):
+        if not (shared := one & other):
+            continue
+        if all(w is None or not w.isdisjoint(shared) for w in widths[first + 1 : second]):
             return True
     return False
+
+
+_WITHOUT_WIDTH: Final = (sre.AT, sre.ASSERT, sre.ASSERT_NOT)
 
 
 def _alternatives(items: _Items) -> Iterator[_Items]:
@@ -259,7 +260,7 @@ def _bodies(op: Any, argument: Any) -> Iterator[_Items]:
 
 
 def _matched(items: _Items, probes: Set[str]) -> Set[str]:
-    """The probes that some part of a pattern can match; empty for what has no width."""
+    """The probes that some part of a pattern can match; of a back reference none are known."""
     found: set[str] = set()
     for op, argument in items:
         if op is sre.LITERAL:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mpwatch.collect.job.reader import ReadRequest
+from mpwatch.collect.own_threads import OwnThreads
 from mpwatch.model.events import Input
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import OwnCost, Snapshot
@@ -75,9 +76,12 @@ class LiveSource:
     ) -> None:
         self._options = options = options or LiveOptions()
         self._root = root
+        own_threads = OwnThreads()
         self._injection: Injection | None = None
         if inject is not None and options.hook != "ignore":
-            self._injection = Injection(inject, is_allowed=options.hook == "inject")
+            self._injection = Injection(
+                inject, is_allowed=options.hook == "inject", threads=own_threads
+            )
         self._recorder = Recorder()
         self._observer = Observer(
             collectors or Collectors(root, hooks=options.hook != "ignore"),
@@ -93,6 +97,7 @@ class LiveSource:
             ),
             keep=self._recorder.write,
             injection=self._injection,
+            own_threads=own_threads,
             clock=clock,
         )
         self._own_cost = SelfCost(clock)

@@ -288,7 +288,8 @@ def test_a_file_system_that_does_not_answer_is_asked_once_and_its_last_answer_ke
         return FileSystemSample(shown, 1, 1, None, None)
 
     monkeypatch.setattr(module, "file_system", slow)
-    remote = module.RemoteFileSystem()
+    now_s = 100.0
+    remote = module.RemoteFileSystem(lambda: now_s)
     for _ in range(2):
         with pytest.raises(OSError, match="does not answer"):
             remote.read("/10/root/nfs", "/nfs")
@@ -301,6 +302,9 @@ def test_a_file_system_that_does_not_answer_is_asked_once_and_its_last_answer_ke
             found = remote.read("/10/root/nfs", "/nfs")
     answers.clear()
     assert remote.read("/10/root/nfs", "/nfs") == found
+    now_s += module.OUTDATED_S + 1
+    with pytest.raises(OSError, match="does not answer"):
+        remote.read("/10/root/nfs", "/nfs")
     with pytest.raises(OSError, match="does not answer"):
         remote.read("/11/root/nfs", "/nfs")
     answers.set()

@@ -526,3 +526,17 @@ def test_a_program_that_is_the_root_may_run_a_rank() -> None:
     facts = job(*rows, rank_of_11="0", rank_of_12="0")
 
     assert ranks(with_signs(facts, 12, has_torch=True)) == [12]
+
+
+def test_what_was_taken_for_a_wrapper_is_the_rank_once_it_has_joined_a_group() -> None:
+    facts = chain(TRAIN, (PYTHON, "evaluate.py"))
+    # The mappings of the second one were read first.
+    wrappers = frozenset(
+        p
+        for p, part in assign(with_signs(facts, 12, has_torch=True)).items()
+        if part.role == "launcher"
+    )
+
+    assert ProcessId(11, 11) in wrappers
+    joined = with_signs(facts, 11, has_torch=True, has_group=True)
+    assert ranks(joined, wrappers) == [11]

@@ -128,6 +128,8 @@ def test_backward_passes_in_a_loop_before_one_step() -> None:
         (r"https?://\S+", False),
         (r"[^\s@]+@[^\s@]+", False),
         (r"(unbalanced", False),
+        (r"\d+(?=x)\d+", True),
+        (r"(x)\d+\1\d+", False),
         (r"\S+@" * 1000, False),
     ],
 )

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mpwatch.collect.job.reader import ReadRequest
-from mpwatch.collect.own_threads import AT_LIMIT
+from mpwatch.collect.own_threads import AT_LIMIT, OwnThreads
 from mpwatch.collect.process.memory import Rollups
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame, StacksTaken
@@ -149,3 +149,19 @@ def test_an_injection_that_could_not_begin_is_due_at_the_next_reading(refuse: Re
 
 def test_memory_is_not_read_instead_of_waited_for(refuse: Refuse) -> None:
     assert Rollups("/proc", [1, 2], 0.0).get(1) is None
+
+
+def test_what_could_not_be_started_is_told_until_that_could() -> None:
+    threads, blocked = OwnThreads(), threading.Event()
+    with pytest.MonkeyPatch.context() as limited:
+        limited.setattr(threading.Thread, "start", refusing)
+        assert threads.start(blocked.wait, "mpwatch-stacks") is None
+    assert threads.start(int, "mpwatch-other") is not None
+    assert threads.problem is not None
+
+    assert threads.start(int, "mpwatch-stacks") is not None
+    assert threads.problem is None
+
+
+def refusing(thread: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
