@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING
 
-from mpwatch.describe.findings import rises, unresolved
+from mpwatch.describe.findings import GROWTH_TOLD_S, rises, unresolved
 from mpwatch.describe.progress import MENTIONED_S
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Snapshot
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 LEAST_S = 5.0
 """How long a job is watched whose failure is known at once, and how long after it was found: what
 the failure does to other processes shows a little later."""
-LONGEST_S = 35.0
+LONGEST_S = GROWTH_TOLD_S
 """How long a job is watched at most: a little longer than the pause after which a job of which
 nothing else is known counts as stalled (`rules.hangs.no_progress`), and than steady growth takes to
 differ from a warm-up (`diagnose.analysis.growing`)."""
@@ -32,7 +32,7 @@ will: a little longer than they take to be said to have stopped (`CRITICAL_S` of
 SETTLED_S = 20.0
 """How long a job is watched at least of which it is known why it is slow: of shares of time that
 are known so far, the 95 % confidence interval is 15 percentage points to each side, and what rises
-has risen for long enough to be seen (`RISE_POINTS`)."""
+has risen for long enough to be seen (`describe.findings.rises`)."""
 
 FIRST_FOR_S = 10.0
 """And for how long the same finding has been the first."""

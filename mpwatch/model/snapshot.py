@@ -376,6 +376,11 @@ class Snapshot:
         """The process with this identity, or `None`."""
         return None if process is None else self._by_id.get(process)
 
+    @property
+    def lost(self) -> int:
+        """Hook events that were lost, also of ended processes that are not kept."""
+        return self.lost_before + sum(process.hook.lost for process in self.processes)
+
     def living(self) -> tuple[Process, ...]:
         """The processes that have not ended."""
         return self._living

@@ -144,8 +144,8 @@ def _of_job(snapshot: Snapshot) -> Iterator[Metric]:
         (((), ended),),
         "counter",
     )
-    lost = sum(process.hook.lost for process in snapshot.processes) + snapshot.lost_before
-    yield Metric("mpwatch_events_lost", "Hook events that were lost.", (((), lost),), "counter")
+    lost = (((), snapshot.lost),)
+    yield Metric("mpwatch_events_lost", "Hook events that were lost.", lost, "counter")
     waits = tuple(
         ((("pid", str(loader.process.pid)), ("loader", str(loader.key))), loader.wait_share)
         for loader in snapshot.loaders

@@ -181,7 +181,7 @@ def _title(snapshot: Snapshot, style: TextStyle) -> list[str]:
     parts.append(_hooks(snapshot))
     if not snapshot.living():
         parts.append("the job has ended")
-    if lost := sum(process.hook.lost for process in snapshot.processes):
+    if lost := snapshot.lost:
         parts.append(f"events lost {count_text(lost)}")
     lines = pack(parts, style)
     if words := part_words(snapshot):

@@ -55,7 +55,7 @@ class SnapshotApp(TonedApp[int]):
     def show_message(self, words: str, *, failed: bool = False) -> None:
         """Show a notification; markup in the text is not interpreted.
 
-        It takes the place of earlier ones, except for a failure: they cover the details of a page.
+        One that is no failure removes all earlier ones: they would cover the details of a page.
         """
         if not failed:
             self.clear_notifications()
@@ -115,6 +115,9 @@ class StackActions(SnapshotApp):
 
     def action_follow(self) -> None:
         """Start or stop following the stacks of the current process."""
+        if not self.view_state.source.is_live:
+            self.show_message("This is a recording: no stacks are taken.", failed=True)
+            return
         if self.view_state.follows and self.view_state.followed is None:
             words = "Stacks are followed on the page Threads and in a process; f stops it there."
             self.show_message(words)

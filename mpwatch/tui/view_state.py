@@ -152,5 +152,4 @@ class ViewState:
         if self._first_at_s is None or snapshot.at_s < self._first_at_s:
             self._first_at_s = snapshot.at_s
         if snapshot.at_s - self._first_at_s <= COMING_S:
-            lost = sum(process.hook.lost for process in snapshot.processes)
-            self.settings = replace(self.settings, lost_before=lost)
+            self.settings = replace(self.settings, lost_at_start=snapshot.lost)

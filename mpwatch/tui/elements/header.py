@@ -33,7 +33,7 @@ class ViewSettings:
     filter: str = ""
     recording: str | None = None
     is_readonly: bool = False
-    lost_before: int = 0
+    lost_at_start: int = 0
     """Hook records that were overwritten before the dashboard started."""
     node: str = ""
     """The node that the job runs on; empty for this machine."""
@@ -83,7 +83,7 @@ def header(snapshot: Snapshot, settings: ViewSettings, width: int) -> Line:
     right = [
         StatusPart(mode_line(snapshot, settings), 11),
         StatusPart(hooks_line(snapshot), 6),
-        StatusPart(lost_line(snapshot, settings.lost_before), 5),
+        StatusPart(lost_line(snapshot, settings.lost_at_start), 5),
     ]
     if settings.skipped:
         right.append(StatusPart(cell(f"skipped {count_text(settings.skipped)}"), 4))
@@ -175,7 +175,7 @@ def hooks_line(snapshot: Snapshot) -> Line:
 
 def lost_line(snapshot: Snapshot, before: int = 0) -> Line:
     """Records that were overwritten before they could be read, less the first `before`."""
-    lost = max(0, sum(p.hook.lost for p in snapshot.processes) - before)
+    lost = max(0, snapshot.lost - before)
     return cell(f"lost {count_text(lost)}", "warning" if lost else "")
 
 

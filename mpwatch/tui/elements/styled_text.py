@@ -115,7 +115,7 @@ def wrapped(text: str, width: int, tone: Tone = "", indent: str = "") -> tuple[L
 
 _WORDS = re.compile(r"\s+|\S+")
 HEAD_LINES = 2
-"""So many lines say what the rest is about: they are read in full first."""
+"""The first lines, which are wrapped before all others: they say what the rest is about."""
 
 
 def wrapped_line(content: Line, width: int) -> tuple[Line, ...]:
@@ -163,18 +163,21 @@ def filled(lines: Sequence[Line], width: int, height: int) -> tuple[Line, ...]:
     Args:
         lines: Top to bottom.
         width: Cells of the page.
-        height: Visible rows. Where they are few, the first lines are cut instead.
+        height: Visible rows. Where they are few, the first lines are cut, and the others stay as
+            long as they are: the details scroll sideways.
     """
     spare = height - len(lines)
     found: list[Line] = []
     for index, content in enumerate(lines):
         is_head = index < HEAD_LINES
-        parts = wrapped_line(content, width)
-        if len(parts) - 1 <= max(spare, height - 2 * HEAD_LINES if is_head else 0):
+        limit = max(spare, height - 2 * HEAD_LINES if is_head else 0)
+        # Most lines of a deep stack have no room to be wrapped.
+        parts = wrapped_line(content, width) if limit > 0 else ()
+        if not parts or len(parts) - 1 > limit:
+            found.append(cut(content, width) if is_head else content)
+        else:
             spare -= len(parts) - 1
             found += parts
-        else:
-            found.append(cut(content, width) if is_head else content)
     return tuple(found)
 
 

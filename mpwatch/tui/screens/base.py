@@ -140,7 +140,7 @@ class PagesScreen(LiveScreen):
         self.pages = dict(zip(digits, pages, strict=True))
         self.page_views: dict[str, AnyPageView] = {}
         self.current = digits[0]
-        self._wanted = ""
+        self._filter_words = ""
         tabs = [Tab(digit, page.title, page.short) for digit, page in self.pages.items()]
         self._header = LineView(id="header", classes="bar")
         self._body = Container(id="body")
@@ -165,8 +165,8 @@ class PagesScreen(LiveScreen):
 
     def on_screen_resume(self) -> None:
         """Filter by the words of this screen: those of another one may match nothing here."""
-        self.view_state.set_filter(self._wanted)
-        super().on_screen_resume()
+        # Textual then calls the handler of the base class, which draws.
+        self.view_state.set_filter(self._filter_words)
 
     # --- what subclasses may change --------------------------------------------------------------
 
@@ -285,7 +285,7 @@ class PagesScreen(LiveScreen):
     def on_input_changed(self, event: Input.Changed) -> None:
         """Filter while typing."""
         if self._filter.display:
-            self._wanted = event.value
+            self._filter_words = event.value
             self.view_state.set_filter(event.value)
             self.show_snapshot()
 
@@ -298,7 +298,7 @@ class PagesScreen(LiveScreen):
         """Go one level back: filter input, filter, page, then screen."""
         if self._filter.display or self.view_state.settings.filter:
             self._filter.display = False
-            self._wanted = ""
+            self._filter_words = ""
             self.view_state.set_filter("")
             self.show_snapshot()
             self.page_view.main.focus()

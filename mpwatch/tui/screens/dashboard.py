@@ -87,14 +87,9 @@ class Overview(PageView[TreeRow]):
         yield from super().compose()
         yield self.host
 
-    def _draw(self) -> None:
-        super()._draw()
-        view = self._view
-        if view is not None and self.size.width:
-            self._draw_findings(view)
-            self.host.show((host_line(view.snapshot, self.size.width),))
-            self._fit_details(len(self.table.items))
-            self._draw_details(is_new=False)
+    def _draw_around(self, view: SnapshotView) -> None:
+        self._draw_findings(view)
+        self.host.show((host_line(view.snapshot, self.size.width),))
 
     def _draw_findings(self, view: SnapshotView) -> None:
         most = max(2, self.size.height // 6, min(FINDINGS_MOST, self._unused_lines() - 2))

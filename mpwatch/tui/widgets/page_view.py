@@ -21,7 +21,8 @@ T = TypeVar("T")
 HOLD_S = 1.5
 """Seconds after a key or click in which the order of rows does not change."""
 ROWS_TO_SPARE = 4
-"""So many rows fewer give their room to the details: a height that changes costs a layout."""
+"""The details grow only when the table has lost this many rows: each change of height costs a
+layout."""
 
 
 class PageView(Vertical, Generic[T]):
@@ -98,10 +99,8 @@ class PageView(Vertical, Generic[T]):
         """Lines of the page above and below its table and details."""
         return len(self.above.lines)
 
-    def _fit_details(self, rows: int) -> None:
+    def _fit_details(self) -> None:
         """Give the details the lines that the table does not need."""
-        if not self._room - ROWS_TO_SPARE < rows <= self._room:
-            self._room = rows
         height = self.size.height
         spare = height - self.other_lines() - 1 - self._room
         found = self.details_height(height, spare)
@@ -153,8 +152,14 @@ class PageView(Vertical, Generic[T]):
         if is_on_newest and items:
             self.table.move_to(page.key(items[0]))
         self._go_to_wanted(items)
-        self._fit_details(len(items))
+        if not self._room - ROWS_TO_SPARE < len(items) <= self._room:
+            self._room = len(items)
+        self._draw_around(view)
+        self._fit_details()
         self._draw_details(is_new=False)
+
+    def _draw_around(self, view: SnapshotView) -> None:
+        """Draw what a subclass has above and below the table."""
 
     def _arranged(self, view: SnapshotView) -> list[T]:
         """The items to show, top to bottom."""
@@ -227,7 +232,7 @@ class PageView(Vertical, Generic[T]):
         """Show the details of the row under the cursor."""
         event.stop()
         self.details.scroll_home(animate=False)
-        self._fit_details(len(self.table.items))
+        self._fit_details()
         self._draw_details(is_new=True)
 
     def on_live_table_chosen(self, event: LiveTable.Chosen) -> None:

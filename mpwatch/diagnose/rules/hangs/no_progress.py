@@ -12,6 +12,7 @@ from math import isfinite
 from signal import Signals
 
 from mpwatch.describe.account import always_inside
+from mpwatch.describe.findings import WAIT_TOLD_S
 from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.describe.processes import STATE_D
 from mpwatch.diagnose.analysis.distributed.habits import is_at_usual_pace
@@ -121,7 +122,7 @@ from mpwatch.model.waits import WaitChain, WaitEdge, WaitLink
 
 RULE = "no-progress"
 REPORTED_S = 10.0
-WARNED_S = 30.0
+WARNED_S = WAIT_TOLD_S
 """The longest pause that is usual for a job of which nothing else is known."""
 HOPELESS_S = 120.0
 ONE_LINE_S = 60.0
