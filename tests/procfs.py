@@ -56,6 +56,11 @@ def start_ticks(pid: int) -> str:
     return stat[19] if stat and stat[0] not in "ZX" else ""
 
 
+def cpu_ticks(pid: int) -> int:
+    """CPU time of a process in clock ticks, user and system."""
+    return sum(map(int, fields(pid)[11:13]))
+
+
 def status(pid: int, name: str) -> str:
     """A line of status; empty once the process has exited."""
     found = re.search(rf"^{name}:\s*(.*)$", text(pid, "status"), re.MULTILINE)

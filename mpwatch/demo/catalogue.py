@@ -819,6 +819,14 @@ THROUGHPUT = (
         shows_s=20,
         is_alone=True,
     ),
+    Scenario(
+        name="hot-spot",
+        title="the main process measures all texts again in each epoch, to sort them",
+        neighbour="they are measured once, before the first epoch",
+        expected=("hot-spot",),
+        layer="stacks",
+        shows_s=25,
+    ),
 )
 
 # Silently wrong results.

@@ -216,6 +216,10 @@ OF_OTHER_PROCESSES = frozenset(
 SLOWER = "rounds"
 """The subject of findings about a process that slows down (`bottleneck-process`)."""
 
+HOT_SPOT = "hot-spot"
+"""The rule about where the time of a job goes that nothing is known to be wrong with: shown only
+without any other finding."""
+
 ONLY_ALONE = frozenset(("standing-still", "no-progress", GROWTH))
 """Shown only without a finding that explains it, which would say the same more exactly."""
 

@@ -28,6 +28,7 @@ from mpwatch.diagnose.consequences import (
     DEATHS,
     GROWTH,
     GROWTH_NAMED_BY,
+    HOT_SPOT,
     ONLY_ALONE,
     with_causes,
 )
@@ -494,6 +495,8 @@ def _failure_of(name: str, error: Exception, summary: str = "") -> Finding:
 def _ordered(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """Root causes by severity, each followed by its effects; resolved ones last."""
     present = [finding for finding in findings if finding.resolved_s is None]
+    if any(finding.rule not in (HOT_SPOT, RULE_FAILED) for finding in present):
+        present = [finding for finding in present if finding.rule != HOT_SPOT]
     causes = with_causes(present)
     named = [
         replace(finding, effect_of=causes.get(finding))
@@ -505,7 +508,8 @@ def _ordered(findings: Sequence[Finding]) -> tuple[Finding, ...]:
         effects.setdefault(finding.effect_of, []).append(finding)
     urgent = sorted(named, key=lambda finding: _urgency_with_effects(finding, effects))
     resolved = sorted(
-        (finding for finding in findings if finding.resolved_s is not None),
+        # Where the time went before was no problem that is gone.
+        (each for each in findings if each.resolved_s is not None and each.rule != HOT_SPOT),
         key=lambda finding: -(finding.resolved_s or 0.0),
     )
     return (*effects_below_causes(urgent), *resolved)

@@ -383,6 +383,20 @@ def has_in_environment(setting: str) -> Signal:
     return lambda program: setting in procfs.text(program.pid, "environ").split("\0")
 
 
+def main_computes_and_workers_do_not(program: Program) -> bool:
+    """Main takes a second of cpu time in which its loader workers take less than a quarter."""
+    pids = [program.pid, *procfs.workers(program.pid)]
+    before = [procfs.cpu_ticks(pid) for pid in pids]
+
+    def is_uneven() -> bool:
+        main, *workers = (
+            procfs.cpu_ticks(pid) - ticks for pid, ticks in zip(pids, before, strict=True)
+        )
+        return main >= os.sysconf("SC_CLK_TCK") and len(workers) == 2 and sum(workers) < main / 4
+
+    return eventually(is_uneven)
+
+
 SIGNALS: dict[str, Signal] = {
     "healthy": says("epoch"),
     "fd-exhaustion-receiver": received_tensors_are_kept,
@@ -487,4 +501,5 @@ SIGNALS: dict[str, Signal] = {
     "cuda-launch-blocking": has_in_environment("CUDA_LAUNCH_BLOCKING=1"),
     "cuda-ipc-allocator-mismatch": says("cannot send: "),
     "gradients-not-reduced": says("the weights of the ranks differ by"),
+    "hot-spot": main_computes_and_workers_do_not,
 }

@@ -170,6 +170,17 @@ def present(found: Iterable[Finding]) -> set[str]:
     return {each.rule for each in found if each.resolved_s is None}
 
 
+def test_where_the_time_goes_is_told_only_where_nothing_else_is() -> None:
+    spot = finding("hot-spot", Severity.INFO)
+    other = finding("lock-contention", Severity.INFO)
+    watched = engine([spot], [spot, other], *([[other]] * 60))
+
+    assert present(look(watched, 0)) == {"hot-spot"}
+    assert present(look(watched, 1)) == {"lock-contention"}
+    later = [look(watched, after_s) for after_s in range(2, 50)]
+    assert {each.rule for found in later for each in found} == {"lock-contention"}
+
+
 def test_a_share_that_held_for_most_of_the_time_does_not_vanish_at_the_last_moment() -> None:
     watched = wavering()
 

@@ -1,0 +1,232 @@
+"""The function in which a job spends its time, where nothing is known to be wrong with the job.
+
+It answers why a job is as slow as it is. It is shown only without any other finding
+(`mpwatch.diagnose.consequences.HOT_SPOT`), and names no step of a training: a healthy training
+spends its time there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from mpwatch.describe.frames import frame_words, own_frames, program_frames
+from mpwatch.diagnose.analysis.distributed.ranks import ranks_of
+from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called
+from mpwatch.diagnose.analysis.shares import (
+    Place,
+    doing_words,
+    idle_share,
+    is_computing,
+    main_account,
+    shares,
+    waiting_share,
+    with_a_core,
+    work_place,
+)
+from mpwatch.diagnose.analysis.source_code import line_at, source_of
+from mpwatch.diagnose.analysis.stack_patterns import main_thread
+from mpwatch.diagnose.consequences import HOT_SPOT
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.samples import Frame
+from mpwatch.model.snapshot import Process
+from mpwatch.model.source_code import INNER, SourceLine, Statement
+
+RULE = HOT_SPOT
+IS_OF_SHARES = True
+SLOWS_DOWN = True
+COMPUTES_SHARE = 0.5
+"""Of the time in which a process did not wait for a free core."""
+LEAST_TIME = 0.1
+"""With less time that was not a wait for a core, a share of it means nothing."""
+UNUSED_SHARE = 0.6
+"""Processes that wait for this part of the time could do more."""
+SHOWN = 3
+LOOPS_SHOWN = 3
+_TRAINS = re.compile(
+    r"\.(?:backward|step|zero_grad|forward|unscale_)\(|\b(?:self\.)?(?:\w*model|\w*net|module|policy|"
+    r"encoder|decoder|criterion|loss_fn|agent|actor|critic)\(|\bloss\b|\bF\.\w+\(|\bautograd\b"
+)
+"""In a statement of a training or inference step, as far as words show."""
+
+
+class _HotSpot(NamedTuple):
+    """A function in which some processes do most of their computing."""
+
+    processes: Sequence[Process]
+    place: Place
+    line: SourceLine
+    share: float
+    """The mean part of their time with a core that they compute, 0 to 1."""
+
+
+def check(index: Index) -> Iterator[Finding]:
+    """Yield a finding about the function in which the process computes that sets the pace.
+
+    That is main or the ranks where they compute most of their time, else those that compute most.
+    """
+    found = _computing(index)
+    if not found:
+        return
+    pace = {each.process for each in (*ranks_of(index), *index.snapshot.living()[:1])}
+    leading = [each for each in found if each[0].process in pace]
+    groups: defaultdict[str, list[tuple[Process, float]]] = defaultdict(list)
+    for process, share in leading or found:
+        place = work_place(index, (process,), is_computing)
+        if place is not None and place.is_main:
+            where, _, function = place.words.partition(" ")
+            groups[f"{where.rpartition(':')[0]} {function}"].append((process, share))
+    if not groups:
+        return
+    alike = max(groups.values(), key=lambda group: sum(share for _, share in group))
+    processes = [process for process, _ in alike]
+    place = work_place(index, processes, is_computing)
+    line = line_at(index, place.words) if place is not None else None
+    if place is not None and line is not None and place.is_main and not _is_step(line):
+        share = sum(share for _, share in alike) / len(alike)
+        yield _finding(index, _HotSpot(processes, place, line, share))
+
+
+def _computing(index: Index) -> list[tuple[Process, float]]:
+    """The processes that compute most of their time, with that share of it."""
+    found = []
+    for process in index.snapshot.living():
+        if process.role in SERVICE_ROLES or process.role == "launcher":
+            continue
+        computes = sum(each.share for each in shares(index, process) if is_computing(each.activity))
+        share = with_a_core(index, process, computes, LEAST_TIME)
+        if share >= COMPUTES_SHARE:
+            found.append((process, share))
+    return found
+
+
+def _is_step(line: SourceLine) -> bool:
+    """Whether a line is of a step of a training or of the forward pass of a model."""
+    if line.function == "forward" and not _loops(line):
+        return True
+    return _TRAINS.search(line.statement.text) is not None
+
+
+def _finding(index: Index, spot: _HotSpot) -> Finding:
+    processes, place = spot.processes, spot.place
+    names = all_called(processes, SHOWN)
+    is_one = len(processes) == 1
+    function = place.words.rpartition(" ")[2]
+    callers = _callers(index, processes, spot.line)
+    unused = _unused(index, processes)
+    calls = " from ".join(map(frame_words, callers[:SHOWN]))
+    others = (*processes[1:2], *unused[:2])
+    evidence = [
+        *(
+            f"{called(each)}: {words}"
+            for each in (processes[0], *others)
+            if (words := doing_words(index, each))
+        ),
+        f"{place.part:.0%} of {'its' if is_one else 'their'} computing whose line is known is in "
+        f"{function}()",
+    ]
+    if calls:
+        evidence.append(f"{function}() was last called from {calls}")
+    return Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        is_doubtful=True,
+        process=processes[0].process,
+        others=tuple(each.process for each in processes[1:]),
+        summary=(
+            f"{names} compute{'s' if is_one else ''} {spot.share:.0%} of the time"
+            f"{' with a core' if _is_short(index, processes) else ''}, most of it at {place.words}"
+        ),
+        evidence=tuple(evidence),
+        cause=_cause(index, spot, callers),
+        advice=_advice(index, spot, unused),
+    )
+
+
+def _is_short(index: Index, processes: Sequence[Process]) -> bool:
+    """Whether waits for a core were left out of the share."""
+    return any(
+        with_a_core(index, each, 0.5, LEAST_TIME) > 0.5  # less than all of the time is left
+        for each in processes
+    )
+
+
+def _callers(index: Index, processes: Sequence[Process], line: SourceLine) -> list[Frame]:
+    """The program's own calls that lead to a function, innermost first.
+
+    Of a stack that is in the function now; else those which all stacks of the last seconds have
+    in common.
+    """
+    for process in processes:
+        thread = main_thread(process)
+        frames = program_frames(thread.stack) if thread is not None else []
+        for number, frame in enumerate(frames):
+            if (frame.file, frame.function) == (line.file, line.function):
+                return [each for each in frames[number + 1 :] if each.function not in INNER]
+    for process in processes:
+        account = main_account(index, process.process)
+        inside = account.inside() if account is not None else None
+        if inside is not None:
+            frames = program_frames(own_frames(inside.frames[::-1]))
+            return [each for each in frames if each.line and each.function != line.function]
+    return []
+
+
+def _loops(line: SourceLine) -> list[Statement]:
+    """Headers of the loops of its function around a line, innermost first."""
+    return [each for each in reversed(line.within) if each.text.startswith(("for ", "while "))]
+
+
+def _cause(index: Index, spot: _HotSpot, callers: Sequence[Frame]) -> str:
+    """How often the line runs, by the loops around it and around the calls that lead to it."""
+    place = spot.place.words
+    loops = [(each, spot.line.file) for each in _loops(spot.line)]
+    for frame in callers:
+        line = source_of(index, frame)
+        if line is not None:
+            loops += [(each, frame.file) for each in _loops(line)]
+    if not loops:
+        return f"The pace of the job is that of {place}, as far as it was seen."
+    words = [
+        f"`{each.text}` ({file.rpartition('/')[2]}:{each.line})"
+        for each, file in loops[:LOOPS_SHOWN]
+    ]
+    rounds = ", which is run in each round of ".join(words)
+    return (
+        f"{place} is run in each round of {rounds}. The time is that of one round multiplied by "
+        f"the rounds of {'this loop' if len(words) == 1 else 'all these loops'}."
+    )
+
+
+def _unused(index: Index, working: Sequence[Process]) -> list[Process]:
+    """Processes that wait for work or items for most of the time."""
+    busy = {each.process for each in working}
+    return [
+        each
+        for each in index.snapshot.living()
+        if each.process not in busy
+        and each.role not in SERVICE_ROLES
+        and idle_share(index, each) + waiting_share(index, each) >= UNUSED_SHARE
+    ]
+
+
+def _advice(index: Index, spot: _HotSpot, unused: Sequence[Process]) -> str:
+    """What makes a function take less time, in general."""
+    parts = [
+        "Nothing is wrong if this is the work that the job is for.",
+        "Else do it less often: keep what does not change from round to round, and move it out of "
+        "the loops that do not need it anew; or for many elements at a time, with one call of "
+        "numpy or torch in place of a loop in Python.",
+    ]
+    helpers = [each for each in unused if each.role in ("loader-worker", "pool-worker", "spawned")]
+    if helpers and len(spot.processes) == 1:
+        have = "has" if len(helpers) == 1 else "have"
+        parts.append(
+            f"{all_called(helpers, SHOWN)} {have} little to do: more of them would not help, work "
+            "that is moved into them would."
+        )
+    parts.append("py-spy record --pid or cProfile shows the share of each line.")
+    return " ".join(parts)
