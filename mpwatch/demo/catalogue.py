@@ -869,6 +869,13 @@ RESULTS = (
         expected=("gradients-not-reduced",),
         layer="hook",
     ),
+    Scenario(
+        name="ranks-decide-alone",
+        title="each rank lowers its learning rate by a loss of its own",
+        neighbour="the loss is averaged over the ranks first",
+        expected=("ranks-decide-alone",),
+        layer="stacks",
+    ),
 )
 
 # CUDA.

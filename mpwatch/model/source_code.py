@@ -171,6 +171,9 @@ MarkKind: TypeAlias = Literal[
     # A method adds one of its arguments to a container of its object. About: its position and the
     # container, `0, self.outputs`.
     "argument-kept",
+    # Returns a comparison with what a clock says, itself or by a function that it calls. About: the
+    # function.
+    "asks-clock",
     # Waits for the result of a task right after the statement that starts it, so that none of the
     # tasks of its function runs beside another. About: the line and the method that start it,
     # `44, submit`.
@@ -268,6 +271,9 @@ MarkKind: TypeAlias = Literal[
     # Adds the result of a training step, of which a part is differentiated, to a variable that
     # lives as long as the loop. About: the variable.
     "outputs-kept",
+    # Gives to ReduceLROnPlateau a value that no collective has made the same on all ranks. About:
+    # the value.
+    "own-value",
     # Goes on to the next item at the beginning of a loop, by a condition that is not on the item.
     # About: the lines from the header of the loop to its end, `54-57`.
     "passed-over",

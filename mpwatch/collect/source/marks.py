@@ -49,6 +49,13 @@ from mpwatch.collect.source.kept import (
     tensors_of,
     variables_of,
 )
+from mpwatch.collect.source.own_values import (
+    clocks_of,
+    find_clocks,
+    find_own_values,
+    functions_of,
+    plateaus_of,
+)
 from mpwatch.collect.source.pipe_statements import (
     BufferedFiles,
     buffered_files,
@@ -135,6 +142,9 @@ class _Names(NamedTuple):
     """Whether nothing in the file sends small writes at once, or collects them."""
     sequences: Mapping[str, str]
     sets: frozenset[str]
+    clocks: frozenset[str]
+    plateaus: frozenset[str]
+    functions: Mapping[str, ast.AST]
     assigned: Mapping[str, ast.expr]
     models: Tensors
     uses_arrays: bool
@@ -177,6 +187,9 @@ def _names_of(tree: ast.Module, elsewhere: Mapping[str, ReturnedSlice]) -> _Name
         ),
         sequences=sequences_of(tree),
         sets=sets_of(tree),
+        clocks=clocks_of(tree),
+        plateaus=plateaus_of(tree),
+        functions=functions_of(tree),
         assigned=_assigned(tree),
         models=tensors_of(tree),
         uses_arrays=uses_arrays,
@@ -226,6 +239,9 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     yield from find_default_sigpipe(nodes, known.assigned)
     yield from find_pitfalls(function, nodes)
     yield from find_set_order(nodes, known.sets)
+    yield from find_clocks(function, nodes, known.clocks)
+    if known.plateaus:
+        yield from find_own_values(nodes, known.plateaus, known.functions)
     yield from find_registered(function, nodes, known.registries)
     if function is module.tree:
         yield from find_bounded(module.tree)

@@ -595,24 +595,39 @@ _CLOCK = re.compile(
 )
 
 
-def asks_the_time(condition: str) -> bool:
-    """Whether a condition tests a clock, as far as words show."""
-    return _CLOCK.search(condition) is not None
+def asks_the_time(index: Index, condition: str) -> bool:
+    """Whether a condition tests a clock, as far as words show, or calls what compares its time."""
+    if _CLOCK.search(condition) is not None:
+        return True
+    named = {one or other for one, other in _ASKED.findall(condition)}
+    return any(each.about in named for each in marks(index, "asks-clock"))
+
+
+_ASKED = re.compile(r"(\w+)\(|\.(\w+)\b(?!\()")
+"""Functions, and attributes, which may be properties."""
 
 
 def ends_by_clock(index: Index, frame: Frame) -> tuple[Statement, str] | None:
-    """The `while` around a frame that tests a clock, and that part of its condition.
+    """The loop around a frame that ends by a clock, and what tests it, as the program has it.
 
-    Each process has a clock of its own, or has begun to count at another moment.
+    The condition of a `while`, or of an `if` in the innermost loop that leaves it. Each process has
+    a clock of its own, or has begun to count at another moment.
     """
     line = source_of(index, frame)
-    headers = [each for each in line.within if each.text.startswith("while ")] if line else []
-    for header in reversed(headers):
+    loops = [each for each in line.within if each.text.startswith(_LOOPS)] if line else []
+    for header in reversed(loops):
         parts = re.split(r"\band\b|\bor\b", header.text[len("while ") :].rstrip(" :"))
-        found = next((each.strip() for each in parts if asks_the_time(each)), None)
-        if found is not None:
+        is_while = header.text.startswith("while ")
+        found = next((each.strip() for each in parts if asks_the_time(index, each)), None)
+        if is_while and found is not None:
             return header, found
+    for each in line.ends if line is not None and loops else ():
+        if asks_the_time(index, each.text):
+            return loops[-1], each.text
     return None
+
+
+_LOOPS = ("while ", "for ", "async for ")
 
 
 _COLLECTS = re.compile(

@@ -502,4 +502,5 @@ SIGNALS: dict[str, Signal] = {
     "cuda-ipc-allocator-mismatch": says("cannot send: "),
     "gradients-not-reduced": says("the weights of the ranks differ by"),
     "hot-spot": main_computes_and_workers_do_not,
+    "ranks-decide-alone": says("the learning rates of the ranks differ by"),
 }

@@ -278,7 +278,7 @@ class LeftFunction(NamedTuple):
     """Where the other one is, in the function that has called it."""
 
 
-def left_function(late: Process, inside: Process) -> LeftFunction | None:
+def left_function(index: Index, late: Process, inside: Process) -> LeftFunction | None:
     """The function that a rank has left, by its line and that of another rank in their caller.
 
     Both stacks agree down to one function, in which the rank is at a later line than the other.
@@ -288,10 +288,19 @@ def left_function(late: Process, inside: Process) -> LeftFunction | None:
     its, mine, deeper = _parting(late, inside)
     if its is None or mine is None or mine.line < its.line or not deeper or _is_of_block(deeper):
         return None
-    functions = {(frame.file, frame.function) for frame in outermost_first(late)}
     own = [frame for frame in deeper if not is_library(frame)]
-    is_there = not own or (own[0].file, own[0].function) in functions
-    return None if is_there else LeftFunction(own[0], mine)
+    if not own or any(_are_of_one(index, each, own[0]) for each in outermost_first(late)):
+        return None
+    return LeftFunction(own[0], mine)
+
+
+def _are_of_one(index: Index, one: Frame, other: Frame) -> bool:
+    """Whether two frames are of one function; a file may have several of one name."""
+    if (one.file, one.function) != (other.file, other.function):
+        return False
+    first, second = source_of(index, one), source_of(index, other)
+    known = (first.defined, second.defined) if first and second else (0, 0)
+    return not all(known) or known[0] == known[1]
 
 
 def block_of_one(late: Process, inside: Process) -> Frame | None:

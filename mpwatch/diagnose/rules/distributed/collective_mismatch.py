@@ -779,7 +779,7 @@ def _ended_loop(
         inside: The other one.
         functions: Whether a function that it has left counts, before the loop around.
     """
-    left = left_function(ahead, inside) if functions else None
+    left = left_function(index, ahead, inside) if functions else None
     if left is not None:
         by = loop_ends(index, left.line, True)
         return _EndedLoop(f"{left.line.function}()", by, _own_iterator(index, left.line))
@@ -819,10 +819,10 @@ class _LeftEarly(NamedTuple):
 def _left_early(index: Index, by_call: Sequence[tuple[str, list[Process]]]) -> _LeftEarly | None:
     """That some ranks have left the function in which the others still call a collective."""
     (call, inside), (other, ahead) = by_call[0], by_call[-1]
-    left = left_function(ahead[0], inside[0])
+    left = left_function(index, ahead[0], inside[0])
     if left is None:
         (call, inside), (other, ahead) = by_call[-1], by_call[0]
-        left = left_function(ahead[0], inside[0])
+        left = left_function(index, ahead[0], inside[0])
     if left is None:
         return None
     function, at = left.line.function, f"{left.line.function}() ({frame_words(left.line)})"
@@ -899,9 +899,9 @@ def _left_by_clock(
         f"{frame_words(left.past)}. Most likely by `{part}`, which each rank tests by a clock "
         f"of its own: they begin to count at different moments, so the time of "
         f"{all_called(ahead)} was up a round before.",
-        "Let one rank decide when the time is up, and tell the others in each round "
-        f"(broadcast a flag, or all_reduce `{part}` with MIN), before any of them leaves the "
-        "loop. Barriers before the loop only make it rarer.",
+        "Let one rank decide when the time is up, and tell the others in each round (broadcast "
+        "its decision, or all_reduce a flag with MIN), before any of them leaves the loop. "
+        "Barriers before the loop, or clocks that agree better, only make it rarer.",
         is_known=True,
     )
 

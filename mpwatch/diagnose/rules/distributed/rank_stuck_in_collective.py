@@ -461,7 +461,7 @@ def _whereabouts(rank: Process, inside: Sequence[Process], index: Index) -> _Whe
     block = block_of_one(rank, waiter)
     if block is not None and not is_quiet:
         return _in_block(rank, waiter, block, index)
-    left = left_function(rank, waiter) if not _is_working(rank, index) else None
+    left = left_function(index, rank, waiter) if not _is_working(rank, index) else None
     if left is not None and not _are_parted_by_rank(rank, waiter, index):
         return _has_left(rank, waiter, left, index)
     return _quiet(rank, inside, at, index) if is_quiet else _working(rank, waiter, at, index)
@@ -501,7 +501,7 @@ def _condition_on_time(
         if (frame.file, frame.function) in shared or line is None:
             continue
         for each in (*line.within[::-1], *line.after[::-1]):
-            if each.text.startswith(("if ", "elif ")) and asks_the_time(each.text):
+            if each.text.startswith(("if ", "elif ")) and asks_the_time(index, each.text):
                 return frame, each
     return None
 

@@ -1727,6 +1727,64 @@ def test_hooks_that_a_function_registers_in_each_call_are_read(tmp_path: Path) -
     assert found == [("registers-hook", 2, "")]
 
 
+CLOCK = """\
+class Control:
+    def elapsed(self):
+        return time.monotonic() - self.begin
+    def enough(self):
+        return self.elapsed() + 1 < self.limit
+    @property
+    def over(self):
+        return not (self.limit > self.elapsed())
+    def announce(self):
+        return str(self.elapsed())
+    def few(self):
+        return self.blocks < 3
+"""
+
+
+def test_functions_that_compare_the_time_are_read(tmp_path: Path) -> None:
+    found = [each for each in marks_of(tmp_path / "control.py", CLOCK) if each[0] == "asks-clock"]
+
+    assert found == [("asks-clock", 5, "enough"), ("asks-clock", 8, "over")]
+
+
+PLATEAU = """\
+def mean(value):
+    dist.all_reduce(value)
+    return value / 2
+def own(loader):
+    return sum(model(x).item() for x in loader)
+def fit(loader):
+    plateau = ReduceLROnPlateau(optimizer)
+    loss = own(loader)
+    {}
+"""
+
+
+@pytest.mark.parametrize(
+    ("statements", "told"),
+    [
+        (("plateau.step(loss)",), "loss"),
+        (("total, n = own(loader), 3", "plateau.step(total / n)"), "total / n"),
+        (("loss = own(wrapped(model))", "plateau.step(float(loss))"), "float(loss)"),
+        (("plateau.step(mean(loss))",), None),
+        (("loss = mean(loss)", "plateau.step(loss.item())"), None),
+        (("dist.all_reduce(loss)", "plateau.step(loss)"), None),
+        (("loss = elsewhere(loader)", "plateau.step(loss)"), None),
+        (("optimizer.step(loss)",), None),
+    ],
+)
+def test_a_learning_rate_that_a_rank_lowers_by_a_value_of_its_own_is_read(
+    tmp_path: Path, statements: tuple[str, ...], told: str | None
+) -> None:
+    text = PLATEAU.format("\n    ".join(statements))
+
+    found = [each for each in marks_of(tmp_path / "fit.py", text) if each[0] == "own-value"]
+
+    assert found == ([] if told is None else [("own-value", 8 + len(statements), told)])
+
+
 def test_sets_that_are_gone_through_where_the_order_matters_are_read(tmp_path: Path) -> None:
     text = (
         "class Syncer:\n"

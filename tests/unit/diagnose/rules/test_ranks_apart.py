@@ -194,6 +194,45 @@ def test_a_loop_that_ranks_leave_by_their_own_clocks_is_named_with_that_conditio
     assert finding.advice.startswith("Let one rank decide when the time is up")
 
 
+CLOCK = Mark("asks-clock", "/home/me/data.py", "enough", "enough", Statement(9, "return t < n"))
+
+
+@pytest.mark.parametrize(
+    ("end", "marks", "is_named"),
+    [
+        ("if not self.control.enough(): break", (CLOCK,), True),
+        ("if not self.control.enough: break", (CLOCK,), True),
+        ("if not self.control.enough(): break", (), False),
+        ("if not enough: break", (CLOCK,), False),
+        ("if perf_counter() > end: break", (), True),
+        ("if not self.control.other(): break", (CLOCK,), False),
+    ],
+)
+def test_a_loop_may_be_left_by_a_function_that_compares_the_time(
+    end: str, marks: tuple[Mark, ...], is_named: bool
+) -> None:
+    """Both functions are called `run`, as a method and the function that calls it often are."""
+    outer = ("train.py:run:86", "train.py:<module>:95")
+    reduces = ("train.py:block:49", "train.py:run:62", *outer)
+    loops = [rank(n, f"{C10D}:all_reduce", *reduces) for n in (1, 2)]
+    ahead = rank(0, f"{C10D}:barrier", "train.py:finish:72", "train.py:run:87", *outer[1:])
+    header = Statement(60, "while block < self.blocks:")
+    source = (
+        SourceLine(
+            "/home/me/train.py", 62, "run", Statement(62, "self.block(n)"), (header,),
+            ends=(Statement(66, end),), defined=57,
+        ),
+        SourceLine("/home/me/train.py", 86, "run", Statement(86, "driver.run()"), defined=77),
+        SourceLine("/home/me/train.py", 87, "run", Statement(87, "driver.finish()"), defined=77),
+    )  # fmt: skip
+    job = snapshot_of(main(), ahead, *loops, source=source, marks=marks)
+
+    finding = only(collective_mismatch.check, job)
+
+    assert "rank 0 (300) has left " in finding.cause
+    assert (f"by `{end}`, which each rank tests by a clock" in finding.cause) is is_named
+
+
 def test_ranks_that_have_left_a_loop_of_collectives_early_are_named_with_it() -> None:
     outer = ("train.py:main:86", "train.py:<module>:95")
     reduces = ("data.py:reduce:34", "train.py:validate:51", *outer)

@@ -1,0 +1,195 @@
+"""Statements that decide on a rank by a value which no collective has made the same on all.
+
+That is a loss of its own data, or the time that its own clock says.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Container, Iterator, Mapping, Sequence
+from typing import Final
+
+from mpwatch.collect.source.syntax import (
+    FUNCTIONS,
+    Found,
+    expression_text,
+    last_name,
+    names_in,
+    own_nodes,
+    receiver_of,
+)
+
+_COLLECTIVE: Final = re.compile(
+    r"all_?reduce|all_?gather\w*|broadcast\w*|gather\w*|reduce\w*|\w*sync_dist\w*|\w*across_\w+"
+)
+"""Calls by which ranks share a value: those of torch.distributed and of what wraps it."""
+_CALLS: Final = 3
+"""Functions that are followed from the call that computes a value."""
+
+
+def plateaus_of(tree: ast.AST) -> frozenset[str]:
+    """The last names of variables and attributes of a file that are set to ReduceLROnPlateau."""
+    return frozenset(
+        last_name(target)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Call)
+        and last_name(node.value.func) == "ReduceLROnPlateau"
+        for target in node.targets
+        if isinstance(target, ast.Name | ast.Attribute)
+    )
+
+
+def functions_of(tree: ast.AST) -> Mapping[str, ast.AST]:
+    """The functions of a file by name, without names that several have."""
+    found: dict[str, ast.AST | None] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, FUNCTIONS):
+            found[node.name] = None if node.name in found else node
+    return {name: node for name, node in found.items() if node is not None}
+
+
+def find_own_values(
+    nodes: Sequence[ast.AST], plateaus: frozenset[str], functions: Mapping[str, ast.AST]
+) -> Iterator[Found]:
+    """`scheduler.step(loss)` of a ReduceLROnPlateau, with a loss that the ranks do not share.
+
+    Not where a function of another file computes it, which may share it.
+
+    Args:
+        nodes: The syntax of one function.
+        plateaus: See `plateaus_of`.
+        functions: See `functions_of`.
+    """
+    for node in nodes:
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args):
+            continue
+        of = node.func.value
+        is_step = node.func.attr == "step" and isinstance(of, ast.Name | ast.Attribute)
+        if is_step and last_name(of) in plateaus:
+            value = node.args[0]
+            if not _is_shared(value, nodes, functions, set()):
+                yield "own-value", expression_text(value), node
+
+
+def _is_shared(
+    value: ast.expr,
+    nodes: Sequence[ast.AST],
+    functions: Mapping[str, ast.AST],
+    seen: set[str],
+) -> bool:
+    """Whether a collective may have made a value the same on all ranks."""
+    parts = list(_parts(value))
+    if any(isinstance(e, ast.Call) and _calls_collective(e, functions, _CALLS) for e in parts):
+        return True
+    shared = {
+        name
+        for node in nodes
+        if isinstance(node, ast.Call) and _COLLECTIVE.fullmatch(last_name(node.func))
+        for given in node.args
+        for name in names_in(given)
+    }
+    for name in {each.id for each in parts if isinstance(each, ast.Name)} - seen:
+        seen.add(name)
+        if name in shared:
+            return True
+        for node in nodes:
+            for target in node.targets if isinstance(node, ast.Assign) else ():
+                assert isinstance(node, ast.Assign)
+                if name in names_in(target) and _is_shared(node.value, nodes, functions, seen):
+                    return True
+    return False
+
+
+def _parts(value: ast.expr) -> Iterator[ast.expr]:
+    """The calls and names that make a value, without what is only given to a function."""
+    waiting: list[ast.AST] = [value]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Call):
+            yield node
+            if isinstance(node.func, ast.Attribute):
+                waiting.append(node.func.value)
+            if last_name(node.func) in _PLAIN:
+                waiting += node.args
+        elif isinstance(node, ast.Name):
+            yield node
+        else:
+            waiting += ast.iter_child_nodes(node)
+
+
+def _calls_collective(call: ast.Call, functions: Mapping[str, ast.AST], depth: int) -> bool:
+    """Whether a call is one that shares values, or that of a function which may do so."""
+    name = last_name(call.func)
+    if _COLLECTIVE.fullmatch(name):
+        return True
+    function = functions.get(name)
+    if function is None:
+        # A method of an object, as item() and mean(), or a function that is not known.
+        return isinstance(call.func, ast.Name) and name not in _PLAIN
+    return depth > 0 and any(
+        isinstance(node, ast.Call)
+        and (
+            _COLLECTIVE.fullmatch(last_name(node.func)) is not None
+            or (last_name(node.func) in functions and _calls_collective(node, functions, depth - 1))
+        )
+        for node in own_nodes(function)
+    )
+
+
+def clocks_of(tree: ast.AST) -> frozenset[str]:
+    """The functions of a file that read a clock, themselves or by one another."""
+    bodies = {name: list(own_nodes(each)) for name, each in functions_of(tree).items()}
+    found = {name for name, nodes in bodies.items() if any(map(_reads_clock, nodes))}
+    while True:
+        more = {
+            name
+            for name, nodes in bodies.items()
+            if any(_uses(node, found) for node in nodes) and name not in found
+        }
+        if not more:
+            return frozenset(found)
+        found |= more
+
+
+def _reads_clock(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and (
+        (last_name(node.func) in _CLOCKS and not node.args)
+        or (last_name(node.func) == "time" and receiver_of(node) == "time")
+    )
+
+
+def _uses(node: ast.AST, names: Container[str]) -> bool:
+    """Whether an expression calls one of some functions, or reads a property of such a name."""
+    if isinstance(node, ast.Call):
+        return last_name(node.func) in names
+    return isinstance(node, ast.Attribute) and node.attr in names
+
+
+_CLOCKS: Final = frozenset(
+    ("monotonic", "monotonic_ns", "now", "perf_counter", "perf_counter_ns", "time_ns", "utcnow")
+)
+
+
+def find_clocks(
+    function: ast.AST, nodes: Sequence[ast.AST], clocks: Container[str]
+) -> Iterator[Found]:
+    """`return self.elapsed() < self.limit`: a function that compares what a clock says.
+
+    Args:
+        function: The syntax of one function.
+        nodes: Its own.
+        clocks: See `clocks_of`.
+    """
+    if not isinstance(function, FUNCTIONS) or function.name not in clocks:
+        return
+    for node in nodes:
+        is_decided = isinstance(node, ast.Return) and any(
+            isinstance(each, ast.Compare) for each in ast.walk(node)
+        )
+        if is_decided:
+            yield "asks-clock", function.name, node
+
+
+_PLAIN: Final = frozenset(("abs", "float", "len", "max", "min", "round", "sum"))
