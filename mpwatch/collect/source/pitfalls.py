@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Sequence, Set
-from importlib import import_module
-from itertools import combinations
-from typing import Any, Final, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import Final
 
+from mpwatch.collect.source.ambiguous_patterns import matches_in_many_ways
 from mpwatch.collect.source.syntax import (
     FUNCTIONS,
     LOOPS,
@@ -27,23 +26,10 @@ from mpwatch.collect.source.syntax import (
     receiver_of,
 )
 
-# The parser of `re` has no documented name: in Python 3.10 `sre_parse`, from 3.11 on `re._parser`.
-sre: Any
-try:
-    sre = import_module("re._parser")
-except ImportError:
-    sre = import_module("sre_parse")
-
 _PATTERN_CALLS: Final = frozenset(
     ("compile", "findall", "finditer", "fullmatch", "match", "search", "split", "sub", "subn")
 )
 _MODULES: Final = frozenset(("re", "regex"))
-_UNBOUNDED: Final = 1000
-"""From so many repetitions on, a repeat counts as one without an end."""
-_PATTERN_LIMIT: Final = 2000
-"""Characters; longer patterns are not looked at."""
-_PROBES: Final = "aZ5_ .,;:@/-+='\"<>(){}[]&#%!?\n\té"
-"""One character of each kind that classes of characters tell apart."""
 
 
 def find_pitfalls(function: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[Found]:
@@ -187,112 +173,3 @@ def _makes_module(value: ast.expr) -> bool:
 def _is_load(node: ast.Attribute) -> bool:
     """Whether an attribute is read, not set."""
     return isinstance(node.ctx, ast.Load)
-
-
-def matches_in_many_ways(pattern: str) -> bool:
-    """Whether a text without a match takes time with the square of its length, or worse.
-
-    That is so where two repeats without an end, of which one follows or contains the other, can
-    match one and the same character, and nothing that must come between them keeps them apart; and
-    where a match may begin at each of the characters that such a repeat takes.
-    """
-    if len(pattern) > _PATTERN_LIMIT:
-        return False
-    try:
-        parsed = sre.parse(pattern)
-    except (sre.error, OverflowError, RecursionError):
-        return False
-    return _is_wide(_flat(parsed), {*_PROBES, *pattern})
-
-
-_Items: TypeAlias = Sequence[tuple[Any, Any]]
-
-
-def _is_wide(items: _Items, probes: Set[str]) -> bool:
-    repeats: list[tuple[int, Set[str]]] = []
-    for place, (op, argument) in enumerate(items):
-        if any(_is_wide(inner, probes) for inner in _bodies(op, argument)):
-            return True
-        if _is_endless(op, argument):
-            body = _flat(argument[2])
-            if any(len(each) == 1 and _is_endless(*each[0]) for each in _alternatives(body)):
-                return True  # (x+)+
-            repeats.append((place, _matched(body, probes)))
-    # What must come between: anchors and assertions take no character.
-    widths = [None if op in _WITHOUT_WIDTH else _matched([(op, a)], probes) for op, a in items]
-    for (first, one), (second, other) in combinations(repeats, 2):
-        if not (shared := one & other):
-            continue
-        if all(w is None or not w.isdisjoint(shared) for w in widths[first + 1 : second]):
-            return True
-    return False
-
-
-_WITHOUT_WIDTH: Final = (sre.AT, sre.ASSERT, sre.ASSERT_NOT)
-
-
-def _alternatives(items: _Items) -> Iterator[_Items]:
-    """Part of a pattern, or each of the alternatives that it consists of."""
-    if len(items) == 1 and items[0][0] is sre.BRANCH:
-        yield from map(_flat, items[0][1][1])
-    else:
-        yield items
-
-
-def _is_endless(op: Any, argument: Any) -> bool:
-    return op in (sre.MAX_REPEAT, sre.MIN_REPEAT) and argument[1] >= _UNBOUNDED
-
-
-def _flat(items: Iterable[tuple[Any, Any]]) -> _Items:
-    """The items of a pattern, with those of its groups in place of the groups."""
-    found: list[tuple[Any, Any]] = []
-    for op, argument in items:
-        found += _flat(argument[-1]) if op is sre.SUBPATTERN else [(op, argument)]
-    return found
-
-
-def _bodies(op: Any, argument: Any) -> Iterator[_Items]:
-    """The parts of a pattern inside of one of its items."""
-    if op is sre.BRANCH:
-        yield from map(_flat, argument[1])
-    elif op in (sre.MAX_REPEAT, sre.MIN_REPEAT):
-        yield _flat(argument[2])
-
-
-def _matched(items: _Items, probes: Set[str]) -> Set[str]:
-    """The probes that some part of a pattern can match; of a back reference none are known."""
-    found: set[str] = set()
-    for op, argument in items:
-        if op is sre.LITERAL:
-            found.add(chr(argument))
-        elif op is sre.NOT_LITERAL:
-            found.update(each for each in probes if each != chr(argument))
-        elif op is sre.ANY:
-            found.update(each for each in probes if each != "\n")
-        elif op is sre.IN:
-            found.update(each for each in probes if _is_in(argument, each))
-        for body in _bodies(op, argument):
-            found |= _matched(body, probes)
-    return found
-
-
-_CATEGORIES: Final[dict[Any, Any]] = {
-    sre.CATEGORY_DIGIT: str.isdigit,
-    sre.CATEGORY_SPACE: str.isspace,
-    sre.CATEGORY_WORD: lambda each: each.isalnum() or each == "_",
-    sre.CATEGORY_NOT_DIGIT: lambda each: not each.isdigit(),
-    sre.CATEGORY_NOT_SPACE: lambda each: not each.isspace(),
-    sre.CATEGORY_NOT_WORD: lambda each: not (each.isalnum() or each == "_"),
-}
-
-
-def _is_in(members: _Items, each: str) -> bool:
-    """Whether a class of characters has one of them."""
-    is_negated = bool(members) and members[0][0] is sre.NEGATE
-    found = any(
-        (op is sre.LITERAL and each == chr(argument))
-        or (op is sre.RANGE and argument[0] <= ord(each) <= argument[1])
-        or (op is sre.CATEGORY and argument in _CATEGORIES and _CATEGORIES[argument](each))
-        for op, argument in members
-    )
-    return found is not is_negated

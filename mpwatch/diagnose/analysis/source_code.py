@@ -1162,10 +1162,13 @@ _USES_PATTERN = re.compile(
 )
 
 
+_NAMES_PATTERN = re.compile(r"[\w.]+\s*(?::[^=]+)?= ")
+
+
 def _costly_pattern(index: Index, line: SourceLine) -> Costly | None:
     """A regular expression that can match the same text in many ways, at a line that uses one.
 
-    Of several in the file, the one whose name the line has; else the first is named as one of them.
+    Of several in the file, the one whose name the line has; else the first that has no name.
     """
     used = _USES_PATTERN.search(line.statement.text)
     if used is None:
@@ -1179,8 +1182,10 @@ def _costly_pattern(index: Index, line: SourceLine) -> Costly | None:
         )
         or each.statement == line.statement
     ]
+    # A variable may go through patterns of a list or a dict; one of another name is another one.
+    listed = [each for each in found if not _NAMES_PATTERN.match(each.statement.text)]
     is_of_text = used[2] == "split"  # a method of str as well
-    mark = (named or (() if is_of_text else found) or (None,))[0]
+    mark = (named or (() if is_of_text else listed) or (None,))[0]
     if mark is None:
         return None
     return Costly(

@@ -7,8 +7,8 @@ import textwrap
 
 import pytest
 
+from mpwatch.collect.source.ambiguous_patterns import matches_in_many_ways
 from mpwatch.collect.source.marks import marks
-from mpwatch.collect.source.pitfalls import matches_in_many_ways
 from mpwatch.collect.source.syntax import ParsedFile
 
 
@@ -128,7 +128,18 @@ def test_backward_passes_in_a_loop_before_one_step() -> None:
         (r"https?://\S+", False),
         (r"[^\s@]+@[^\s@]+", False),
         (r"(unbalanced", False),
-        (r"\d+(?=x)\d+", True),
+        (r"^(?:[A-Za-z0-9]+_?)+\(\)$", True),
+        (r"^[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+$", False),
+        (r"\[\d+(?:,\s*\d+)*\]", False),
+        (r"(a+)+", False),
+        (r"(?:\d{1,3}\.?)+$", True),
+        (r"(a|b|ab)*c", True),
+        (r"(?:\s*,\s*)+;", True),
+        (r"(?:\s*,)+;", False),
+        (r"<(.*)>.*</\1>$", True),
+        (r"\s+$", False),
+        (r"\d+(?=x)\d+", False),
+        (r"\d+(?=x)\d+y", True),
         (r"(x)\d+\1\d+", False),
         (r"\S+@" * 1000, False),
     ],
@@ -139,9 +150,9 @@ def test_a_pattern_that_can_match_the_same_text_in_many_ways(pattern: str, is_wi
 
 def test_patterns_of_the_module_re_only() -> None:
     uses = """
-        EMAIL = re.compile(r"\\S+@\\S+")
+        EMAIL = re.compile(r"\\S+@\\S+\\.")
         PHONE = re.compile(r"\\d+-\\d+")
         FILES = folder.match(r"\\S+@\\S+")
     """
 
-    assert found(uses, "wide-pattern") == [("<module>", "\\S+@\\S+", 2)]
+    assert found(uses, "wide-pattern") == [("<module>", "\\S+@\\S+\\.", 2)]
