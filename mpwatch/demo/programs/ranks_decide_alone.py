@@ -11,6 +11,7 @@ import itertools
 import sys
 import tempfile
 import time
+from importlib import import_module
 from pathlib import Path
 
 import torch
@@ -70,14 +71,13 @@ def losses(rank, model, optimizer):
 
 def train(rank, folder):
     sys.path.insert(0, folder)
-    from rates import follow
-
+    rates = import_module("rates")
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
     torch.manual_seed(0)
     model = DistributedDataParallel(nn.Linear(8, 8))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    follow(optimizer, losses(rank, model, optimizer), mean_of_ranks)
+    rates.follow(optimizer, losses(rank, model, optimizer), mean_of_ranks)
 
 
 def main():

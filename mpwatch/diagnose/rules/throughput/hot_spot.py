@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, own_frames, program_frames
@@ -28,7 +28,7 @@ from mpwatch.diagnose.analysis.shares import (
     work_place,
 )
 from mpwatch.diagnose.analysis.source_code import line_at, source_of
-from mpwatch.diagnose.analysis.stack_patterns import main_thread
+from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread
 from mpwatch.diagnose.consequences import HOT_SPOT
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import Frame
@@ -117,7 +117,7 @@ def _finding(index: Index, spot: _HotSpot) -> Finding:
     function = place.words.rpartition(" ")[2]
     callers = _callers(index, processes, spot.line)
     unused = _unused(index, processes)
-    calls = " from ".join(map(frame_words, callers[:SHOWN]))
+    through = ", from ".join(map(frame_words, callers[:SHOWN]))
     others = (*processes[1:2], *unused[:2])
     evidence = [
         *(
@@ -128,8 +128,8 @@ def _finding(index: Index, spot: _HotSpot) -> Finding:
         f"{place.part:.0%} of {'its' if is_one else 'their'} computing whose line is known is in "
         f"{function}()",
     ]
-    if calls:
-        evidence.append(f"{function}() was last called from {calls}")
+    if through:
+        evidence.append(f"{function}() was last called from {through}")
     return Finding(
         rule=RULE,
         severity=Severity.INFO,
@@ -188,17 +188,43 @@ def _cause(index: Index, spot: _HotSpot, callers: Sequence[Frame]) -> str:
         line = source_of(index, frame)
         if line is not None:
             loops += [(each, frame.file) for each in _loops(line)]
+    each_task = _each_task(index, spot.processes)
     if not loops:
-        return f"The pace of the job is that of {place}, as far as it was seen."
+        return (
+            f"{place} is run{each_task or ' all the time'}: the pace of the job is that of this "
+            "line, as far as it was seen."
+        )
     words = [
         f"`{each.text}` ({file.rpartition('/')[2]}:{each.line})"
         for each, file in loops[:LOOPS_SHOWN]
     ]
     rounds = ", which is run in each round of ".join(words)
     return (
-        f"{place} is run in each round of {rounds}. The time is that of one round multiplied by "
-        f"the rounds of {'this loop' if len(words) == 1 else 'all these loops'}."
+        f"{place} is run in each round of {rounds}{f', and that{each_task}' if each_task else ''}. "
+        "The time is that of one round multiplied by the rounds of "
+        f"{'this loop' if len(words) == 1 else 'all these loops'}"
+        f"{' and the number of these' if each_task else ''}."
     )
+
+
+_EACH: Mapping[str, str] = {
+    "multiprocessing/pool.py:worker": " anew in each task of the pool",
+    "concurrent/futures/process.py:_process_worker": " anew in each task of the executor",
+    "concurrent/futures/thread.py:_worker": " anew in each task of the executor",
+    "utils/data/_utils/fetch.py:fetch": " for each batch of the DataLoader",
+}
+"""What libraries call again and again, by a function of theirs on the stack."""
+
+
+def _each_task(index: Index, processes: Sequence[Process]) -> str:
+    """For what a library runs it each time; empty where none is seen to."""
+    for process in processes:
+        thread = main_thread(process)
+        stack = own_frames(thread.stack) if thread is not None else ()
+        for pattern, words in _EACH.items():
+            if calls(stack, pattern):
+                return words
+    return ""
 
 
 def _unused(index: Index, working: Sequence[Process]) -> list[Process]:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from mpwatch.describe.frames import frame_words, program_frames
 from mpwatch.diagnose.analysis.idle_time import is_stalled
 from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.mechanisms.sleeping_holders import SleepingHolder, sleeping_holders
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called, counted
 from mpwatch.diagnose.analysis.shares import (
     doing_words,
@@ -66,12 +67,17 @@ def check(index: Index) -> Iterator[Finding]:
     All of them get turns. Together they work hardly more than one of them could: while one works,
     the others wait.
     """
+    asleep = list(sleeping_holders(index))
+    yield from map(_finding_of_sleep, asleep)
+    told = {each.lock for holder in asleep for each in holder.waiting}
     found: defaultdict[str, list[tuple[Process, _Wait]]] = defaultdict(list)
     for process in index.snapshot.living():
         if process.role not in SERVICE_ROLES:
             for lock, wait in _waits(index, process).items():
                 found[lock].append((process, wait))
     for lock, waits in found.items():
+        if lock in told:
+            continue
         if (holder := _one_holder(index, lock, waits)) is not None:
             yield _finding_of_holder(index, lock, waits, holder)
             continue
@@ -82,6 +88,50 @@ def check(index: Index) -> Iterator[Finding]:
         waiting = [process for process, _ in waits]
         if not _is_kept(index, waiting) and not _has_one_holder(waits):
             yield _finding(index, lock, waits, works)
+
+
+def _finding_of_sleep(holder: SleepingHolder) -> Finding:
+    """Describe a lock that is held during a sleep."""
+    waiting = holder.waiting
+    mean = sum(each.share for each in waiting) / len(waiting)
+    verb = "waits" if len(waiting) == 1 else "wait"
+    sleep, inside = frame_words(holder.sleep), frame_words(holder.inside)
+    through = "" if sleep == inside else f", called at {inside}"
+    names = [
+        f"thread {each.thread.name}" if holder.is_of_threads else called(each.process)
+        for each in waiting
+    ]
+    return Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        is_doubtful=True,
+        process=holder.process.process,
+        others=tuple(dict.fromkeys(each.process.process for each in waiting)),
+        subject=holder.place,
+        summary=(
+            f"{holder.waiting_words} {verb} {mean:.0%} of the time for the lock of {holder.place}, "
+            f"inside of which {holder.name} sleeps"
+        ),
+        evidence=(
+            *(
+                f"{name}: {each.share:.0%} of the time waiting for it"
+                for name, each in list(zip(names, waiting, strict=True))[:SHOWN]
+            ),
+            f"{holder.name} is in a sleep at {sleep}{through}; such sleeps take {holder.share:.0%} "
+            "of the time",
+        ),
+        cause=(
+            f"The lock is held during the sleep at {sleep}. All others wait until that is over, "
+            "also those that would not have to sleep themselves, so that one at a time gets "
+            "through, at the pace of the slowest."
+        ),
+        advice=(
+            "Find out under the lock how long to wait, release it, sleep without it, and then take "
+            "it again to check; or give each key (a host, an account, a bucket) a lock of its own. "
+            "Nothing is wrong if each of them would have to sleep as long (one limit for all). "
+            "More threads or processes do not help."
+        ),
+    )
 
 
 def _is_kept(index: Index, waiting: Sequence[Process]) -> bool:

@@ -61,7 +61,7 @@ def test_the_function_that_takes_the_time_is_named_with_the_loops_around_it() ->
     )
     assert "60% of its computing whose line is known is in letters()" in finding.evidence
     assert (
-        "letters() was last called from data.py:40 __iter__ from train.py:68 train"
+        "letters() was last called from data.py:40 __iter__, from train.py:68 train"
     ) in finding.evidence
     assert finding.cause.startswith(
         "data.py:21 letters is run in each round of `for each in text:` (data.py:20), which "

@@ -202,3 +202,71 @@ def test_processes_that_sleep_under_a_lock_in_turn_are_information() -> None:
 )
 def test_other_waits_for_semaphores_are_not_contention(healthy: Snapshot) -> None:
     assert found(check, healthy) == []
+
+
+TAKES = Statement(48, "with self.lock:")
+LIMITER = "/home/me/train.py"
+WAITS_TO_TAKE = Activity(
+    "waiting", "semaphore 1b:77 between processes", "lock", (), "train.py:48 take"
+)
+PAUSES = Activity("sleeping", place="train.py:44 pause")
+
+
+def limiter(sleep: str = "time.sleep(wait)", inside: tuple[Statement, ...] = (TAKES,)) -> Snapshot:
+    """Two processes that wait for a lock, and one that sleeps under it."""
+    waiting = [process(n, "spawned", threads=[thread(n, "train.py:take:48")]) for n in (200, 201)]
+    stack = ("train.py:pause:44", "train.py:take:49")
+    holder = process(202, "spawned", threads=[thread(202, *stack)])
+    source = (
+        SourceLine(LIMITER, 44, "pause", Statement(44, sleep)),
+        SourceLine(LIMITER, 48, "take", TAKES),
+        SourceLine(LIMITER, 49, "take", Statement(49, "self.pause(bucket)"), inside),
+    )
+    seen = {WAITS_TO_TAKE: 0.9, COMPUTES: 0.1}
+    taken = snapshot_of(main(), *waiting, holder, source=source)
+    shares = {"p200": seen, "p201": seen, "p202": {PAUSES: 0.9, COMPUTES: 0.1}}
+    return with_shares(taken, p100={SLEEPS: 1.0}, **shares)
+
+
+def test_a_lock_that_is_held_during_a_sleep_is_named_with_the_sleep() -> None:
+    finding = only(check, limiter())
+
+    assert finding.severity is Severity.INFO
+    assert (finding.process, finding.others) == (pid(202), (pid(200), pid(201)))
+    assert finding.summary == (
+        "spawned 200 (200) and spawned 201 (201) wait 90% of the time for the lock of "
+        "`with self.lock:` at train.py:48 take, inside of which spawned 202 (202) sleeps"
+    )
+    assert finding.evidence[-1] == (
+        "spawned 202 (202) is in a sleep at train.py:44 pause, called at train.py:49 take; such "
+        "sleeps take 90% of the time"
+    )
+    assert "sleep without it" in finding.advice
+
+
+def test_a_sleep_elsewhere_holds_no_lock() -> None:
+    assert found(check, limiter(inside=())) == []
+    assert found(check, limiter(sleep="return fetch(bucket)")) == []
+
+
+def test_threads_of_one_process_are_named_as_threads() -> None:
+    stacks = {1: ("train.py:take:48",), 2: ("train.py:pause:44", "train.py:take:49")}
+    threads = [
+        thread(200, "train.py:run:9"),
+        *(thread(200 + n, *stack, name=f"fetch-{n}") for n, stack in stacks.items()),
+    ]
+    taken = replace(limiter(), processes=(main(), process(200, "spawned", threads=threads)))
+    account = taken.account.processes[pid(200)]
+    waiting = account.uncounted[0]._replace(tid=201)
+    asleep = taken.account.processes[pid(202)].uncounted[0]._replace(tid=202)
+    of_main = taken.account.processes[pid(100)].uncounted[0]._replace(tid=200)
+    of_all = replace(account, uncounted=(of_main, waiting, asleep), ticks=(None,) * 3)
+    taken = replace(taken, account=replace(taken.account, processes={pid(200): of_all}))
+
+    finding = only(check, taken)
+
+    assert finding.summary == (
+        "1 thread of spawned 200 (200) waits 90% of the time for the lock of `with self.lock:` at "
+        "train.py:48 take, inside of which thread fetch-2 sleeps"
+    )
+    assert finding.evidence[0] == "thread fetch-1: 90% of the time waiting for it"
