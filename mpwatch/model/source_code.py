@@ -259,6 +259,9 @@ MarkKind: TypeAlias = Literal[
     # the only calls that lead there, the functions of these, and the condition,
     # `70, 99; poll, end; if used > limit: in line 50`.
     "kills",
+    # Sends a signal to the process group of a child, in a file that makes none for it: that is its
+    # own. About: the signal, and the line that starts the first child, `SIGKILL, 23`.
+    "kills-group",
     # Sets a limit of its process, such as RLIMIT_CPU. About: its name, `RLIMIT_CPU`.
     "limit",
     # Switches autograd off.
@@ -336,6 +339,9 @@ MarkKind: TypeAlias = Literal[
     "two-writes",
     # Makes a queue without a bound. About: the queue.
     "unbounded",
+    # Makes parameters trainable that another function of the file has frozen. About: those of what,
+    # and the line that freezes them, `module.backbone, 31`.
+    "unfreezes",
     # Writes in the loop of a coroutine to a stream of asyncio, without a call of drain(). About:
     # the stream.
     "undrained-write",
@@ -359,6 +365,8 @@ MarkKind: TypeAlias = Literal[
     # Compiles or uses a literal pattern of `re` that can match the same text in many ways. About:
     # the pattern.
     "wide-pattern",
+    # Wraps a model in DistributedDataParallel or the like.
+    "wraps",
 ]
 """What a statement of the program does that can be the reason for what is observed."""
 

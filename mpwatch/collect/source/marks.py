@@ -62,7 +62,7 @@ from mpwatch.collect.source.pipe_statements import (
     find_buffered_reads,
     find_default_sigpipe,
 )
-from mpwatch.collect.source.pitfalls import find_pitfalls
+from mpwatch.collect.source.pitfalls import find_group_kills, find_pitfalls, find_unfrozen
 from mpwatch.collect.source.repetition import Takers, find_emptying, taken_by, takers_of
 from mpwatch.collect.source.set_order import find_set_order, sets_of
 from mpwatch.collect.source.slow_statements import (
@@ -143,6 +143,7 @@ class _Names(NamedTuple):
     sequences: Mapping[str, str]
     sets: frozenset[str]
     clocks: frozenset[str]
+    unfrozen: Sequence[tuple[ast.AST, str, ast.AST]]
     plateaus: frozenset[str]
     functions: Mapping[str, ast.AST]
     assigned: Mapping[str, ast.expr]
@@ -188,6 +189,7 @@ def _names_of(tree: ast.Module, elsewhere: Mapping[str, ReturnedSlice]) -> _Name
         sequences=sequences_of(tree),
         sets=sets_of(tree),
         clocks=clocks_of(tree),
+        unfrozen=list(find_unfrozen(tree)),
         plateaus=plateaus_of(tree),
         functions=functions_of(tree),
         assigned=_assigned(tree),
@@ -238,6 +240,8 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     yield from find_emptying(function, known.takers)
     yield from find_default_sigpipe(nodes, known.assigned)
     yield from find_pitfalls(function, nodes)
+    yield from find_group_kills(module.tree, nodes)
+    yield from (("unfreezes", about, node) for of, about, node in known.unfrozen if of is function)
     yield from find_set_order(nodes, known.sets)
     yield from find_clocks(function, nodes, known.clocks)
     if known.plateaus:

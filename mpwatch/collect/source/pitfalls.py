@@ -2,8 +2,9 @@
 
 A logger whose records are put into the queue that logs them, writes to streams of asyncio without a
 limit, a watchdog that ends its own process, a regular expression that can match the same text in
-many ways, a part of a model that is made anew when the model has been wrapped, and gradients that
-are averaged more often than they are used.
+many ways, a part of a model that is made anew or unfrozen when the model has been wrapped,
+gradients that are averaged more often than they are used, and a signal to a group of processes
+that the sender is in.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from mpwatch.collect.source.syntax import (
     last_line,
     last_name,
     names_in,
+    own_nodes,
     receiver_of,
 )
 
@@ -40,6 +42,91 @@ def find_pitfalls(function: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[Found
     yield from _patterns(nodes)
     yield from _replaced_modules(function, nodes)
     yield from _accumulations(nodes)
+    for call in nodes:
+        if isinstance(call, ast.Call) and last_name(call.func) in _WRAPPERS:
+            yield "wraps", "", call
+
+
+def find_group_kills(tree: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """`os.killpg(os.getpgid(child.pid), signal.SIGKILL)`, of a child without a group of its own.
+
+    Args:
+        tree: The file: where anything in it makes a group or a session, nothing is found.
+        nodes: The syntax of one function.
+    """
+    kills = [
+        each for each in nodes if isinstance(each, ast.Call) and last_name(each.func) == "killpg"
+    ]
+    if not kills or any(_makes_group(each) for each in ast.walk(tree)):
+        return
+    starts = [
+        str(first_line(each))
+        for each in ast.walk(tree)
+        if isinstance(each, ast.Call) and last_name(each.func) in _STARTS
+    ]
+    for call in kills:
+        if len(call.args) == 2 and starts:
+            yield "kills-group", f"{last_name(call.args[1])}, {starts[0]}", call
+
+
+_STARTS: Final = frozenset(
+    ("Popen", "Process", "create_subprocess_exec", "create_subprocess_shell")
+)
+_GROUPS: Final = frozenset(("process_group", "start_new_session"))
+_MAKES_GROUP: Final = frozenset(("setpgid", "setpgrp", "setsid"))
+
+
+def _makes_group(node: ast.AST) -> bool:
+    if isinstance(node, ast.keyword):
+        return node.arg in _GROUPS
+    return isinstance(node, ast.Name | ast.Attribute) and last_name(node) in _MAKES_GROUP
+
+
+def find_unfrozen(tree: ast.AST) -> Iterator[tuple[ast.AST, str, ast.AST]]:
+    """Parameters that one function of a file freezes and another one unfreezes.
+
+    `for p in self.backbone.parameters(): p.requires_grad = True`, or `requires_grad_()` of them.
+
+    Yields:
+        The function that unfreezes, what it unfreezes with the line that freezes it, and the
+        statement.
+    """
+    frozen: dict[str, int] = {}
+    unfrozen: list[tuple[ast.AST, str, ast.AST]] = []
+    for function in (each for each in ast.walk(tree) if isinstance(each, FUNCTIONS)):
+        found = list(_set_trainable(function))
+        wraps = any(last_name(each.func) in _WRAPPERS for each in calls_in(function))
+        both = {name for name, value, _ in found if value} & {n for n, v, _ in found if not v}
+        for name, value, node in found:
+            if not value and name not in both:
+                frozen.setdefault(name, first_line(node))
+            elif value and name not in both and not wraps and function.name != "__init__":
+                unfrozen.append((function, name, node))
+    for place, name, node in unfrozen:
+        if name in frozen:
+            yield place, f"{name}, {frozen[name]}", node
+
+
+def _set_trainable(function: ast.AST) -> Iterator[tuple[str, bool, ast.AST]]:
+    """What a function makes trainable, or not: the module in words, whether, and the statement."""
+    for loop in own_nodes(function):
+        if isinstance(loop, ast.For) and isinstance(loop.iter, ast.Call):
+            called = loop.iter.func
+            if not isinstance(called, ast.Attribute) or called.attr != "parameters":
+                continue
+            for node in ast.walk(loop):
+                value = node.value if isinstance(node, ast.Assign) else None
+                is_flag = isinstance(node, ast.Assign) and any(
+                    isinstance(each, ast.Attribute) and each.attr == "requires_grad"
+                    for each in node.targets
+                )
+                if is_flag and isinstance(value, ast.Constant) and isinstance(value.value, bool):
+                    yield ast.unparse(called.value), value.value, node
+        elif isinstance(loop, ast.Call) and last_name(loop.func) == "requires_grad_":
+            values = [each.value for each in loop.args if isinstance(each, ast.Constant)]
+            is_on = not loop.args or values == [True]
+            if not loop.keywords and (is_on or values == [False]):
+                yield receiver_of(loop), is_on, loop
 
 
 def _queue_handlers(nodes: Sequence[ast.AST]) -> Iterator[Found]:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, own_frames, program_frames
 from mpwatch.describe.processes import names_text, wait_verb
+from mpwatch.diagnose.analysis.distributed.chosen_roots import chosen_root
 from mpwatch.diagnose.analysis.distributed.flight_recorder import (
     number_of,
     recorded,
@@ -927,6 +928,7 @@ def _all_inside(
             cause=apart.cause,
             advice=apart.advice,
         )
+    chosen = None if differs is not None else chosen_root(index, inside)
     return Finding(
         rule=RULE,
         severity=Severity.WARNING,
@@ -936,7 +938,9 @@ def _all_inside(
         cause=(
             f"All ranks of the job have called {collective}, and no data moves between them. "
             + (
-                differs.cause
+                chosen[0]
+                if chosen is not None
+                else differs.cause
                 if differs is not None
                 else "They called it at different lines, so it may not be the same call for all."
                 if len(lines) > 1
@@ -945,7 +949,9 @@ def _all_inside(
             )
         ),
         advice=(
-            differs.advice
+            chosen[1]
+            if chosen is not None
+            else differs.advice
             if differs is not None
             else "Compare the stacks of the ranks and the groups they pass. "
             "TORCH_DISTRIBUTED_DEBUG=DETAIL checks each call and names the first difference, at a "

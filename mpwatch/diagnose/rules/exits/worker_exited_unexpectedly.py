@@ -592,6 +592,9 @@ def _finding(
     if killer is not None:
         evidence.append(f"{killer.process} goes round in a loop with {killer.line}{killer.under}")
     evidence += last_seen(process)
+    group = _group_kill(index, process, ended) if sender is None and killer is None else None
+    if group is not None:
+        evidence.append(f"{mark_words(group)} sends that signal to a whole process group")
     others = [called(other) for other, _ in alike[1:]]
     if others:
         evidence.append(f"so did {len(others)} more: {', '.join(others[:4])}")
@@ -617,16 +620,22 @@ def _finding(
         summary=(
             f"{names} ended unexpectedly: {ended.words}"
             + (
-                _briefly(index.snapshot, process) or _watchdog_words(index, process, ended)
-                if killer is None
-                else f", most likely by {killer.process.rstrip(',')} at {killer.place}"
+                f", most likely by {killer.process.rstrip(',')} at {killer.place}"
+                if killer is not None
+                else f", most likely by {mark_place(group)} in the process itself"
+                if group is not None
+                else _briefly(index.snapshot, process) or _watchdog_words(index, process, ended)
             )
         ),
         evidence=tuple(evidence),
-        cause=_cause(index, process, ended)
+        cause=_cause_of_group(group)
+        if group is not None
+        else _cause(index, process, ended)
         if sender is None
         else f"{sender} ended it. Such a signal ends a process at any line. {_STAYS_LOCKED}",
-        advice=_ADVICE_SENDER
+        advice=_ADVICE_GROUP
+        if group is not None
+        else _ADVICE_SENDER
         if sender is not None
         else f"Look at the condition for {killer.line} first. {_ADVICE_SENDER}"
         if killer is not None
@@ -688,6 +697,38 @@ def _killer(index: Index, ended: Ended) -> _Killer | None:
     under = f", under `{condition.replace(' in line', '` in line')}" if condition else ""
     words = mark_words(mark)
     return _Killer(f"{called(process)}{by}", words, words.rpartition(" at ")[2], under)
+
+
+def _group_kill(index: Index, process: Process, ended: Ended) -> Mark | None:
+    """The statement by which a process may have ended itself, with the rest of its group."""
+    thread = main_thread(process)
+    was_at = _functions(thread.stack) if thread is not None and thread.stack else None
+    for mark in marks(index, "kills-group"):
+        is_it = ended.signal is not None and mark.about.partition(",")[0] == _name_of(ended.signal)
+        if is_it and (was_at is None or (mark.file, mark.function) in was_at):
+            return mark
+    return None
+
+
+def _name_of(number: int) -> str:
+    return Signals(number).name if number in set(Signals) else ""
+
+
+def _cause_of_group(mark: Mark) -> str:
+    signal, _, line = mark.about.partition(", ")
+    return (
+        f"Most likely {mark_words(mark)} ended it: that sends {signal} to the whole process group "
+        f"of the program that line {line} starts. Nothing in that file gives this program a group "
+        "or a session of its own, so it is in the group of the process that starts it: the call "
+        f"ends its own process, and all others of that group. {_STAYS_LOCKED}"
+    )
+
+
+_ADVICE_GROUP = (
+    "Start that program in a group of its own (start_new_session=True, or process_group=0 from "
+    "Python 3.11), or end only the program itself (its kill()). No memory is missing, and starting "
+    "the ended process again does not help: it ends itself at the next such program."
+)
 
 
 def _briefly(snapshot: Snapshot, process: Process) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mpwatch.describe.frames import frame_words
+from mpwatch.diagnose.analysis.distributed.chosen_roots import chosen_root, same_collective
 from mpwatch.diagnose.analysis.idle_time import CERTAIN_S, quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.cases import Mechanism
@@ -135,6 +136,13 @@ def _finding(
         "wait."
     )
     headline = why.headline if why is not None else ""
+    root = _root(index, chain)
+    if root is not None:
+        cause, advice = root
+    elif why is not None:
+        cause, advice = why.cause, why.advice
+    else:
+        advice = _ADVICE
     return Finding(
         rule=RULE,
         severity=Severity.CRITICAL,
@@ -142,9 +150,16 @@ def _finding(
         tid=first.tid,
         summary=_summary(first.name, headline) if headline else _blocked(first.name, chain),
         evidence=tuple(evidence),
-        cause=cause if why is None else why.cause,
-        advice=_ADVICE if why is None else why.advice,
+        cause=cause,
+        advice=advice,
     )
+
+
+def _root(index: Index, chain: WaitChain) -> tuple[str, str] | None:
+    """Cause and advice of ranks in one collective that compute which of them sends."""
+    found = [index.snapshot.get(link.process) for link in chain.links]
+    ranks = [each for each in found if each is not None]
+    return chosen_root(index, ranks) if same_collective(ranks) else None
 
 
 def _summary(name: str, headline: str) -> str:

@@ -1,7 +1,7 @@
 """Ranks train a model that DistributedDataParallel wraps, and its gradients are never averaged.
 
 Those of the whole model, by the readings of the hook; or, by the source, of a part that is made
-anew.
+anew, or that was frozen when the model was wrapped.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ def check(index: Index) -> Iterator[Finding]:
         yield _finding(index, models)
     if not found:
         yield from _made_anew(index)
+        yield from _unfrozen(index)
 
 
 def _made_anew(index: Index) -> Iterator[Finding]:
@@ -97,6 +98,47 @@ def _made_anew(index: Index) -> Iterator[Finding]:
             f"Wrap the model again (DistributedDataParallel(model.module)) after each {call.about}"
             "() on all ranks, and make the optimizer after that. Or reserve the parameters before "
             "the model is wrapped. Seeds, batch sizes and learning rates do not help."
+        ),
+    )
+
+
+def _unfrozen(index: Index) -> Iterator[Finding]:
+    """Parameters that are trained later than the model is wrapped, as the source shows.
+
+    DistributedDataParallel hooks the parameters that require gradients when it is made (torch 1.0
+    to 2.14, `_build_params_for_reducer`).
+    """
+    ranks, found = ranks_of(index), marks(index, "unfreezes")
+    if len(ranks) < 2 or not found or not marks(index, "wraps"):
+        return
+    mark, wrap = found[0], marks(index, "wraps")[0]
+    name, _, frozen = mark.about.rpartition(", ")
+    file = mark.file.rpartition("/")[2]
+    yield Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        is_doubtful=True,
+        process=ranks[0].process,
+        others=tuple(each.process for each in ranks[1:]),
+        subject=f"unfrozen {name}",
+        summary=(
+            f"the parameters of {name} are frozen at {file}:{frozen} and unfrozen at "
+            f"{mark_place(mark)}: if the model is wrapped in between, their gradients are not "
+            f"averaged among {all_called(ranks)}"
+        ),
+        evidence=(mark_words(mark), f"{mark_words(wrap)} wraps the model"),
+        cause=(
+            "DistributedDataParallel averages the gradients of the parameters that require them "
+            f"when it is made. Those of {name} that are frozen then and unfrozen later get "
+            "gradients of the data of their own rank, which are never averaged: each rank trains "
+            "its own from then on, and the weights and losses of the ranks part. Nothing fails. "
+            "That these lines have run in this order was not observed."
+        ),
+        advice=(
+            f"Wrap the model anew (DistributedDataParallel) on all ranks right after {name} was "
+            "unfrozen; or freeze it only after the model was wrapped, with "
+            "find_unused_parameters=True. To see it, compare a sum of its weights on all ranks. "
+            "Another learning rate, seed or SyncBatchNorm does not help."
         ),
     )
 

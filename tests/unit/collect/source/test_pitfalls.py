@@ -156,3 +156,60 @@ def test_patterns_of_the_module_re_only() -> None:
     """
 
     assert found(uses, "wide-pattern") == [("<module>", "\\S+@\\S+\\.", 2)]
+
+
+@pytest.mark.parametrize(
+    ("starts", "kills", "about"),
+    [
+        (
+            "p = subprocess.Popen(['x'])",
+            "os.killpg(os.getpgid(p.pid), signal.SIGKILL)",
+            "SIGKILL, 3",
+        ),
+        ("p = Process(target=f)", "os.killpg(p.pid, SIGTERM)", "SIGTERM, 3"),
+        ("p = Popen(['x'], start_new_session=True)", "os.killpg(p.pid, SIGTERM)", None),
+        ("p = Popen(['x'], preexec_fn=os.setsid)", "os.killpg(p.pid, SIGTERM)", None),
+        ("p = run_elsewhere()", "os.killpg(p.pid, SIGTERM)", None),
+        ("p = Popen(['x'])", "p.kill()", None),
+    ],
+)
+def test_signals_to_the_group_of_a_child_without_one(
+    starts: str, kills: str, about: str | None
+) -> None:
+    text = f"""
+        def score(self):
+            {starts}
+            {kills}
+    """
+
+    assert found(text, "kills-group") == ([] if about is None else [("score", about, 4)])
+
+
+FREEZES = """
+    class Tuning:
+        def setup(self, module):
+            for p in module.backbone.parameters():
+                p.requires_grad = False
+        def on_epoch(self, module):
+            {0}
+            for p in module.backbone.parameters():
+                p.requires_grad = True
+"""
+
+
+def test_parameters_that_are_frozen_and_unfrozen_in_two_functions() -> None:
+    assert found(FREEZES.format("pass"), "unfreezes") == [("on_epoch", "module.backbone, 5", 9)]
+    assert found(FREEZES.format("model = DDP(module)"), "unfreezes") == []
+    other = FREEZES.format("pass").replace("module.backbone", "module.head", 1)
+    assert found(other, "unfreezes") == []
+    toggles = """
+        def round(self):
+            self.critic.requires_grad_(False)
+            self.critic.requires_grad_(True)
+        def freeze(self):
+            self.actor.requires_grad_(False)
+        def thaw(self):
+            self.actor.requires_grad_()
+    """
+    assert found(toggles, "unfreezes") == [("thaw", "self.actor, 6", 8)]
+    assert found("model = nn.DataParallel(m)\nmodel = DDP(m)\n", "wraps") == [("<module>", "", 2)]

@@ -682,6 +682,38 @@ def test_a_process_that_is_in_a_loop_that_kills_is_named_as_the_sender(number: i
     assert finding.advice.startswith(f"Look at the condition for {line} first.")
 
 
+KILLS_GROUP = Mark(
+    "kills-group",
+    "/home/me/train.py",
+    "score",
+    "SIGKILL, 23",
+    Statement(30, "os.killpg(os.getpgid(proc.pid), signal.SIGKILL)"),
+)
+
+
+@pytest.mark.parametrize(
+    ("at", "number", "is_named"),
+    [
+        (("train.py:score:27",), 9, True),
+        ((), 9, True),
+        (("train.py:other:50",), 9, False),
+    ],
+    ids=["was there", "not seen", "elsewhere"],
+)
+def test_a_process_that_sends_a_signal_to_its_own_group_ends_itself(
+    at: tuple[str, ...], number: int, is_named: bool
+) -> None:
+    dead = replace(dead_worker(role="spawned", signal=number), threads=(thread(200, *at),))
+
+    finding = only(
+        worker_exited_unexpectedly.check, snapshot_of(main(), dead, marks=(KILLS_GROUP,))
+    )
+
+    assert ("by train.py:30 score in the process itself" in finding.summary) is is_named
+    assert ("the program that line 23 starts" in finding.cause) is is_named
+    assert ("start_new_session=True" in finding.advice) is is_named
+
+
 @pytest.mark.parametrize("loop", [(), (Statement(9, "while self.jobs:"),)], ids=["once", "often"])
 def test_a_process_in_a_function_that_leads_to_it_is_named_where_a_loop_calls_that(
     loop: tuple[Statement, ...],

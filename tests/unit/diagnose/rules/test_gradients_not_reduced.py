@@ -114,3 +114,30 @@ def test_a_part_that_is_made_anew_in_a_wrapped_model_is_possible_by_its_source()
     assert found(gradients_not_reduced.check, alone) == []
     other = snapshot_of(main(), *ranks, marks=(GROWS, ASKS._replace(about="eval")))
     assert found(gradients_not_reduced.check, other) == []
+
+
+THAWS = Mark(
+    "unfreezes",
+    "/job/train.py",
+    "on_epoch",
+    "module.backbone, 31",
+    Statement(38, "p.requires_grad = True"),
+)
+WRAPS = Mark("wraps", "/job/train.py", "fit", "", Statement(74, "model = DDP(module)"))
+
+
+def test_parameters_that_are_unfrozen_later_are_possible_by_the_source() -> None:
+    ranks = [process(300 + n, "rank", label=f"rank {n}") for n in range(2)]
+
+    finding = only(gradients_not_reduced.check, snapshot_of(main(), *ranks, marks=(THAWS, WRAPS)))
+
+    assert (finding.severity, finding.is_doubtful) == (Severity.INFO, True)
+    assert finding.summary.startswith(
+        "the parameters of module.backbone are frozen at train.py:31 and unfrozen at train.py:38 "
+        "on_epoch: if the model is wrapped in between"
+    )
+    assert "`model = DDP(module)` at train.py:74 fit wraps the model" in finding.evidence
+    for marks in ((THAWS,), (WRAPS,)):
+        assert found(gradients_not_reduced.check, snapshot_of(main(), *ranks, marks=marks)) == []
+    alone = snapshot_of(main(), ranks[0], marks=(THAWS, WRAPS))
+    assert found(gradients_not_reduced.check, alone) == []

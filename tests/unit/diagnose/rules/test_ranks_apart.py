@@ -194,6 +194,39 @@ def test_a_loop_that_ranks_leave_by_their_own_clocks_is_named_with_that_conditio
     assert finding.advice.startswith("Let one rank decide when the time is up")
 
 
+PLAN = Mark(
+    "set-order", "/home/me/data.py", "names", "wanted", Statement(34, "return list(wanted)")
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "method", "marks", "is_named", "has_set"),
+    [
+        ("dist.broadcast(t, src=self.plan[name])", "spawn", (PLAN,), True, True),
+        ("dist.broadcast(t, src=self.plan[name])", "fork", (PLAN,), True, False),
+        ("dist.broadcast(t, src=owner)", "spawn", (), True, False),
+        ("dist.broadcast(t, src=0)", "spawn", (PLAN,), False, False),
+        ("dist.broadcast(t, 0)", "spawn", (PLAN,), False, False),
+    ],
+)
+def test_ranks_that_compute_themselves_who_sends_may_each_have_another_one(
+    text: str, method: str, marks: tuple[Mark, ...], is_named: bool, has_set: bool
+) -> None:
+    size: dict[str, Any] = {"environment": {"WORLD_SIZE": "3"}}
+    ranks = [called(n, "broadcast", start_method=method, **size) for n in range(3)]
+    source = (SourceLine("/home/me/train.py", 40, "step", Statement(40, text)),)
+    job = snapshot_of(main(), *ranks, source=source, marks=marks)
+
+    stuck = only(rank_stuck_in_collective.check, job)
+    [*stalled] = found(standing_still.check, job)
+
+    for finding in (stuck, *stalled):
+        assert ("Each rank computes `src=" in finding.cause) is is_named
+        assert (
+            "`return list(wanted)` at data.py:34 names goes through wanted" in finding.cause
+        ) is (has_set)
+
+
 CLOCK = Mark("asks-clock", "/home/me/data.py", "enough", "enough", Statement(9, "return t < n"))
 
 
