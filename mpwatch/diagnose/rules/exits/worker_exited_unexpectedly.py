@@ -613,34 +613,60 @@ def _finding(
             if process.role == "rank"
             else "its parent continues"
         )
+    why = _why(index, process, ended, (sender, killer, group), raised)
     return Finding(
         rule=RULE,
         severity=severity,
         process=process.process,
-        summary=(
-            f"{names} ended unexpectedly: {ended.words}"
-            + (
-                f", most likely by {killer.process.rstrip(',')} at {killer.place}"
-                if killer is not None
-                else f", most likely by {mark_place(group)} in the process itself"
-                if group is not None
-                else _briefly(index.snapshot, process) or _watchdog_words(index, process, ended)
-            )
-        ),
+        summary=f"{names} ended unexpectedly: {ended.words}{why.brief}",
         evidence=tuple(evidence),
-        cause=_cause_of_group(group)
-        if group is not None
-        else _cause(index, process, ended)
-        if sender is None
-        else f"{sender} ended it. Such a signal ends a process at any line. {_STAYS_LOCKED}",
-        advice=_ADVICE_GROUP
-        if group is not None
-        else _ADVICE_SENDER
-        if sender is not None
-        else f"Look at the condition for {killer.line} first. {_ADVICE_SENDER}"
-        if killer is not None
-        else _advice(index, process, ended, raised=raised),
+        cause=why.cause,
+        advice=why.advice,
     )
+
+
+class _Why(NamedTuple):
+    """Why a process ended, as far as that is known."""
+
+    brief: str
+    """For the summary, after the way it ended; may be empty."""
+    cause: str
+    advice: str
+
+
+def _why(
+    index: Index,
+    process: Process,
+    ended: Ended,
+    by: tuple[str | None, _Killer | None, Mark | None],
+    raised: Sequence[str],
+) -> _Why:
+    """What is told of the reason.
+
+    Args:
+        index: The snapshot.
+        process: The process.
+        ended: How it ended.
+        by: Who has sent it a signal as a hook reports, who may have as the source shows, and the
+            statement by which it may have ended itself.
+        raised: What is known of an exception.
+    """
+    sender, killer, group = by
+    cause = _cause(index, process, ended)
+    if sender is not None:
+        cause = f"{sender} ended it. Such a signal ends a process at any line. {_STAYS_LOCKED}"
+        brief = _briefly(index.snapshot, process) or _watchdog_words(index, process, ended)
+        return _Why(brief, cause, _ADVICE_SENDER)
+    if killer is not None:
+        brief = f", most likely by {killer.process.rstrip(',')} at {killer.place}"
+        return _Why(
+            brief, cause, f"Look at the condition for {killer.line} first. {_ADVICE_SENDER}"
+        )
+    if group is not None:
+        brief = f", most likely by {mark_place(group)} in the process itself"
+        return _Why(brief, _cause_of_group(group), _ADVICE_GROUP)
+    brief = _briefly(index.snapshot, process) or _watchdog_words(index, process, ended)
+    return _Why(brief, cause, _advice(index, process, ended, raised=raised))
 
 
 def _leads_to(index: Index, stack: Sequence[Frame], mark: Mark) -> bool:
