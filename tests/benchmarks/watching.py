@@ -1,6 +1,7 @@
 """What watching costs, beside what people use instead, on one tree in one run.
 
-    python tests/benchmarks/watching.py [--workers 64] [--seconds 60] [--others 0]
+    python tests/benchmarks/watching.py [--workers 64] [--seconds 60] [--others 0] [--rounds 5]
+                                        [--beside NAME=PYTHON]...
 
 Starts a DataLoader job, then the dashboard, `htop -d 10` (if it is installed) and a program that
 does next to nothing (`watching_floor.py`) in terminals of 160 x 48 at the same time. From the first
@@ -11,7 +12,9 @@ after that the time from the command to the first painted tree and the wall time
 
 htop reads every process of the machine, kernel threads included, and mpwatch those of the job: how
 many there are of both is printed as well, with the load of the machine. `--others` starts so many
-idle processes besides.
+idle processes besides. `--beside` names the interpreter of an environment with another version of
+mpwatch: its dashboard watches the same job at the same time, and its starts are measured in turn
+with those of this version.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import argparse
 import fcntl
 import os
 import pty
+import resource
 import select
 import shutil
 import signal
@@ -61,9 +65,10 @@ class Terminal:
         return self._marks[word] - self.began_s
 
     def cpu_s(self):
-        """CPU time so far, with children that have ended."""
+        """User and system time so far, with children that have ended."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return sum(map(int, fields[11:15])) / TICKS_PER_S
+        user, system, *of_children = (int(field) / TICKS_PER_S for field in fields[11:15])
+        return user + of_children[0], system + of_children[1]
 
     def end(self):
         """Kill the program."""
@@ -114,16 +119,17 @@ def count_processes(pid):
     return sum(name.name.isdecimal() for name in Path("/proc").iterdir()), 1 + len(children)
 
 
-def compare_cpu(pid, seconds):
-    """CPU of the dashboard and of htop, side by side."""
+def compare_cpu(pid, seconds, versions):
+    """CPU of the dashboards and of htop, side by side."""
     terminals = {}
     if shutil.which("htop"):
         terminals["htop -d 10"] = Terminal(["htop", "-d", "10"])
     floor = Path(__file__).with_name("watching_floor.py")
     terminals["floor"] = Terminal([sys.executable, str(floor), str(pid)])
-    command = [sys.executable, "-m", "mpwatch", "attach", str(pid), "--no-hook"]
-    terminals["mpwatch attach"] = Terminal(command)
-    terminals["mpwatch attach"].until(b"worker 0")
+    dashboards = {name: Terminal(attach(python, pid)) for name, python in versions.items()}
+    for dashboard in dashboards.values():
+        dashboard.until(b"worker 0")
+    terminals.update(dashboards)
     print("{} processes on the machine, {} of them of the job".format(*count_processes(pid)))
     for phase in ("first minute", "calm"):
         measure(phase, terminals, seconds)
@@ -135,36 +141,74 @@ def measure(phase, terminals, seconds):
     """Print what each program uses and sends from now on for some seconds."""
     before = {name: (t.cpu_s(), t.sent_bytes) for name, t in terminals.items()}
     time.sleep(seconds)
-    used = {name: (t.cpu_s() - before[name][0]) / seconds for name, t in terminals.items()}
-    sent = {name: (t.sent_bytes - before[name][1]) / seconds for name, t in terminals.items()}
+    after = {name: (t.cpu_s(), t.sent_bytes) for name, t in terminals.items()}
     print(f"{phase}, {seconds:.0f} s, load {os.getloadavg()[0]:.1f}")
-    htop = used.get("htop -d 10")
-    for name, share in used.items():
+    shares = {
+        name: [
+            (now - then) / seconds
+            for now, then in zip(after[name][0], before[name][0], strict=True)
+        ]
+        for name in terminals
+    }
+    htop = sum(shares["htop -d 10"]) if "htop -d 10" in shares else None
+    for name, (user, system) in shares.items():
+        share = user + system
         ratio = "no htop to compare with" if htop is None else f"{share / htop:.2f} of htop"
-        print(f"  {name:16} {share:.3f} cpu-s/s, {ratio}, {sent[name] / 1000:.1f} kB/s to terminal")
+        sent = (after[name][1] - before[name][1]) / seconds
+        print(
+            f"  {name:16} {share:.4f} cpu-s/s ({user:.4f} user, {system:.4f} system), {ratio}, "
+            f"{sent / 1000:.1f} kB/s to terminal"
+        )
 
 
-def first_paint(pid, times=5):
-    """Median seconds from the command to the first painted tree."""
-    took = []
-    for _ in range(times):
-        terminal = Terminal([sys.executable, "-m", "mpwatch", "attach", str(pid), "--no-hook"])
-        seconds = terminal.until(b"worker 0")
-        terminal.end()
-        if seconds is not None:
-            took.append(seconds)
-    return statistics.median(took) if took else None
+def attach(python, pid):
+    """The command of a dashboard."""
+    return [python, "-m", "mpwatch", "attach", str(pid), "--no-hook"]
 
 
-def dump_time(pid, times=5):
-    """Median seconds of `mpwatch dump --json --no-stacks`."""
-    took = []
-    for _ in range(times):
-        began_s = time.monotonic()
-        command = [sys.executable, "-m", "mpwatch", "dump", str(pid), "--json", "--no-stacks"]
-        subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
-        took.append(time.monotonic() - began_s)
-    return statistics.median(took)
+def first_paint(python, pid):
+    """Seconds from the command to the first painted tree, and None for its cpu."""
+    terminal = Terminal(attach(python, pid))
+    seconds = terminal.until(b"worker 0")
+    terminal.end()
+    return seconds, None
+
+
+def timed(python, *arguments):
+    """Wall and cpu seconds of a command."""
+    began_s, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([python, *arguments], stdout=subprocess.DEVNULL, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return time.monotonic() - began_s, cpu_s
+
+
+def dump_time(python, pid):
+    """Wall and cpu seconds of `mpwatch dump --json --no-stacks`."""
+    return timed(python, "-m", "mpwatch", "dump", str(pid), "--json", "--no-stacks")
+
+
+def compare_starts(pid, versions, rounds):
+    """Median and best of what starts, the versions in turn."""
+    starts = {"first paint": first_paint, "dump": dump_time}
+    took: dict[tuple[str, str], list[tuple[float | None, float | None]]] = {
+        (what, name): [] for what in starts for name in versions
+    }
+    for _ in range(rounds):
+        for what, start in starts.items():
+            for name, python in versions.items():
+                took[what, name].append(start(python, pid))
+    print(f"{rounds} starts each, load {os.getloadavg()[0]:.1f}: median and best")
+    for (what, name), times in took.items():
+        wall, cpu = (
+            [value for value in values if value is not None] for values in zip(*times, strict=True)
+        )
+        words = [
+            f"{statistics.median(values):.3f}, {min(values):.3f} s {kind}"
+            for kind, values in (("wall", wall), ("cpu", cpu))
+            if values
+        ]
+        print(f"  {what:12} {name:16} {'; '.join(words) or 'never'}")
 
 
 def main():
@@ -172,16 +216,20 @@ def main():
     parser.add_argument("--workers", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--others", type=int, default=0)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--beside", action="append", default=[], metavar="NAME=PYTHON")
     arguments = parser.parse_args()
+    versions = {"mpwatch": sys.executable}
+    versions.update(each.split("=", 1) for each in arguments.beside)
     # With it every start would compile all modules again, which is not what users have.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     job = start_job(arguments.workers)
     others = start_others(arguments.others) if arguments.others else None
     try:
-        compare_cpu(job.pid, arguments.seconds)
-        paint_s = first_paint(job.pid)
-        print(f"{'first paint':16} {'never' if paint_s is None else f'{paint_s:.2f} s'}")
-        print(f"{'dump':16} {dump_time(job.pid):.2f} s")
+        if arguments.seconds:
+            compare_cpu(job.pid, arguments.seconds, versions)
+        if arguments.rounds:
+            compare_starts(job.pid, versions, arguments.rounds)
     finally:
         for each in (job, others):
             if each is not None:
