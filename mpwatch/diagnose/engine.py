@@ -214,18 +214,29 @@ class Engine:
         """
         failures = [*self._note_habits(snapshot)]
         snapshot = replace(snapshot, habits=self._habits)
-        is_later = snapshot.at_s > self._at_s
+        is_later, is_due = snapshot.at_s > self._at_s, self.is_due(snapshot)
         if snapshot.root != self._root or snapshot.at_s < self._at_s:
             self._tracked.clear()
-            self._ran_at_s = float("-inf")
         self._root, self._at_s = snapshot.root, snapshot.at_s
-        if self._is_due(snapshot):
+        if is_due:
+            self._ran_at_s, self._ran_on = snapshot.at_s, _ran_on(snapshot)
             for tracked in self._tracked.values():
                 tracked.misses += is_later
             self._derive(Index(snapshot, history), failures)
         self._settle(snapshot.at_s)
         findings = _ordered([_shown(tracked) for tracked in self._tracked.values()])
         return replace(snapshot, waits=self._waits, account=self._account, findings=findings)
+
+    def is_due(self, snapshot: Snapshot) -> bool:
+        """Whether `diagnosed` runs the rules on a snapshot, for which it needs the history.
+
+        On all of it: its parts share what they derive.
+        """
+        if snapshot.root != self._root or snapshot.at_s < self._at_s:
+            return True
+        is_recent = snapshot.at_s - self._ran_at_s < EVERY_S
+        is_same = _ran_on(snapshot) == self._ran_on
+        return not (is_recent and is_same and len(snapshot.processes) >= MANY)
 
     def preview(self, snapshot: Snapshot, history: History, *, all_rules: bool = False) -> Snapshot:
         """A snapshot with its waits and findings; the engine does not change.
@@ -274,15 +285,6 @@ class Engine:
             self._track(finding, snapshot.at_s)
         self._keep_story(index)
         index.drop_derived()
-
-    def _is_due(self, snapshot: Snapshot) -> bool:
-        """Whether this snapshot is diagnosed. As a whole: its parts share what they derive."""
-        ran_on = len(snapshot.processes), snapshot.log[-1:]
-        is_recent = snapshot.at_s - self._ran_at_s < EVERY_S
-        if is_recent and ran_on == self._ran_on and len(snapshot.processes) >= MANY:
-            return False
-        self._ran_at_s, self._ran_on = snapshot.at_s, ran_on
-        return True
 
     def _run(self, index: Index) -> Iterable[Finding]:
         """The findings of all rules; a rule that raises becomes a finding."""
@@ -398,6 +400,11 @@ class Engine:
             and each.finding.rule not in _OF_SHARES
             for each in self._tracked.values()
         )
+
+
+def _ran_on(snapshot: Snapshot) -> tuple[int, tuple[LogEntry, ...]]:
+    """The number of processes and the last log entry."""
+    return len(snapshot.processes), snapshot.log[-1:]
 
 
 def _begun(finding: Finding, at_s: float, before: _Tracked | None) -> _Tracked:

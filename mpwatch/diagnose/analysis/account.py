@@ -280,7 +280,11 @@ def _process(
         if is_same or _is_stopped_for_stacks(thread):
             accounts.append(last)
             continue
-        habits = _hardly_waits(last, at_s), _waits_for_disks(last)
+        # Each is asked for in one state only.
+        habits = (
+            thread.state == "R" and _hardly_waits(last, at_s),
+            thread.state == "D" and _waits_for_disks(last),
+        )
         now = activity(index, process, thread, sample, edge, *habits, task_waits)
         if now == last.now:
             accounts.append(_with_callers(last, thread, at_s))

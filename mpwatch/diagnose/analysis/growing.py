@@ -244,8 +244,6 @@ def _of_process(
             series = series[first_at(series, started_s) :]
             if not series:
                 continue
-        if resource in ("memory", "GPU memory") and is_compiling(index, process):
-            continue
         if resource == "GPU memory":
             series = _without_plateaus(series)
             if not series or _is_loading(index, process):
@@ -258,8 +256,11 @@ def _of_process(
             growth = steady_growth(series, BACKLOG)
         is_batch = resource == "memory" and growth is not None and _is_of_a_batch(process, growth)
         least = 0.0 if is_backlog else share * series[-1].value
-        if growth is not None and growth.gained >= least and not is_batch:
-            rising[resource] = growth
+        if growth is None or growth.gained < least or is_batch:
+            continue
+        if resource in ("memory", "GPU memory") and is_compiling(index, process):
+            continue
+        rising[resource] = growth
     if not rising and not is_parent:
         return
     if "memory" in rising and "threads" not in rising:
@@ -367,8 +368,12 @@ def puts_into_full_pipe(index: Index, process: Process) -> bool:
 
     One that has put all its tasks at once, and now takes the results, is in another loop.
     """
+    # What costs least and rules out most comes first: each worker of a loader has a feeder thread.
+    puts = [each for each in marks(index, "put", process) if not _ENDS.search(each.statement.text)]
     account = index.snapshot.account.processes.get(process.process)
-    tids = feeder_tids(process)
+    tids = feeder_tids(process) if puts else frozenset()
+    if not tids:
+        return False
     feeders = [
         account.thread(number).last_minute().shares()
         for number, each in enumerate(account.uncounted if account is not None else ())
@@ -379,7 +384,6 @@ def puts_into_full_pipe(index: Index, process: Process) -> bool:
     waits = sum(x.share for x in doing if x.activity.kind == "waiting" and x.activity != NO_CORE)
     if max(full, default=0.0) < PIPE_FULL_SHARE or not doing or waits >= TAKES_SHARE:
         return False
-    puts = [each for each in marks(index, "put", process) if not _ENDS.search(each.statement.text)]
     main = main_thread(process)
     lines = [line_at(index, each.activity.place) for each in doing if each.activity.place]
     lines += [source_of(index, frame) for frame in main.stack] if main is not None else []

@@ -515,8 +515,9 @@ def imported_until_s(index: Index, process: Process) -> float | None:
     if account.uncounted[0].now.what == IMPORTS:
         return account.at_s
     for bucket in reversed(account.uncounted[0].buckets):
-        if any(activity.what == IMPORTS for activity in bucket.tally.seen):
-            return (bucket.number + 1) * BUCKET_S
+        for activity in bucket.tally.seen:
+            if activity.what == IMPORTS:
+                return (bucket.number + 1) * BUCKET_S
     return None
 
 

@@ -13,6 +13,7 @@ from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, user_frame
 from mpwatch.model.account import Callers
 from mpwatch.model.findings import Finding
+from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process
 from mpwatch.model.source_code import (
@@ -42,6 +43,23 @@ def is_on_rank(text: str) -> bool:
 def source_of(index: Index, frame: Frame) -> SourceLine | None:
     """The statement that a frame is at; `None` if its file could not be read."""
     return _lines(index).get((frame.file, frame.line, frame.function))
+
+
+def main_line(index: Index, process: Process) -> tuple[Frame, SourceLine] | None:
+    """The frame of the program that a main thread is in, and its statement; `None` without either.
+
+    Derived once for the rules that ask it of every process: half a dozen do.
+    """
+    return _main_line(index, process.process)
+
+
+@derived
+def _main_line(index: Index, identity: ProcessId) -> tuple[Frame, SourceLine] | None:
+    process = index.snapshot.get(identity)
+    thread = main_thread(process) if process is not None else None
+    frame = user_frame(thread.stack) if thread is not None else None
+    line = source_of(index, frame) if frame is not None else None
+    return None if frame is None or line is None else (frame, line)
 
 
 @derived
@@ -129,19 +147,17 @@ def _kind_of(header: str) -> Awaited | None:
 
 def condition_of(index: Index, process: Process) -> Condition | None:
     """What the innermost `while` around the line of a process waits for; `None` if not known."""
-    thread = main_thread(process)
-    frame = user_frame(thread.stack) if thread is not None else None
-    line = source_of(index, frame) if frame is not None else None
-    headers = list(line.within) if line is not None else []
+    found = main_line(index, process)
+    headers = list(found[1].within) if found is not None else []
     while headers and not headers[-1].text.startswith("while "):
         header = headers.pop()
-        for clause, kind in _HANDLERS.items():
+        for clause, awaited in _HANDLERS.items():
             if header.text.startswith(clause) and _is_in_loop(headers):
-                return Condition(kind, f"around {_quoted(header)}")
+                return Condition(awaited, f"around {_quoted(header)}")
     if not headers:
         return None
-    found = _kind_of(headers[-1].text)
-    return None if found is None else Condition(found, _quoted(headers[-1]))
+    kind = _kind_of(headers[-1].text)
+    return None if kind is None else Condition(kind, _quoted(headers[-1]))
 
 
 def _is_in_loop(headers: Sequence[Statement]) -> bool:

@@ -15,6 +15,7 @@ from mpwatch.collect.job.reader import ReadRequest
 from mpwatch.collect.own_threads import OwnThreads
 from mpwatch.collect.process.written_errors import ErrorReads
 from mpwatch.model.events import HookStatus, Input
+from mpwatch.model.history import History
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import StacksTaken, ValuesRead
 from mpwatch.model.sanitize import clean
@@ -163,6 +164,8 @@ class Observer:
         self._injection = injection
         self._clock = clock
         self._fold = Fold()
+        self._numbers = History()
+        """The history when the rules ran last."""
         self._queue = InputQueue()
         self._own_threads = own = own_threads or OwnThreads()
         self._threads = StackThreads(
@@ -339,11 +342,15 @@ class Observer:
 
     def diagnosed(self) -> Snapshot:
         """The job as it is now with findings, which count for later ones."""
-        return self._engine.diagnosed(self.snapshot(), self._fold.history())
+        snapshot = self.snapshot()
+        if self._engine.is_due(snapshot):
+            self._numbers = self._fold.history()
+        return self._engine.diagnosed(snapshot, self._numbers)
 
     def preview(self, *, all_rules: bool = False) -> Snapshot:
         """As `diagnosed`, without an effect on later findings; see `Engine.preview`."""
-        return self._engine.preview(self.snapshot(), self._fold.history(), all_rules=all_rules)
+        self._numbers = self._fold.history()
+        return self._engine.preview(self.snapshot(), self._numbers, all_rules=all_rules)
 
     def _told(self, snapshot: Snapshot) -> Snapshot:
         """A snapshot with what is wrong with this observer itself."""
@@ -367,7 +374,7 @@ class Observer:
         """Ask for the values that the findings of a snapshot want; returns the processes asked."""
         if not self._plan.reads_values:
             return frozenset()
-        return self._values.start_due(snapshot, self._fold.history())
+        return self._values.start_due(snapshot, self._numbers)
 
     def wait_for_values(self, processes: Set[ProcessId], limit_s: float) -> None:
         """Poll until these processes have answered, at most this long."""

@@ -49,7 +49,11 @@ class _Line:
         moments.append(at_s)
         self.values.append(value)
         if len(moments) > POINTS_KEPT:
-            self.moments, self.values = _thinned(moments), _thinned(self.values)
+            self.thin()
+
+    def thin(self) -> None:
+        """Drop every second point of the older half."""
+        self.moments, self.values = _thinned(self.moments), _thinned(self.values)
 
     def recent(self) -> Sequence[float]:
         """The last `TREND_POINTS` values."""
@@ -66,6 +70,17 @@ class _Regular(NamedTuple):
     more: Mapping[ProcessMetric, float | None]
     """The numbers that the sample does not have."""
     points: tuple[tuple[_Line, float], ...]
+
+
+def _add_again(points: Sequence[tuple[_Line, float]], at_s: float) -> None:
+    """Add these points, as `_Line.add` does: written out, as there are a thousand at a reading."""
+    for line, number in points:
+        moments = line.moments
+        if not 0 <= at_s - moments[-1] < RATE_S:
+            moments.append(at_s)
+            line.values.append(number)
+            if len(moments) > POINTS_KEPT:
+                line.thin()
 
 
 def _thinned(numbers: array[float]) -> array[float]:
@@ -119,8 +134,7 @@ class HistoryKeeper:
                 more["gpu_bytes"] = on_gpus[process.pid]
             known = self._regular.get(process)
             if known is not None and known.sample_at_s == sample.at_s and known.more == more:
-                for line, number in known.points:
-                    line.add(at_s, number)
+                _add_again(known.points, at_s)
             else:
                 self._add_sample(sample, at_s, more)
         self._add_files(tree.host.new_files, at_s)
@@ -138,17 +152,20 @@ class HistoryKeeper:
             values["answer_wait"] = is_reading
         points = self._add_all(process, at_s, values)
         self._regular[process] = _Regular(sample.at_s, more, points)
+        lines = self._lines[process]
         rare: dict[ProcessMetric, float | None] = {}
-        if self._has_moved(process, "main_read_bytes", sample.main_read_bytes):
-            rare["main_read_bytes"] = sample.main_read_bytes
+        moved: tuple[tuple[ProcessMetric, float | None], ...] = (
+            ("main_read_bytes", sample.main_read_bytes),
+            ("written_bytes", sample.written_bytes),
+            ("few_threads", _few_threads(sample)),
+            ("sleep_left_s", _sleep_left_s(sample)),
+        )
+        for metric, value in moved:
+            known = lines.get(metric)
+            if value is not None and (known is None or known.values[-1] != value):
+                rare[metric] = value
         if sample.role != "resource-tracker" and self._has_read_much(sample):
             rare["read_bytes"] = sample.read_bytes
-        if self._has_moved(process, "written_bytes", sample.written_bytes):
-            rare["written_bytes"] = sample.written_bytes
-        if self._has_moved(process, "few_threads", threads := _few_threads(sample)):
-            rare["few_threads"] = threads
-        if self._has_moved(process, "sleep_left_s", left_s := _sleep_left_s(sample)):
-            rare["sleep_left_s"] = left_s
         # A value that was carried over from an earlier reading is not a new point.
         read_at_s = memory.read_at_s if memory is not None else None
         if memory is not None and read_at_s is not None and read_at_s >= at_s - 0.5:
@@ -161,11 +178,6 @@ class HistoryKeeper:
         for files in found or ():
             line = self._files[files.key] = before.get(files.key) or _Line()
             line.add(at_s, files.total)
-
-    def _has_moved(self, process: ProcessId, metric: ProcessMetric, value: float | None) -> bool:
-        """Whether a number differs from its last point."""
-        known = self._series.get((process, metric))
-        return known is None or known.values[-1] != value
 
     def _has_read_much(self, sample: ProcSample) -> bool:
         """Whether a process has read much more than at the last point."""
@@ -185,8 +197,9 @@ class HistoryKeeper:
                 line = lines.get(metric)
                 if line is None:
                     line = lines[metric] = self._series[process, metric] = _Line()
-                line.add(at_s, value)
+                    line.add(at_s, value)
                 points.append((line, value))
+        _add_again(points, at_s)
         return tuple(points)
 
     def add_point(

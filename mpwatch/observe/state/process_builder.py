@@ -162,20 +162,31 @@ def _thread(
     if before is not None and thread.cpu_ticks is not None and before.cpu_ticks is not None:
         ticks = thread.cpu_ticks - before.cpu_ticks
         percent = 100 * ticks / elapsed_ticks if elapsed_ticks > 0 else None
+    if stack is None:
+        return Thread(
+            tid=thread.tid,
+            name=thread.name,
+            state=thread.state,
+            wchan=thread.wchan,
+            cpu_percent=percent,
+            waits_on=thread.waits_on,
+            still_s=still_s,
+            waits_s=waits_s,
+        )
     return Thread(
         tid=thread.tid,
         # The kernel cuts names at 15 characters; a stack knows Python's own.
-        name=(stack.thread_name if stack and stack.thread_name else thread.name),
+        name=stack.thread_name or thread.name,
         state=thread.state,
         wchan=thread.wchan,
         cpu_percent=percent,
         waits_on=thread.waits_on,
-        stack=stack.frames if stack else (),
-        stack_source=stack.source if stack else None,
-        stack_at_s=stack.at_s if stack else None,
-        stack_age_s=max(0.0, at_s - stack.at_s) if stack else None,
-        has_gil=stack.has_gil if stack else None,
-        is_active=stack.is_active if stack else None,
+        stack=stack.frames,
+        stack_source=stack.source,
+        stack_at_s=stack.at_s,
+        stack_age_s=max(0.0, at_s - stack.at_s),
+        has_gil=stack.has_gil,
+        is_active=stack.is_active,
         still_s=still_s,
         waits_s=waits_s,
     )

@@ -84,6 +84,26 @@ def test_what_was_derived_of_a_reading_is_freed_without_the_garbage_collector() 
     assert left.isdisjoint(indexes)
 
 
+def test_a_large_job_is_due_again_after_a_while_and_at_once_after_an_exit() -> None:
+    workers = [process(200 + number) for number in range(MANY)]
+    ran: list[float] = []
+
+    def note(index: Index) -> Iterator[Finding]:
+        ran.append(index.snapshot.at_s)
+        yield from ()
+
+    watched = Engine((Rule("notes", note),))
+    due: list[float] = []
+    for after_s, shown in ((0.0, MANY), (1.0, MANY), (2.0, MANY - 1), (3.0, MANY - 1), (6.0, 1)):
+        snapshot = snapshot_of(main(), *workers[:shown], at_s=NOW_S + after_s)
+        if watched.is_due(snapshot):
+            due.append(snapshot.at_s)
+        watched.diagnosed(snapshot, NO_HISTORY)
+
+    assert due == ran == [NOW_S, NOW_S + 2.0, NOW_S + 6.0]
+    assert watched.is_due(snapshot_of(main(), at_s=NOW_S)), "an older snapshot is of another watch"
+
+
 def test_a_healthy_job_with_every_role_has_no_finding() -> None:
     workers = [process(200 + i) for i in range(3)]
     others = [process(300, "resource-tracker"), process(301, "forkserver"), process(302, "rank")]

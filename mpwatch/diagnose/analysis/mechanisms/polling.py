@@ -31,9 +31,9 @@ from mpwatch.diagnose.analysis.source_code import (
     Condition,
     condition_of,
     is_until_told,
+    main_line,
     mark_words,
     marks,
-    source_of,
 )
 from mpwatch.diagnose.analysis.stack_patterns import (
     main_shape,
@@ -316,14 +316,20 @@ class AwaitsInLoop(NamedTuple):
 
 def awaits_in_loops(index: Index) -> Iterator[AwaitsInLoop]:
     """The processes that only poll a condition, while others of the job work."""
+    loops = [
+        (process, loop)
+        for process in index.snapshot.living()
+        if (loop := _loop_without_body(index, process)) is not None
+    ]
+    if not loops:
+        return
     working = tuple(
         each
         for each in index.snapshot.living()
         if each.role not in SERVICE_ROLES and not is_manager(each) and _works(index, each)
     )
-    for process in index.snapshot.living():
-        loop = _loop_without_body(index, process)
-        if loop is None or process in working or not working:
+    for process, loop in loops:
+        if process in working or not working:
             continue
         for_s = _polls_s(index, process, may_use_files=True)
         if for_s >= AWAITS_S:
@@ -350,11 +356,10 @@ def _loop_without_body(index: Index, process: Process) -> Statement | None:
     """
     if process.role in SERVICE_ROLES or is_manager(process):
         return None
-    thread = main_thread(process)
-    frame = user_frame(thread.stack) if thread is not None else None
-    line = source_of(index, frame) if frame is not None else None
-    if frame is None or line is None or line.until_exits is not None:
+    found = main_line(index, process)
+    if found is None or found[1].until_exits is not None:
         return None
+    frame, line = found
     for each in line.deciders:
         header = each.statement
         if header.line < frame.line <= each.last and each.last - header.line <= _BODY_LINES:
@@ -432,13 +437,11 @@ def connecting_in_vain(index: Index) -> Iterator[Connecting]:
     """The processes that have only slept between attempts to connect, those of one line as one."""
     found: dict[Statement, list[Process]] = {}
     for process in index.snapshot.living():
-        thread = main_thread(process)
-        frame = user_frame(thread.stack) if thread is not None else None
-        line = source_of(index, frame) if frame is not None else None
-        if line is None or line.connects is None:
+        at = main_line(index, process)
+        if at is None or at[1].connects is None:
             continue
         if at_one_line_s(index, process.process) >= POLLS_S:
-            found.setdefault(line.connects, []).append(process)
+            found.setdefault(at[1].connects, []).append(process)
     ended = tuple(
         each
         for each in index.snapshot.processes
@@ -546,9 +549,8 @@ def polls_reaped_children(index: Index) -> Iterator[Unseen]:
 
 
 def _polls_reaped(index: Index, process: Process) -> Unseen | None:
-    thread = main_thread(process)
-    frame = user_frame(thread.stack) if thread is not None else None
-    line = source_of(index, frame) if frame is not None else None
+    found = main_line(index, process)
+    line = found[1] if found is not None else None
     if line is None or line.until_exits is None:
         return None
     is_ignored = bool((process.sample.signals_ignored or 0) & _SIGCHLD)

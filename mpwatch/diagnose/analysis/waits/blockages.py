@@ -157,8 +157,8 @@ def _in_one_phase_s(index: Index, identity: ProcessId) -> float:
     seconds = 0.0
     for bucket in reversed(account.buckets):
         seen = bucket.tally.seen
-        weight = sum(each for activity, each in seen.items() if activity.kind == other)
-        if weight >= MOSTLY * sum(seen.values()):
+        weights = [each for activity, each in seen.items() if activity.kind == other]
+        if weights and sum(weights) >= MOSTLY * sum(seen.values()):
             return seconds
         seconds += bucket.tally.observed_s
     return float("inf")
