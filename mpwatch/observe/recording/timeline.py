@@ -200,11 +200,16 @@ class Timeline:
 
     def _diagnose(self) -> None:
         """Run the rules on a reading; findings count for later ones."""
-        shown = self._guarded(lambda: self._shown(self._engine.diagnosed))
+        shown = self._guarded(self._diagnosed)
         if shown is not None:
             self._last, self._is_at_reading = shown, True
         if self._on_reading is not None and self._last is not None:
             self._on_reading(self._last)
+
+    def _diagnosed(self) -> Snapshot:
+        snapshot = self._fold.snapshot()
+        history = self._fold.history() if self._engine.is_due(snapshot) else History()
+        return self._engine.diagnosed(snapshot, history)
 
     def _shown(self, diagnosed: Callable[[Snapshot, History], Snapshot]) -> Snapshot:
         return diagnosed(self._fold.snapshot(), self._fold.history())
