@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from mpwatch.hook import wire
-from mpwatch.hook.checks import fork_risks
+from mpwatch.hook.checks import errno_location, fork_risks
 from mpwatch.hook.checks.fork_risks import note_risks
-from mpwatch.hook.lifecycle.fork import ForkSteps, counts_late, errno_location, shielded
+from mpwatch.hook.lifecycle.fork import ForkSteps, counts_late, shielded
 from mpwatch.hook.session import Session
 from mpwatch.hook.transport.server import Server
 
@@ -161,7 +161,7 @@ def test_the_reason_why_a_fork_failed_is_left_for_python_to_read(
     session: Session, thread: Thread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forks = ForkSteps((3, 10, 13))
-    location = errno_location()
+    location = errno_location.find()
 
     def start() -> None:
         location().contents.value = errno.EINVAL
