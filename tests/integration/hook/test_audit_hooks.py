@@ -85,7 +85,7 @@ KINDS = (
     "own", "base", "needing", "RuntimeError", "PermissionError", "SystemExit", "KeyboardInterrupt",
 )  # fmt: skip
 EVENTS = (
-    "builtins.id", "code.", "exec", "fcntl", "marshal.", "mmap", "object.__getattr__", "open",
+    "builtins.id", "exec", "fcntl", "marshal.", "mmap", "object.__getattr__", "open",
     "os.l", "os.m", "os.r", "socket.", "sys.",
     *["_thread."] * (sys.version_info >= (3, 12)),
 )  # fmt: skip

@@ -122,7 +122,7 @@ def test_stripped_functions_have_one_line_and_raise_and_return_the_same() -> Non
 
 @pytest.mark.parametrize("statements", range(9))
 def test_a_table_of_lines_ends_with_the_code(statements: int) -> None:
-    """CPython 3.11 writes beyond an array of lines where it is longer, once a function is traced."""
+    """CPython 3.11 writes beyond an array of lines where it is longer, once one is traced."""
     package = ModuleType("lean_package")
     inner = ModuleType("lean_package.words")
     vars(package)["words"] = inner
