@@ -81,7 +81,8 @@ def enter(started_by: str, birth: dict[str, Any] | None = None) -> bool:
     except BaseException as error:
         if not _is_ours(error):
             raise
-        refusal = f"an audit hook refused: {type(error).__name__}"
+        # Only the name of the class: the text may be made by a method of the program.
+        refusal = f"an audit hook refused, or a module is missing: {type(error).__name__}"
     if refusal:
         return False
     is_collecting = gc.isenabled()
@@ -177,14 +178,14 @@ def _begin(started_by: str, birth: dict[str, Any] | None) -> None:
     global _session, _forks
     import atexit
 
+    from . import checks
     from .lifecycle.fork import ForkSteps
     from .points import table
     from .session import Session
-    from .strip_docs import strip_package
 
     points = table()
     # Before any wrapper is made: a wrapper would keep the unstripped code.
-    strip_package(sys.modules[__name__], ("instrument", "uninstrument"))
+    checks.strip(sys.modules[__name__], ("instrument", "uninstrument"))
     session = Session(started_by, birth)
     session.on_detached = _forget
     if _forks is None:

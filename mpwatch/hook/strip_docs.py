@@ -124,9 +124,20 @@ def _lines(code: CodeType) -> bytes:
     count = len(code.co_code) // 2
     table = _tables.get(count)
     if table is None:
+        # Exactly as long as the code: CPython 3.11 writes beyond an array of lines otherwise
+        # (`_PyCode_CreateLineArray`), as soon as a function is traced.
         last = bytes((_ENTRY | count % 8 - 1, 0)) if count % 8 else b""
         table = _tables[count] = bytes((_ENTRY | 7, 0)) * (count // 8) + last
     return table
+
+
+def _is_small(table: bytes) -> bool:
+    """Whether a table of lines has only entries as `_lines` makes them.
+
+    It is not compared with `_lines`: reading `co_code` leaves a copy of that in the code object, in
+    Python 3.11 and later.
+    """
+    return not any(table[1::2])
 
 
 def _strip_members(holder: Any, module: str, public: Sequence[str] = ()) -> None:
@@ -152,7 +163,7 @@ def _strip_members(holder: Any, module: str, public: Sequence[str] = ()) -> None
 
 def _strip_function(function: FunctionType) -> None:
     code = function.__code__
-    if function.__doc__ is not None or (_HAS_COLUMNS and code.co_linetable != _lines(code)):
+    if function.__doc__ is not None or (_HAS_COLUMNS and not _is_small(code.co_linetable)):
         function.__doc__ = None
         function.__code__ = without_docstrings(code)
         function.__qualname__ = function.__name__

@@ -1,7 +1,8 @@
 """Does what the hook observes while an audit hook refuses some events by an exception of a class.
 
 Usage: `hook_audit_refuses.py bare|hook EVENT CLASS HOW [torch]`. EVENT is the beginning of names,
-CLASS is `own`, `base` (derived from BaseException), or a built-in one. HOW is `function`, `passing`
+CLASS is `own`, `base` (derived from BaseException), `needing` (see there), or a
+built-in one. HOW is `function`, `passing`
 for a function that passes the arguments of the event on to another one, or the path of a library in
 C: see `tests/integration/hook/test_audit_hooks.py`. What each step has led to is printed: with the
 hook the same as without it. With `torch` the program also uses torch, whose own events are not
@@ -28,10 +29,18 @@ class Stopped(BaseException):
     pass
 
 
+class Needing(Exception):
+    """Its `__init__` in Python needs an argument."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+
+
 with_hook, prefix, name, how, *more = sys.argv[1:]
 KINDS: dict[str, type[BaseException]] = {
     "own": Refused,
     "base": Stopped,
+    "needing": Needing,
     "RuntimeError": RuntimeError,
     "PermissionError": PermissionError,
     "SystemExit": SystemExit,

@@ -153,7 +153,12 @@ def weight_under_run() -> None:
     weight(is_passed_on=True)
 
 
-def weight(is_passed_on: bool = False) -> None:
+def weight_injected() -> None:
+    """The same of a hook that the test injects when it has read `ready`; then it sends a line."""
+    weight(is_injected=True)
+
+
+def weight(is_passed_on: bool = False, is_injected: bool = False) -> None:
     """Print the bytes that the hook uses: Python's allocations, with ring and notes filled."""
     import importlib.util
     import tracemalloc
@@ -169,12 +174,17 @@ def weight(is_passed_on: bool = False) -> None:
 
         sys.modules[sitecustomize.NAME] = sys.modules.pop(sitecustomize.__name__)
         del sitecustomize, sys.modules["mpwatch.hook.startup"].sitecustomize
-    import mpwatch
+    if is_injected:
+        say("ready")
+        while "_mpwatch_hook" not in sys.modules:
+            time.sleep(0.01)
+        sys.stdin.readline()
+    else:
+        import mpwatch
 
-    assert mpwatch.instrument()
-    from mpwatch.hook import current, wire
-
-    session = current()
+        assert mpwatch.instrument()
+    package: Any = sys.modules["_mpwatch_hook"]
+    session, wire = package.current(), package.wire
     assert session is not None
     for _ in range(wire.DEFAULT_SLOTS):
         session.record(wire.QUEUE_PUT, 0)
@@ -371,12 +381,13 @@ def mocked() -> None:
 def main() -> None:
     import mpwatch
 
-    if sys.argv[1] not in ("weight", "weight_under_run", "identity"):
+    if sys.argv[1] not in ("weight", "weight_under_run", "weight_injected", "identity"):
         assert mpwatch.instrument()
     modes = {
         "listen": listen,
         "weight": weight,
         "weight_under_run": weight_under_run,
+        "weight_injected": weight_injected,
         "cost": cost,
         "signals": signals,
         "limits": limits,

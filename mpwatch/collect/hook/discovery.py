@@ -171,7 +171,9 @@ def connect(
         client = _connect_in(listening, sample, proc, (sample.uid, 0))
         if client is not None:
             return client
-    raise NoHook(reason or (_isolated(sample, proc) if thorough else "") or NO_HOOK)
+    if thorough:
+        reason = reason or _isolated(sample, proc) or _other_clocks(sample, proc)
+    raise NoHook(reason or NO_HOOK)
 
 
 def read_frame(client: socket.socket, kind: int, within_s: float) -> dict[str, Any] | None:
@@ -213,6 +215,26 @@ def _isolated(sample: ProcSample, proc: str) -> str:
     if "/mpwatch/hook/startup" not in found.get("PYTHONPATH", ""):
         return ""
     return f"Python was started with {option}, which ignores what mpwatch run passes on"
+
+
+def _other_clocks(sample: ProcSample, proc: str) -> str:
+    """Why the files of a hook have another name than expected; empty if there is no such hook.
+
+    The name has the start time of the process, and events are ordered by CLOCK_MONOTONIC: both
+    differ in another time namespace.
+    """
+    pid = sample.process.pid
+    try:
+        if os.readlink(f"{proc}/self/ns/time") == os.readlink(f"{proc}/{pid}/ns/time"):
+            return ""
+        if not find(sample, proc):
+            return ""
+    except OSError:
+        return ""
+    return (
+        "its hook lives in another time namespace than mpwatch, where clocks differ:"
+        f" nsenter --time --target {pid} mpwatch attach {pid}"
+    )
 
 
 def _listening_folder(sample: ProcSample, proc: str, tables: SocketTables | None) -> str | None:

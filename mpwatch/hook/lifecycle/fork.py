@@ -85,7 +85,7 @@ class ForkSteps:
 
     def __init__(self, version: tuple[int, ...] = sys.version_info[:3]) -> None:
         self._counts_late = counts_late(version)
-        self._errno = errno_location() if version < (3, 11) else None
+        self._errno = checks.load("errno_location").find() if version < (3, 11) else None
         self.session: Forking | None = None
         self._under_way: dict[int, bool] = {}
         self._place: tuple[Any, int] | None = None
@@ -209,21 +209,6 @@ def _chain(error: BaseException) -> list[BaseException]:
     while len(chain) < _SIGNALS and (before := chain[0].__context__) is not None:
         chain.insert(0, before)
     return chain
-
-
-def errno_location() -> Any:
-    """The function of the C library that says where `errno` of the calling thread is.
-
-    `None` where it cannot be had: a refused fork may then be told with another reason.
-    """
-    try:
-        import ctypes
-
-        location = ctypes.CDLL(None).__errno_location
-    except (ImportError, OSError, AttributeError):
-        return None
-    location.restype = ctypes.POINTER(ctypes.c_int)
-    return location
 
 
 def shielded(

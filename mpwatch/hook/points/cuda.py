@@ -60,20 +60,8 @@ def add_allocator_gauge(module: ModuleType, session: Context) -> Undo:
     def cuda() -> dict[str, Any] | None:
         if not module._initialized or module._is_in_bad_fork():
             return None
-        devices = [
-            {
-                "index": index,
-                "allocated": module.memory_allocated(index),
-                "reserved": module.memory_reserved(index),
-                "max_allocated": module.max_memory_allocated(index),
-            }
-            for index in range(module.device_count())
-        ]
-        return {
-            "allocated": sum(device["allocated"] for device in devices),
-            "reserved": sum(device["reserved"] for device in devices),
-            "devices": [device for device in devices if device["reserved"]],
-        }
+        found: dict[str, Any] = checks.load_on_hook_thread("cuda_allocator").read(module)
+        return found
 
     session.gauges["cuda"] = cuda
     return lambda: session.drop_gauges("cuda")

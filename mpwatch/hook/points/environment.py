@@ -15,9 +15,9 @@ import functools
 import os
 import sys
 
+from .. import checks
 from ..lifecycle.patcher import Point, attribute
 from ..safe import foreign_exceptions
-from ..strip_docs import strip
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def _begin(module: ModuleType, session: Context) -> Undo:
     startup = _startup()
     for name in startup.ONCE:
         vars(startup).pop(name, None)
-    strip(startup)
+    checks.strip(startup)
     startup.pass_on(os.environ.get(_NAME.decode()))
     replaced = module.execve
     module.supports_fd.add(replaced)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import _signal  # type: ignore[import-not-found]
 import itertools
 import sys
-from types import CodeType, FrameType
+from types import CodeType, FrameType, FunctionType
 
 from . import exact
 
@@ -133,10 +133,14 @@ def _is_of_c(error: BaseException) -> bool:
     """Whether an exception without a frame was made by C code, as in an audit hook written in C.
 
     That gives it a message. What `PyThreadState_SetAsyncExc` raises, and the default handler of
-    SIGINT, has no arguments but those that its class sets itself.
+    SIGINT, is made without arguments and has none but those that its class sets itself. A class
+    whose `__init__` in Python cannot do without one is therefore made with a message.
     """
-    is_in_c = type(exact.in_class(error, "__init__")) is _WRITTEN_IN_C
-    return is_in_c and len(_arguments(error)) > 0
+    init: Any = exact.in_class(error, "__init__")
+    if type(init) is FunctionType:
+        needed = init.__code__.co_argcount - len(init.__defaults__ or ())
+        return needed > 1 and type(type(error)) is type
+    return type(init) is _WRITTEN_IN_C and len(_arguments(error)) > 0
 
 
 def _is_statement(error: BaseException) -> bool:

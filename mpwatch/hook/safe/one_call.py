@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 
 AT_A_TIME = 96
 """Objects that a reply may allocate at a time; freed objects are available again."""
-RESERVE = 5 * AT_A_TIME
-"""About 23 KB; the check of most objects is loaded with it, see `checks.OBJECTS`."""
+RESERVE = 3 * AT_A_TIME
+"""About 14 KB; the check of most objects is loaded with it, see `checks.OBJECTS`."""
 WAIT_S = 1.0
 """After this time a reply is made without a reserve, so that a program that has stopped allocating
 does not appear to hang; so are all later ones until the next collection."""

@@ -37,7 +37,10 @@ _COMPILE_WORKER = "torch/_inductor/compile_worker/"
 _RUNNER = os.path.join(os.path.dirname(DIRECTORY), "run.py")
 _PYTHONS = ((3, 10), (3, 15))
 """First and last version that the hook supports."""
-ONCE = ("wants_hook", "_is_mpwatch", "_restore", "_load", "_start")
+ONCE = (
+    "wants_hook", "_is_mpwatch", "_restore", "_load", "_start",
+    "_HELPERS", "_COMPILE_WORKER", "_RUNNER", "_PYTHONS",
+)  # fmt: skip
 """What is not needed any more once the hook is loaded."""
 problem = ""
 """Why the hook could not be loaded."""

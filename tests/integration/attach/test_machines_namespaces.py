@@ -16,9 +16,11 @@ from mpwatch.attach.plan import plan_injection
 from mpwatch.attach.target import read_target
 from mpwatch.collect.hook import discovery
 from mpwatch.collect.process.procfs import stat_of
+from mpwatch.hook import wire
 from mpwatch.model.ids import ProcessId
 from tests import procfs
 from tests.integration.attach.conftest import Start
+from tests.integration.hook.client import wait_for_sockets
 
 pytestmark = [
     pytest.mark.slow,
@@ -157,3 +159,32 @@ def test_an_observer_with_the_clocks_of_the_target_injects_the_hook(
     (process,) = json.loads(done.stdout)["processes"]
     assert process["hook"]["state"] == "ready"
     assert b"The hook was detached from 1 process." in done.stderr
+
+
+@needs_time_namespaces
+def test_a_hook_from_the_start_in_other_clocks_is_named_as_that_and_can_be_detached(
+    start: Start, runtime: Path, tmp_path: Path
+) -> None:
+    program, inner = tmp_path / "clocks.py", tmp_path / "inner.py"
+    inner.write_text(INNER)
+    run = str(Path(__file__).parents[3] / "mpwatch/hook/run.py")
+    command = [*OTHER_CLOCKS, "--kill-child", sys.executable, run, str(inner)]
+    program.write_text(f"import os\nos.execvp('unshare', {command!r})\n")
+    (pid,) = procfs.children(start(str(program.with_suffix(""))).pid)
+    (files,) = wait_for_sockets(runtime, 1)
+    assert files == pid
+
+    observed = [sys.executable, "-m", "mpwatch"]
+    dump = [*observed, "dump", str(pid), "--no-stacks", "--json"]
+    done = subprocess.run(dump, capture_output=True, check=True)
+    (process,) = json.loads(done.stdout)["processes"]
+    assert process["hook"]["state"] == "absent"
+    assert "another time namespace than mpwatch" in process["hook"]["reason"]
+    assert f"nsenter --time --target {pid}" in process["hook"]["reason"]
+    inside = ["nsenter", "--time", "--target", str(pid), *dump]
+    done = subprocess.run(inside, capture_output=True, check=True)
+    (process,) = json.loads(done.stdout)["processes"]
+    assert (process["hook"]["state"], process["hook"]["lost"]) == ("ready", 0)
+    done = subprocess.run([*observed, "detach", str(pid)], capture_output=True, check=False)
+    assert done.returncode == 0, done
+    assert wire.THREAD_NAME.decode() not in procfs.thread_names(pid)

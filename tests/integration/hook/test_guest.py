@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from mpwatch.attach.inject import inject
 from mpwatch.collect.hook import client
+from mpwatch.collect.process.procfs import stat_of
 from mpwatch.hook import wire
 from tests.integration.hook.client import Client, ring_records, sockets, wait_for_sockets
 from tests.integration.hook.guest import Guest
@@ -44,12 +46,17 @@ def test_a_hook_without_an_observer_has_two_descriptors_and_one_hidden_thread() 
     )
 
 
-@pytest.mark.parametrize("mode", ["weight", "weight_under_run"])
+@pytest.mark.parametrize("mode", ["weight", "weight_under_run", "weight_injected"])
 def test_with_its_ring_and_notes_full_the_hook_takes_less_than_a_mebibyte(mode: str) -> None:
     with Guest(mode) as guest:
+        if mode == "weight_injected":
+            assert guest.hear() == "ready"
+            assert inject(stat_of(guest.process.pid).process, timeout_s=60).state == "ready"
+            guest.tell("go on")
         code, said = guest.finish()
 
     assert code == 0
+    print(said)
     assert 300_000 < int(said.split()[1]) < 1 << 20
 
 

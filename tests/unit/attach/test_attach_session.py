@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from mpwatch.attach import attach_session
 from mpwatch.attach.attach_session import AttachSession, descended
 from mpwatch.attach.injection_log import InjectionLog
-from mpwatch.attach.outcomes import Begun, Detached, Refused
+from mpwatch.attach.outcomes import Attached, Begun, Detached, Refused
 from mpwatch.collect.process.procfs import stat_of
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample
@@ -146,3 +147,57 @@ def test_no_injection_begins_once_the_session_ends(
     session.inject([sample(first.pid, 0), sample(second.pid, first.pid)], lambda status: None)
 
     assert detached == [first]
+
+
+def test_a_process_that_could_not_be_injected_is_not_detached_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have got a hook from elsewhere since; an attempt that is repeated may still arrive."""
+    refused, pending = process(2**22 + 1), process(2**22 + 2)
+    detached: list[ProcessId] = []
+
+    def inject_tree(
+        *_: object, begun: Begun, ended: Callable[[Attached], None], again: bool, **__: object
+    ) -> None:
+        for each in (refused, pending) if not again else (pending,):
+            begun(each, "pending call", "")
+        if not again:
+            ended(Attached(refused, "absent", "pending call", "the hook could not be loaded"))
+            ended(Attached(pending, "pending", "pending call"))
+        else:
+            ended(Attached(pending, "absent", "pending call", "it cannot be stopped now"))
+
+    def detach(target: ProcessId, **_: object) -> Detached:
+        detached.append(target)
+        return Detached(target, "absent", method="called off", had_hook=False)
+
+    monkeypatch.setattr(attach_session, "inject_tree", inject_tree)
+    monkeypatch.setattr(attach_session, "detach", detach)
+    session = AttachSession(refused, log=InjectionLog(str(tmp_path / "log")))
+    for again in (False, True):
+        session.inject([sample(refused.pid, 0)], lambda status: None, again=again)
+    assert session.injected == {pending}
+    session.end()
+
+    assert detached == [pending]
+
+
+@pytest.mark.parametrize("only", [(), (2**22 + 1, 2**22 + 3)])
+def test_only_the_chosen_processes_are_injected_and_no_children_of_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, only: tuple[int, ...]
+) -> None:
+    asked: list[tuple[list[int], bool]] = []
+
+    def inject_tree(
+        samples: Sequence[ProcSample], *_: object, with_late_children: bool, **__: object
+    ) -> None:
+        asked.append(([each.process.pid for each in samples], with_late_children))
+
+    monkeypatch.setattr(attach_session, "inject_tree", inject_tree)
+    job = [sample(2**22 + number, 0) for number in (1, 2)]
+    job.append(replace(sample(2**22 + 3, 0), is_python=False))
+    log = InjectionLog(str(tmp_path / "log"))
+    AttachSession(job[0].process, only=only, log=log).inject(job, lambda status: None)
+
+    chosen = [2**22 + 1] if only else [each.process.pid for each in job]
+    assert asked == [(chosen, not only)]

@@ -1,4 +1,4 @@
-"""`inject` where the hook's own thread opens its socket later than the payload answers."""
+"""`inject` and `detach` with answers of a payload that real targets seldom give."""
 
 from __future__ import annotations
 
@@ -34,3 +34,17 @@ def test_a_hook_that_named_no_socket_is_ready_once_it_listens(
 
     assert (attached.state, attached.method) == ("ready", "pending call")
     assert len(calls) == asked
+
+
+def test_what_a_target_could_not_unload_is_not_reported_as_detached(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also where no part of the hook is seen from outside afterwards."""
+    answer = PayloadAnswer("failed", "the hook did not leave")
+    monkeypatch.setattr(inject, "deliver", lambda *_: (answer, 0.001))
+
+    outcome = inject.detach(stat_of(os.getpid()).process, may_be_asleep=True)
+
+    assert (outcome.state, outcome.had_hook) == ("silent", True)
+    assert outcome.reason == "the hook could not be detached: the hook did not leave"
+    assert outcome.is_attached

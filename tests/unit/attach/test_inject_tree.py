@@ -285,3 +285,49 @@ def test_a_root_process_that_confines_itself_later_is_read_again(
     write(ROOT, mode=2, filters=1)
     write(OTHER, mode=2, filters=1)
     assert confined(tmp_path, root) == []
+
+
+def test_nothing_is_examined_or_injected_that_is_not_wanted_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    own = replace(sample("main"), process=process(os.getpid()))
+    asked: list[ProcessId] = []
+    monkeypatch.setattr(inject_tree, "inject", lambda target, **_: asked.append(target))
+
+    (outcome,) = inject_tree.inject_tree([own], lambda _: None, is_wanted=lambda: False)
+
+    assert (outcome.state, outcome.reason, asked) == ("absent", inject_tree.NOT_WANTED, [])
+
+
+FORKED_NO_EXEC = 0x40
+
+
+def test_only_forks_of_the_jobs_own_program_are_strays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not those of another program, older ones, those that ran one, and those without a hook."""
+    proc = str(tmp_path)
+
+    def add(
+        pid: int, command: bytes, ticks: int = 9, flags: int = FORKED_NO_EXEC, parent: int = 1
+    ) -> None:
+        (tmp_path / str(pid)).mkdir()
+        before = f"{pid} (python) S {parent} 0 0 0 0 {flags} {'0 ' * 12}"
+        (tmp_path / str(pid) / "stat").write_text(f"{before}{ticks} {'0 ' * 30}\n")
+        (tmp_path / str(pid) / "cmdline").write_bytes(command)
+
+    own, stray = b"python\0train.py\0", 20
+    add(10, own, ticks=5)
+    add(stray, own)
+    add(21, b"python\0other.py\0")
+    add(22, own, ticks=4)
+    add(23, own, flags=0)
+    add(24, own)
+    add(25, own, parent=10)
+    monkeypatch.setattr(inject_tree, "_has_hook", lambda pid: pid != 24)
+    monkeypatch.setattr(
+        inject_tree, "is_orphaned_fork", lambda each, _: stat_of(each.pid, proc).parent_pid == 1
+    )
+
+    root = replace(sample("main"), process=ProcessId(10, 5))
+    assert [each.pid for each in inject_tree.stray_forks([root], proc)] == [stray]

@@ -120,6 +120,35 @@ def test_stripped_functions_have_one_line_and_raise_and_return_the_same() -> Non
     assert len(outer.__code__.co_linetable) < before / 2
 
 
+@pytest.mark.parametrize("statements", range(9))
+def test_a_table_of_lines_ends_with_the_code(statements: int) -> None:
+    """CPython 3.11 writes beyond an array of lines where it is longer, once one is traced."""
+    package = ModuleType("lean_package")
+    inner = ModuleType("lean_package.words")
+    vars(package)["words"] = inner
+    body = "    number += 1\n" * statements + "    return number\n"
+    exec(f"def f(number):\n{body}", vars(inner))
+
+    strip_package(package)
+
+    code = vars(inner)["f"].__code__
+    assert sum(end - start for start, end, _ in code.co_lines()) == len(code.co_code)
+    if sys.version_info >= (3, 11):
+        assert len([*code.co_positions()]) == len(code.co_code) // 2
+
+
+def test_a_function_that_is_small_already_keeps_its_code() -> None:
+    """A copy of its bytecode would stay in it, in an injected hook in that of all functions."""
+    package = module("lean_package")
+    inner = module("lean_package.words", package)
+    strip_package(package)
+    code = vars(inner)["outside"].__code__
+
+    strip_package(package)
+
+    assert vars(inner)["outside"].__code__ is code
+
+
 def test_the_path_of_a_modules_bytecode_is_found_again_where_it_is_asked_for() -> None:
     package = module("lean_package")
     inner = module("lean_package.points", package)

@@ -28,7 +28,7 @@ for unloaded_once_used in ("late_attach_scan", "overhead"):
     del made[unloaded_once_used], again[unloaded_once_used]
 print(seen, set(sys.modules) - before, made == again, finders == sys.meta_path)
 made = list(made.values())
-print(made[0].__name__, made[0].__doc__, made[0].__file__.endswith("/checks/cuda_lent.py"))
+print(made[0].__name__, made[0].__doc__, made[0].__file__.endswith("/checks/cuda_allocator.py"))
 """
 
 
@@ -40,7 +40,7 @@ def test_checks_are_loaded_without_a_file_or_an_import() -> None:
     assert done.stderr == ""
     first, second = done.stdout.splitlines()
     assert first == "[] set() True True"
-    assert second == "mpwatch.hook.checks.cuda_lent None True"
+    assert second == "mpwatch.hook.checks.cuda_allocator None True"
 
 
 def test_a_check_that_was_unloaded_is_loaded_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,3 +56,31 @@ def test_a_check_that_was_unloaded_is_loaded_again(monkeypatch: pytest.MonkeyPat
     assert second is not first
     assert callable(second.wrapper_ns)
     checks.unload("overhead")
+
+
+COUNT = """
+import gc, time, mpwatch
+assert mpwatch.instrument()
+from mpwatch.hook import checks, current
+from mpwatch.hook.safe import one_call
+while current().wrapper_ns is None:
+    time.sleep(0.01)
+gc.set_threshold(1_000_000)
+for name in checks.NAMES:
+    gc.collect()
+    before = gc.get_count()[0]
+    checks._execute(name)
+    print(name, gc.get_count()[0] - before)
+print(checks.OBJECTS, one_call.RESERVE)
+"""
+
+
+def test_loading_a_check_makes_no_more_objects_than_the_reserve_frees() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", COUNT], capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert done.stderr == ""
+    *loaded, last = (line.split() for line in done.stdout.splitlines())
+    most = max(int(count) for _, count in loaded)
+    assert 100 < most <= int(last[0]) <= int(last[1])

@@ -3,7 +3,9 @@ from __future__ import annotations
 import errno
 import gc
 import json
+import os
 import sys
+import threading
 import weakref
 from pathlib import Path
 from types import GeneratorType, ModuleType
@@ -12,9 +14,9 @@ from typing import Any
 import pytest
 
 from mpwatch.hook import wire
-from mpwatch.hook.checks import fork_risks
+from mpwatch.hook.checks import errno_location, fork_risks
 from mpwatch.hook.checks.fork_risks import note_risks
-from mpwatch.hook.lifecycle.fork import ForkSteps, counts_late, errno_location, shielded
+from mpwatch.hook.lifecycle.fork import ForkSteps, counts_late, shielded
 from mpwatch.hook.session import Session
 from mpwatch.hook.transport.server import Server
 
@@ -161,7 +163,7 @@ def test_the_reason_why_a_fork_failed_is_left_for_python_to_read(
     session: Session, thread: Thread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forks = ForkSteps((3, 10, 13))
-    location = errno_location()
+    location = errno_location.find()
 
     def start() -> None:
         location().contents.value = errno.EINVAL
@@ -253,3 +255,56 @@ def test_a_program_of_ever_new_risks_does_not_fill_its_notes_with_them(
         note_risks(session, 2, noted)
 
     assert len(session.notes.since(0)) <= fork_risks.NOTED
+
+
+def test_naming_native_threads_leaves_no_descriptor_open(session: Session) -> None:
+    """The files of the threads are opened in the parent at a fork, which a child would inherit."""
+    done = threading.Event()
+    others = [threading.Thread(target=done.wait) for _ in range(3)]
+    for each in others:
+        each.start()
+    before = os.listdir("/proc/self/fd")
+    try:
+        names = fork_risks.native_threads(session)
+    finally:
+        done.set()
+        for each in others:
+            each.join()
+
+    assert len(names) >= 3
+    assert os.listdir("/proc/self/fd") == before
+
+
+def test_a_file_that_the_program_has_opened_in_place_of_a_threads_stays_open(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It closes descriptors that it does not know, in another thread, while a name is read."""
+    own: list[int] = []
+    genuine = session.system.os
+
+    class Replacing:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(genuine, name)
+
+        def read(self, fd: int, size: int) -> bytes:
+            data = genuine.read(fd, size)
+            null = genuine.open("/dev/null", genuine.O_RDONLY)
+            genuine.dup2(null, fd)
+            genuine.close(null)
+            own.append(fd)
+            return bytes(data)
+
+    done = threading.Event()
+    other = threading.Thread(target=done.wait)
+    other.start()
+    monkeypatch.setattr(session.system, "os", Replacing())
+    try:
+        fork_risks.native_threads(session)
+        assert own
+        assert {os.readlink(f"/proc/self/fd/{fd}") for fd in own} == {"/dev/null"}
+    finally:
+        monkeypatch.undo()
+        done.set()
+        other.join()
+        for fd in own:
+            os.close(fd)

@@ -135,6 +135,37 @@ class Cancelled(Exception):
         super().__init__("cancelled")
 
 
+class Needing(Exception):
+    def __init__(self, message: str) -> None:
+        super().__init__()
+
+
+class Naming(Exception):
+    def __init__(self, message: str = "cancelled") -> None:
+        super().__init__(message)
+
+
+class Meta(type):
+    def __call__(cls, *arguments: str) -> BaseException:
+        made: BaseException = super().__call__(*arguments or ("cancelled",))
+        return made
+
+
+class MadeByMeta(Exception, metaclass=Meta):
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+
+
+def test_an_exception_whose_class_needs_a_message_was_given_one_by_c_code() -> None:
+    """`PyThreadState_SetAsyncExc` cannot make one; it can make those of the other classes."""
+    api = ctypes.pythonapi
+    refuse = functools.partial(api.PyErr_SetString, ctypes.py_object(Needing), b"no")
+    assert foreign_exceptions.is_ours(run_by_the_hook(refuse))
+    for kind in (Naming, MadeByMeta):
+        interrupt = functools.partial(api.PyErr_SetNone, ctypes.py_object(kind))
+        assert not foreign_exceptions.is_ours(run_by_the_hook(interrupt))
+
+
 def test_an_exception_without_a_frame_is_an_audit_hooks_if_c_code_has_given_it_a_message() -> None:
     """`PyThreadState_SetAsyncExc` gives none; a class may do that by itself."""
     api = ctypes.pythonapi
