@@ -583,9 +583,9 @@ def equal_stacks(snapshot: Snapshot) -> tuple[SameStack, ...]:
     for process in snapshot.living():
         for thread in process.threads:
             if thread.stack:
-                key = tuple(frame[:3] for frame in own_frames(thread.stack))
+                key = tuple(frame[:3] for frame in own_frames(thread.shown_stack))
                 groups[key].append((process, thread))
-    same = [SameStack(tuple(own_frames(t[0][1].stack)), tuple(t)) for t in groups.values()]
+    same = [SameStack(tuple(own_frames(t[0][1].shown_stack)), tuple(t)) for t in groups.values()]
     return tuple(sorted(same, key=_stack_order))
 
 

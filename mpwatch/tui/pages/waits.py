@@ -144,7 +144,7 @@ def details(item: WaitRow, view: SnapshotView, width: int) -> tuple[Line, ...]:
         lines.append(line(" evidence ", (item.edge.evidence, "dim")))
     if process is not None:
         lines.append(cell(f" {view.full_name(process.process)}  {process.doing}"))
-        stack = process.threads[0].stack if process.threads else ()
+        stack = process.threads[0].shown_stack if process.threads else ()
         lines += stack_lines(stack, width)
     return tuple(lines)
 

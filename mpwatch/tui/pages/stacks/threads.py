@@ -167,7 +167,7 @@ def details(item: ThreadRow, view: SnapshotView, width: int) -> tuple[Line, ...]
     """The stack of the thread under the cursor."""
     head = stack_head(item.thread, view.snapshot.at_s, item.process.stacks_cost_s)
     source = {(read.file, read.line): read.statement.text for read in view.snapshot.source}
-    return (head, *stack_lines(item.thread.stack, width, source))
+    return (head, *stack_lines(item.thread.shown_stack, width, source))
 
 
 def _empty(view: SnapshotView) -> tuple[str, ...]:
