@@ -31,6 +31,7 @@ from mpwatch.describe.processes import (
     full_name,
     full_name_of,
     joined_names,
+    lasting_text,
     names_text,
     part_words,
     process_state,
@@ -49,7 +50,7 @@ from mpwatch.model.injection import LEFT_ALONE
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Flow, Process, Segment, Snapshot, Thread
 from mpwatch.model.units import DASH, bytes_text, count_text, percent_text, seconds_text
-from mpwatch.model.waits import WaitChain, WaitEdge, WaitGraph, WaitLink
+from mpwatch.model.waits import WaitChain, WaitEdge, WaitLink
 from mpwatch.report.json import utc_text
 from mpwatch.report.table import (
     PLAIN,
@@ -493,22 +494,24 @@ MOVING_SHOWN = 4
 WAITERS_SHOWN = 3
 """Different waits shown at the start of chains that continue alike."""
 SHORT_S = 1.0
-"""Younger waits that make progress are part of every busy job, and are not shown."""
+"""Younger waits that make progress are part of every busy job, and are not shown. Nor is a time
+without cpu use: a counter of cpu time has steps of 10 ms, and other threads may have used some."""
 
 
 def _waits(snapshot: Snapshot, style: TextStyle) -> list[str]:
-    lines = wait_lines(snapshot.waits, style)
+    lines = wait_lines(snapshot, style)
     return [*heading("waits", "", style), *lines] if lines else []
 
 
-def wait_lines(waits: WaitGraph, style: TextStyle) -> list[str]:
+def wait_lines(snapshot: Snapshot, style: TextStyle) -> list[str]:
     """Wait chains, from the waiting process to the last one; blocked ones first."""
-    blocked = [chain for chain in waits.chains if chain.verdict not in _MOVING]
-    moving = [chain for chain in waits.chains if chain.verdict in _MOVING and not _is_short(chain)]
+    chains = snapshot.waits.chains
+    blocked = [chain for chain in chains if chain.verdict not in _MOVING]
+    moving = [chain for chain in chains if chain.verdict in _MOVING and not _is_short(chain)]
     moving_groups = _equal_chains(moving)
     lines: list[str] = []
     for group in (*_equal_chains(blocked), *moving_groups[:MOVING_SHOWN]):
-        lines += [*_chain_lines(group, style), ""]
+        lines += [*_chain_lines(group, snapshot, style), ""]
     more = len(moving_groups) - MOVING_SHOWN
     if more > 0:
         lines += [f"  and {more} more that make progress", ""]
@@ -530,13 +533,13 @@ def _equal_chains(chains: Iterable[WaitChain]) -> list[list[WaitChain]]:
     return list(groups.values())
 
 
-def _chain_lines(group: Sequence[WaitChain], style: TextStyle) -> list[str]:
+def _chain_lines(group: Sequence[WaitChain], snapshot: Snapshot, style: TextStyle) -> list[str]:
     """The first links of equal chains, their common links, and the verdict."""
     chain = group[0]
-    lines = _first_links(group, style)
+    lines = _first_links(group, snapshot, style)
     for depth, link in enumerate(chain.links[1:]):
         arrow = "   " * depth + "<- "
-        lines += style.wrap(_link_words(link), f"  {arrow}", " " * (len(arrow) + 2))
+        lines += style.wrap(_link_words(link, snapshot), f"  {arrow}", " " * (len(arrow) + 2))
     verdict = chain.verdict.replace("-", " ")
     conclusion = f": {chain.conclusion}" if chain.conclusion else ""
     first, *rest = style.wrap(f"{verdict}{conclusion}", "  ", "    ")
@@ -544,7 +547,7 @@ def _chain_lines(group: Sequence[WaitChain], style: TextStyle) -> list[str]:
     return [*lines, first.replace(verdict, style.paint(verdict, emphasis), 1), *rest]
 
 
-def _first_links(group: Sequence[WaitChain], style: TextStyle) -> list[str]:
+def _first_links(group: Sequence[WaitChain], snapshot: Snapshot, style: TextStyle) -> list[str]:
     """The first links of equal chains; processes with the same wait are named in one line."""
     by_words: dict[str, list[WaitLink]] = {}
     for chain in group:
@@ -552,7 +555,7 @@ def _first_links(group: Sequence[WaitChain], style: TextStyle) -> list[str]:
             by_words.setdefault(chain.links[0].words, []).append(chain.links[0])
     lines: list[str] = []
     for link, *others in list(by_words.values())[:WAITERS_SHOWN]:
-        lines += style.wrap(_link_words(link), "  ", "  ")
+        lines += style.wrap(_link_words(link, snapshot), "  ", "  ")
         if others:
             names = ", ".join(other.name for other in others)
             lines += style.wrap(f"the same: {names}", "    ", "    ")
@@ -562,8 +565,8 @@ def _first_links(group: Sequence[WaitChain], style: TextStyle) -> list[str]:
     return lines
 
 
-def _link_words(link: WaitLink) -> str:
-    since = f"  for {seconds_text(link.since_s)}" if link.since_s is not None else ""
+def _link_words(link: WaitLink, snapshot: Snapshot) -> str:
+    since = f"  for {lasting_text(link.since_s, snapshot)}" if link.since_s is not None else ""
     return f"{link.name} {link.words}{since}"
 
 
@@ -593,7 +596,7 @@ def stack_lines(snapshot: Snapshot, style: TextStyle) -> list[str]:
     """Every distinct stack once, below the threads that have it."""
     lines: list[str] = []
     for same in equal_stacks(snapshot):
-        lines += style.wrap(_stack_owners(same), "", "    ")
+        lines += style.wrap(_stack_owners(same, snapshot), "", "    ")
         for frame in same.frames:
             lines += frame_lines(frame, style)
         lines.append("")
@@ -606,7 +609,7 @@ def _stack_order(same: SameStack) -> tuple[bool, int]:
     return (not has_main, -len(same.threads))
 
 
-def _stack_owners(same: SameStack) -> str:
+def _stack_owners(same: SameStack, snapshot: Snapshot) -> str:
     """`worker 0 (41826) MainThread, ...`; of a single thread also its state and its source."""
     owners = (
         full_name(process) + (f" {thread.name}" if thread.name else "")
@@ -619,8 +622,8 @@ def _stack_owners(same: SameStack) -> str:
     facts = [state_word(thread.state)]
     if thread.wchan:
         facts.append(thread.wchan)
-    if thread.still_s:
-        facts.append(f"no cpu used for {seconds_text(thread.still_s)}")
+    if (thread.still_s or 0.0) >= SHORT_S:
+        facts.append(f"no cpu used for {lasting_text(thread.still_s, snapshot)}")
     if thread.stack_source:
         facts.append(f"by {thread.stack_source}")
     return f"{names}  ({', '.join(facts)})"

@@ -11,6 +11,7 @@ from mpwatch.model.host import Check
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Hook, Snapshot
+from mpwatch.model.waits import WaitChain, WaitGraph, WaitLink
 from mpwatch.report.table import TextStyle, cell_width
 from mpwatch.report.text import diagnose_text, doctor_text, dump_text, ps_text
 from tests.builders.progress import source as progress_source
@@ -148,6 +149,19 @@ def test_a_wait_chain_starts_at_the_waiting_process() -> None:
         "  <- worker 0 owns it and waits for a lock  for 84 s",
         "  dead end: Nobody will release this lock.",
     ]
+
+
+def test_a_wait_that_was_there_at_the_first_reading_has_lasted_at_least_that_long() -> None:
+    link = WaitLink(MAIN, 41823, "main", "waits for batch 417", 29.4)
+    long = WaitChain((link,), "dead-end", "Nothing will arrive.")
+    short = replace(long, links=(replace(link, since_s=20.0),))
+
+    def told(chain: WaitChain) -> str:
+        snapshot = replace(job(), waits=WaitGraph((), (chain,)), account=account())
+        return section(diagnose_text(snapshot), "WAITS")[1]
+
+    assert told(long) == "  main waits for batch 417  for at least 29 s"  # watched for 30 s
+    assert told(short) == "  main waits for batch 417  for 20 s"
 
 
 def test_a_problem_of_many_processes_appears_once() -> None:
