@@ -123,8 +123,12 @@ def doctor_text(checks: Sequence[Check], *, style: TextStyle = PLAIN) -> str:
         if check.fix:
             lines += style.wrap(f"fix: {check.fix}", " " * 28, " " * 33)
     counts = Counter(check.state for check in checks)
-    bad = [f"{counts[state]} {state}" for state in ("problem", "warning") if counts[state]]
-    return _joined([*lines, "", ", ".join(bad) if bad else "all checks passed"])
+    told = [
+        f"{counts[state]} {state}{'s' if counts[state] > 1 else ''}"
+        for state in ("problem", "warning", "note")
+        if counts[state]
+    ]
+    return _joined([*lines, "", ", ".join(told) if told else "all checks passed"])
 
 
 LISTED_ALIKE = 6

@@ -208,6 +208,14 @@ def test_a_check_shows_state_value_meaning_and_fix() -> None:
     ]
 
 
+def test_notes_are_counted_and_only_without_any_have_all_checks_passed() -> None:
+    ok = Check("TMPDIR", "ok", "4 characters", "Sockets fit.")
+    note = Check("GPU", "note", "none", "Jobs on the CPU need none.")
+
+    assert doctor_text([ok]).splitlines()[-1] == "all checks passed"
+    assert doctor_text([ok, note, note]).splitlines()[-1] == "2 notes"
+
+
 def test_a_listing_shows_roots_roles_and_hooks() -> None:
     assert ps_text([listed_job()]).splitlines() == [
         "  PID   ROOT  ROLE      STATE      RSS  TORCH  HOOK  COMMAND",
