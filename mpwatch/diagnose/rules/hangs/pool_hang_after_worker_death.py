@@ -258,9 +258,10 @@ def _is_idle(worker: Process) -> bool:
 
 _FIND_OUT = "Find out what happened to the task (see the evidence and other findings). "
 _UNSEEN = (
-    "A task that raises an Exception does not end its worker: it called sys.exit() (argparse does "
-    "on a bad argument; SystemExit is no Exception), was killed (SIGKILL or SIGTERM by the "
-    "program's own watchdog, a user, or the kernel for lack of memory), or crashed in native code. "
+    "How the worker ended was not seen. An exception in a task does not end a worker: the Pool "
+    "passes it on. What does: os._exit() or sys.exit() in the task or in a library that it calls "
+    "(argparse calls sys.exit on a bad argument), a signal (SIGKILL or SIGTERM by the program's "
+    "own watchdog, a user, or the kernel for lack of memory), or a crash in native code. "
 )
 
 
@@ -288,8 +289,9 @@ def _advice_for_unseen(threads: Sequence[str]) -> str:
         else ""
     )
     return (
-        f"{own}Watch the job from its start (mpwatch run): it then names the worker and how it "
-        "ended. Give tasks a size whose memory fits the limit. "
+        f"This wait does not end by itself: stop the job. {own}Search what the task calls for "
+        "os._exit and sys.exit, and run the last tasks once without a Pool. Give tasks a size "
+        "whose memory fits the limit. Under mpwatch run the worker and its exit status are named. "
     )
 
 
