@@ -42,7 +42,7 @@ from mpwatch.describe.processes import (
 from mpwatch.describe.progress import progress_sentence
 from mpwatch.diagnose.analysis.exits import failed_processes, last_exceptions
 from mpwatch.diagnose.analysis.stack_merge import merged_stacks
-from mpwatch.model.cmdline import job_program, job_words
+from mpwatch.model.cmdline import is_started_by_code, job_program, job_words
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.host import Check, CheckState, HostSample
 from mpwatch.model.ids import ProcessId
@@ -99,12 +99,19 @@ def dump_text(snapshot: Snapshot, *, with_stacks: bool = True, style: TextStyle 
     return _joined([*lines, *_waits(snapshot, style), *_problems(snapshot, style)])
 
 
-def diagnose_text(snapshot: Snapshot, *, style: TextStyle = PLAIN) -> str:
+def diagnose_text(
+    snapshot: Snapshot, *, style: TextStyle = PLAIN, is_part_told: bool = False
+) -> str:
     """The findings in full, the exit status of a failed job, merged stacks, waits, problems.
 
     At the end, also where nothing was found, is the account of time: what the job is doing.
+
+    Args:
+        snapshot: The job.
+        style: Of the terminal.
+        is_part_told: Whether the reader was told above that this is only a part of a job.
     """
-    lines = [*_title(snapshot, style), *_findings(snapshot, style)]
+    lines = [*_title(snapshot, style, is_part_told=is_part_told), *_findings(snapshot, style)]
     lines += [*_resolved(snapshot, style), *_end(snapshot, style)]
     if merged := merged_stack_lines(snapshot, style):
         lines += [*heading("merged stacks", "main threads with equal stacks", style), *merged]
@@ -179,7 +186,7 @@ def _role(process: JobProcess) -> str:
     return role_name(process.role, process.worker_id, process.rank)
 
 
-def _title(snapshot: Snapshot, style: TextStyle) -> list[str]:
+def _title(snapshot: Snapshot, style: TextStyle, *, is_part_told: bool = False) -> list[str]:
     """Program, pid and time of the snapshot, versions, and the state of the hook."""
     shown_at = utc_text(snapshot.wall_s)[:19].replace("T", " ")
     parts = [f"{program_of(snapshot)}  {snapshot.root.pid}", f"{shown_at} UTC", *versions(snapshot)]
@@ -189,7 +196,7 @@ def _title(snapshot: Snapshot, style: TextStyle) -> list[str]:
     if lost := snapshot.lost:
         parts.append(f"events lost {count_text(lost)}")
     lines = pack(parts, style)
-    if words := part_words(snapshot):
+    if not is_part_told and (words := part_words(snapshot)):
         lines += style.wrap(words)
     return lines
 
@@ -735,10 +742,15 @@ def pack(parts: Sequence[str], style: TextStyle) -> list[str]:
 
 
 def program_of(snapshot: Snapshot) -> str:
-    """The script that a job runs, else the name of its root process."""
+    """The script that a job runs, else the name of its root process.
+
+    A process of multiprocessing runs code that says nothing of it: its label is what it was given.
+    """
     root = snapshot.get(snapshot.root)
     if root is None:
         return "job"
+    if is_started_by_code(root.sample.cmdline):
+        return root.label
     return job_program(root.sample.cmdline).name or root.sample.name
 
 

@@ -9,7 +9,7 @@ import pytest
 from mpwatch.collect.hook.discovery import NO_HOOK
 from mpwatch.model.host import Check
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.samples import Ended
+from mpwatch.model.samples import Ended, PartOfJob
 from mpwatch.model.snapshot import Hook, Snapshot
 from mpwatch.model.waits import WaitChain, WaitGraph, WaitLink
 from mpwatch.report.table import TextStyle, cell_width
@@ -189,6 +189,26 @@ def test_a_job_without_its_root_process_is_reported() -> None:
     snapshot = Snapshot(at_s=1.0, wall_s=1.0, root=MAIN, host=host, processes=())
 
     assert dump_text(snapshot).startswith("job  41823   1970-01-01 00:00:01 UTC")
+
+
+def test_that_this_is_a_part_of_a_job_is_said_once() -> None:
+    part = replace(job(), part_of=PartOfJob(ProcessId(7, 70), "train.py", "rank 2"))
+    words = "41823 is rank 2 of the job of 7 (train.py): mpwatch diagnose 7"
+
+    assert diagnose_text(part).count(words) == dump_text(part).count(words) == 1
+    assert words not in diagnose_text(part, is_part_told=True)
+
+
+def test_a_process_of_multiprocessing_has_its_label_in_the_title() -> None:
+    code = "from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd=6)"
+    root = worker(MAIN, 3)
+    root = replace(
+        root,
+        label="service.worker_main",
+        sample=replace(root.sample, cmdline=("python", "-c", code, "--multiprocessing-fork")),
+    )
+
+    assert dump_text(replace(job(), processes=(root,))).startswith("service.worker_main  41823  ")
 
 
 def test_a_check_shows_state_value_meaning_and_fix() -> None:
