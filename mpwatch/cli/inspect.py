@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+import sys
 import time
 from collections.abc import Iterator, Sequence
 
@@ -55,7 +56,8 @@ def dump(arguments: argparse.Namespace) -> int:
         values=read_configuration().values,
     )
     process = target(arguments.pid)
-    tell_part(process, "dump")
+    if arguments.json:  # the text says it below its title
+        tell_part(process, "dump")
     with injecting(process, arguments) as inject:
         snapshot = read_once(process, options, inject=inject)
     if snapshot is None:
@@ -97,7 +99,9 @@ def diagnose(arguments: argparse.Namespace) -> int:
     else:
         from mpwatch.report import text as text_report
 
-        print(text_report.diagnose_text(snapshot, style=text_style()))
+        is_told = is_pid and _tells_part_at_once(arguments) and sys.stdout.isatty()
+        text = text_report.diagnose_text(snapshot, style=text_style(), is_part_told=is_told)
+        print(text)
     if is_interrupted:
         return EXIT_INTERRUPTED
     return exit_code(unresolved(snapshot), arguments.fail_on)
@@ -244,13 +248,22 @@ def _running_s() -> float:
     return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - started_s)
 
 
+def _tells_part_at_once(arguments: argparse.Namespace) -> bool:
+    """Whether standard error says, before the watch, that this is only a part of a job.
+
+    The report says it too where it goes elsewhere.
+    """
+    return arguments.json or sys.stderr.isatty()
+
+
 def _watched(pid: int, arguments: argparse.Namespace) -> tuple[Snapshot, bool]:
     """The job after the watch, and whether the user has interrupted it."""
     from mpwatch.observe.sources.oneshot import OneShotOptions, watch_for
 
     options = OneShotOptions(hook=hook_use(arguments), values=read_configuration().values)
     process = target(pid)
-    tell_part(process, "diagnose")
+    if _tells_part_at_once(arguments):
+        tell_part(process, "diagnose")
     with (
         injecting(process, arguments) as inject,
         Progress(f"watching {pid}", arguments.seconds) as progress,

@@ -24,6 +24,7 @@ from mpwatch.cli.failures import (
     reading,
     writing,
 )
+from mpwatch.cli.recordings import tell_recorded
 from mpwatch.cli.targets import exiting_on_signals
 from mpwatch.cli.terminal import Progress, ProgressBar, need_terminal, text_style
 from mpwatch.model.findings import Severity
@@ -385,7 +386,8 @@ def record(arguments: argparse.Namespace) -> int:
     check_recordable(arguments.output)
     _require_job(arguments)  # a wrong SPEC leaves no file behind
     writer = JobRecordingWriter(arguments.output, arguments.job)
-    end_s = time.monotonic() + (arguments.seconds or float("inf"))
+    began_s = time.monotonic()
+    end_s = began_s + (arguments.seconds or float("inf"))
     try:
         with _connected(arguments, restarts=True, keep=writer.message) as (head, progress):
             with contextlib.suppress(KeyboardInterrupt):
@@ -404,11 +406,12 @@ def record(arguments: argparse.Namespace) -> int:
         os.unlink(arguments.output)  # it holds nothing, and the next attempt needs its name
         raise
     except KeyboardInterrupt:
-        return 0
+        pass  # the usual way to end a recording
     finally:
         writer.close()
         if writer.problem is not None:
             print(f"mpwatch: {writer.problem}", file=sys.stderr)
+    tell_recorded(arguments.output, time.monotonic() - began_s)
     return 0
 
 

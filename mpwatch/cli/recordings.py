@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import os
+import shlex
 import sys
 import threading
 
 from mpwatch.cli.failures import EXIT_NO_SUCH_PROCESS, Failure, check_recordable, reading, writing
 from mpwatch.cli.targets import ended_meanwhile, hook_use, injecting, of_job, target, tell_part
 from mpwatch.cli.terminal import Progress, ProgressBar, text_style
+from mpwatch.model.sanitize import clean
 from mpwatch.model.snapshot import Snapshot
+from mpwatch.model.units import bytes_text, seconds_text
 
 
 def record(arguments: argparse.Namespace) -> int:
@@ -26,6 +30,12 @@ def record(arguments: argparse.Namespace) -> int:
     check_recordable(arguments.output)
     writer = RecordingWriter(arguments.output, process)
     seconds = arguments.seconds or 365 * 86_400.0
+    read_s: list[float] = []
+
+    def show(seen: Snapshot) -> None:
+        read_s[1:] = [seen.at_s]
+        progress.show(f"{len(seen.living())} processes")
+
     try:
         with (
             injecting(process, arguments) as inject,
@@ -37,7 +47,7 @@ def record(arguments: argparse.Namespace) -> int:
                 OneShotOptions(hook=hook_use(arguments)),
                 inject=inject,
                 keep=writer.write,
-                each=lambda seen: progress.show(f"{len(seen.living())} processes"),
+                each=show,
                 period_s=1.0 / arguments.refresh,
                 diagnose=False,
             )
@@ -48,9 +58,25 @@ def record(arguments: argparse.Namespace) -> int:
         writer.close()
         if writer.problem is not None:
             print(f"mpwatch: {writer.problem}", file=sys.stderr)
+        tell_recorded(arguments.output, read_s[-1] - read_s[0] if read_s else None)
     if snapshot is None:
         raise ended_meanwhile(arguments.pid)
     return 0
+
+
+def tell_recorded(path: str, seconds: float | None) -> None:
+    """Say on standard error what a recording is, and the command that shows it.
+
+    Args:
+        path: Of the file.
+        seconds: From its first reading to its last one; `None` without any.
+    """
+    if seconds is None:
+        print(f"mpwatch: {clean(path)} has no reading of the job.", file=sys.stderr)
+        return
+    facts = f"{seconds_text(seconds)}, {bytes_text(os.path.getsize(path))}"
+    command = f"mpwatch replay {shlex.quote(path)}"
+    print(f"mpwatch: {clean(path)} has {facts}: {command}", file=sys.stderr)
 
 
 def report(arguments: argparse.Namespace) -> int:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.samples import PartOfJob
 from mpwatch.model.snapshot import Process, Snapshot
-from mpwatch.model.units import DASH
+from mpwatch.model.units import DASH, seconds_text
 from mpwatch.model.waits import WaitEdge
 
 ROLE_PLURALS: Mapping[Role, str] = {
@@ -73,6 +73,23 @@ def part_words(snapshot: Snapshot, command: str = "diagnose") -> str:
     if part is None:
         return ""
     return f"{part_sentence(snapshot.root.pid, part, command)}. The rest of it was not looked at."
+
+
+UNSEEN_S = 2.0
+"""What began within two readings from the first one may have begun before it."""
+
+
+def lasting_text(seconds: float | None, snapshot: Snapshot, at_least: str = "at least ") -> str:
+    """For how long something has lasted: `27 s`, or `at least 27 s`.
+
+    It is the second where it was there at the first reading. A longer time than the job was watched
+    has another source, such as a hook, which knows the beginning. `at_least` is for narrow columns.
+    """
+    account, text = snapshot.account, seconds_text(seconds)
+    if seconds is None or not account.readings:
+        return text
+    before_s = snapshot.at_s - seconds - account.since_s
+    return f"{at_least}{text}" if abs(before_s) <= UNSEEN_S else text
 
 
 def role_name(role: Role, worker_id: int | None, rank: int | None) -> str:

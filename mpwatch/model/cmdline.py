@@ -16,8 +16,10 @@ _STARTERS = ("mpwatch/hook/run.py",)
 """Programs that run the program named in their next argument."""
 
 
-LAUNCHER_SCRIPTS = frozenset(("torchrun", "deepspeed", "accelerate", "accelerate-launch", "torchx"))
-LAUNCHER_MODULES = frozenset(
+_LAUNCHER_SCRIPTS = frozenset(
+    ("torchrun", "deepspeed", "accelerate", "accelerate-launch", "torchx")
+)
+_LAUNCHER_MODULES = frozenset(
     ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch")
 )
 """Programs that start ranks."""
@@ -97,19 +99,37 @@ def job_words(cmdline: Sequence[str]) -> str:
     program, arguments = found
     launcher = python_program(cmdline)
     name = launcher.text
-    if os.path.basename(cmdline[0]) in LAUNCHER_SCRIPTS:
+    if os.path.basename(cmdline[0]) in _LAUNCHER_SCRIPTS:
         name = cmdline[0]
     return f"{' '.join((program.name, *arguments))}, by {os.path.basename(name)}"
 
 
+def is_started_by_code(cmdline: Sequence[str]) -> bool:
+    """Whether multiprocessing has started this as `python -c "from multiprocessing... import ..."`.
+
+    Forks of a forkserver have its command line.
+    """
+    program = python_program(cmdline)
+    return program.kind == "code" and _HELPER_CODE.match(program.text.lstrip()) is not None
+
+
+def is_launcher(cmdline: Sequence[str]) -> bool:
+    """Whether this starts ranks: torchrun, torch.distributed.run, deepspeed, accelerate."""
+    if cmdline and os.path.basename(cmdline[0]) in _LAUNCHER_SCRIPTS:
+        return True
+    program = python_program(cmdline)
+    if program.kind == "module":
+        return program.text in _LAUNCHER_MODULES
+    return program.kind == "script" and os.path.basename(program.text) in _LAUNCHER_SCRIPTS
+
+
 def _words_of_launcher(cmdline: Sequence[str]) -> Sequence[str] | None:
     """What follows the name of a launcher; `None` if it is another program."""
-    if cmdline and os.path.basename(cmdline[0]) in LAUNCHER_SCRIPTS:
+    if cmdline and os.path.basename(cmdline[0]) in _LAUNCHER_SCRIPTS:
         return cmdline[1:]
     program = python_program(cmdline)
-    is_module = program.kind == "module" and program.text in LAUNCHER_MODULES | _NODE_LAUNCHERS
-    is_script = program.kind == "script" and os.path.basename(program.text) in LAUNCHER_SCRIPTS
-    if not (is_module or is_script):
+    is_of_node = program.kind == "module" and program.text in _NODE_LAUNCHERS
+    if not (is_of_node or is_launcher(cmdline)):
         return None
     at = next(n for n, word in enumerate(cmdline) if word.endswith(program.text))
     return cmdline[at + 1 :]

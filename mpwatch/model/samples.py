@@ -318,6 +318,14 @@ class Frame(NamedTuple):
     known (before Python 3.11, or read by the hook)."""
 
 
+class MixedFrame(NamedTuple):
+    """One frame of a stack that has native frames among those of Python."""
+
+    frame: Frame
+    is_native: bool
+    """Whether it is of native code, which has no line of the program."""
+
+
 StackSource: TypeAlias = Literal["py-spy", "hook"]
 
 
@@ -330,6 +338,7 @@ class StackSample:
     """Kernel thread id."""
     thread_name: str
     frames: tuple[Frame, ...]
+    """Of Python only, so that what asks for the line of a wait never meets a library of C."""
     source: StackSource
     at_s: float
     is_active: bool | None = None
@@ -337,6 +346,8 @@ class StackSample:
     target_class: str = ""
     """In a child of multiprocessing, the class whose `run` method is its target; empty where the
     source does not say it. py-spy does so from Python 3.11 on."""
+    mixed: tuple[MixedFrame, ...] = ()
+    """The same stack with its native frames, where these were asked for; empty otherwise."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from mpwatch.model.samples import (
     Ended,
     Frame,
     GpuSample,
+    MixedFrame,
     PartOfJob,
     ProcSample,
     StackSource,
@@ -44,7 +45,10 @@ class Thread:
     cpu_percent: float | None = None
     waits_on: WaitedOn | None = None
     stack: tuple[Frame, ...] = ()
-    """Innermost first, without the frames that a fork copied; empty if not taken."""
+    """Innermost first, of Python only, without the frames that a fork copied; empty if not taken.
+    """
+    mixed: tuple[MixedFrame, ...] = ()
+    """The same stack with its native frames, to be shown and not judged; empty unless asked for."""
     stack_source: StackSource | None = None
     stack_at_s: float | None = None
     stack_age_s: float | None = None
@@ -56,6 +60,11 @@ class Thread:
     """How long it has used no cpu, within the time observed."""
     waits_s: float | None = None
     """How long it has waited for the same target; `None` if unknown."""
+
+    @property
+    def shown_stack(self) -> tuple[Frame, ...]:
+        """The stack as a reader has asked for it: with native frames, if there are any."""
+        return tuple([each.frame for each in self.mixed]) or self.stack
 
 
 @dataclass(frozen=True, slots=True)

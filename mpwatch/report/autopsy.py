@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mpwatch.collect.hook.left_files import (
-    BlackBox,
+    HookFiles,
     folders_of_user,
-    has_box,
+    has_ring,
     own_folders,
-    read_boxes,
+    read_hook_files,
 )
 from mpwatch.collect.process import procfs
 from mpwatch.describe.findings import effects_below_causes, unresolved
@@ -46,7 +46,7 @@ class NothingLeft(LookupError):
 class Dead:
     """One dead process."""
 
-    box: BlackBox
+    files: HookFiles
     parent: ProcessId | None
     worker_id: int | None
     unfinished: HookEvent | None
@@ -71,7 +71,7 @@ class Autopsy:
     @property
     def root(self) -> ProcessId:
         """The process that names the job."""
-        return self.parent or self.dead[0].box.process
+        return self.parent or self.dead[0].files.process
 
 
 def autopsies(subject: str, proc: str = "/proc") -> tuple[Autopsy, ...]:
@@ -89,23 +89,27 @@ def autopsies(subject: str, proc: str = "/proc") -> tuple[Autopsy, ...]:
     """
     if subject.isascii() and subject.isdecimal():
         return _of_process(int(subject), proc)
-    boxes = read_boxes([subject], proc)
-    dead = [box for box in boxes if not box.is_alive]
+    all_files = read_hook_files([subject], proc)
+    dead = [files for files in all_files if not files.is_alive]
     if not os.path.isdir(subject):
         raise NothingLeft(f"{subject} is neither a process ID nor a folder.")
     if not dead:
-        running = f" ({len(boxes)} still run{'s' if len(boxes) == 1 else ''})" if boxes else ""
+        running = (
+            f" ({len(all_files)} still run{'s' if len(all_files) == 1 else ''})"
+            if all_files
+            else ""
+        )
         raise NothingLeft(f"There are no hook files of dead processes in {subject}{running}.")
     return examine(dead, proc)
 
 
-def examine(boxes: Sequence[BlackBox], proc: str = "/proc") -> tuple[Autopsy, ...]:
+def examine(all_files: Sequence[HookFiles], proc: str = "/proc") -> tuple[Autopsy, ...]:
     """One result for each job among the hook files of dead processes."""
-    starts = _starts(boxes)
-    parents = _parents(boxes, starts)
-    jobs: dict[ProcessId, list[BlackBox]] = {}
-    for box in boxes:
-        jobs.setdefault(_line(box.process, parents)[-1], []).append(box)
+    starts = _starts(all_files)
+    parents = _parents(all_files, starts)
+    jobs: dict[ProcessId, list[HookFiles]] = {}
+    for files in all_files:
+        jobs.setdefault(_line(files.process, parents)[-1], []).append(files)
     return tuple(_examine_job(root, in_job, starts, parents, proc) for root, in_job in jobs.items())
 
 
@@ -115,7 +119,7 @@ def last_state(dead: Sequence[Dead], root: ProcessId) -> Snapshot:
     for each in _inputs(dead, root):
         fold.apply(each)
     before = engine.diagnosed(fold.snapshot(), fold.history())
-    for one in sorted(dead, key=lambda one: one.box.last_ns):
+    for one in sorted(dead, key=lambda one: one.files.last_ns):
         fold.apply(ended(one))
     after = engine.diagnosed(fold.snapshot(), fold.history())
     found = {finding.key for finding in after.findings}
@@ -125,23 +129,23 @@ def last_state(dead: Sequence[Dead], root: ProcessId) -> Snapshot:
 
 def ended(dead: Dead) -> Ended:
     """The exit status of a process: from its parent, else from its own notes."""
-    box, code = dead.box, dead.exit_code
-    at_s = box.last_ns / 1e9
+    files, code = dead.files, dead.exit_code
+    at_s = files.last_ns / 1e9
     if code is not None:
-        return Ended(box.process, at_s, *((None, -code) if code < 0 else (code, None)))
-    for note in reversed(box.notes):
+        return Ended(files.process, at_s, *((None, -code) if code < 0 else (code, None)))
+    for note in reversed(files.notes):
         code = note.data.get("code")
         if note.kind == "exit" and isinstance(code, int):
-            return Ended(box.process, at_s, exit_code=code)
+            return Ended(files.process, at_s, exit_code=code)
         if note.kind == "exception" and note.data.get("where") == "main":
-            return Ended(box.process, at_s, exit_code=1)
-    return Ended(box.process, at_s, problem=NO_EXIT)
+            return Ended(files.process, at_s, exit_code=1)
+    return Ended(files.process, at_s, problem=NO_EXIT)
 
 
 def _of_process(pid: int, proc: str) -> tuple[Autopsy, ...]:
-    boxes = read_boxes(own_folders(), proc)
-    parents = _parents(boxes, _starts(boxes))
-    lines = {box.process: _line(box.process, parents) for box in boxes}
+    all_files = read_hook_files(own_folders(), proc)
+    parents = _parents(all_files, _starts(all_files))
+    lines = {files.process: _line(files.process, parents) for files in all_files}
     # A process without a file is known as the parent of others.
     candidates = [process for line in lines.values() for process in line if process.pid == pid]
     if not candidates:
@@ -151,25 +155,25 @@ def _of_process(pid: int, proc: str) -> tuple[Autopsy, ...]:
             " normally, or died more than a day ago."
         )
     subject = max(candidates, key=lambda process: process.start_ticks)
-    family = [box for box in boxes if subject in lines[box.process]]
-    dead = [box for box in family if not box.is_alive]
+    family = [files for files in all_files if subject in lines[files.process]]
+    dead = [files for files in family if not files.is_alive]
     if not dead:
         raise NothingLeft(f"Process {pid} and its descendants still run: mpwatch attach {pid}.")
     return examine(dead, proc)
 
 
-def _starts(boxes: Iterable[BlackBox]) -> dict[ProcessId, HookNote]:
+def _starts(all_files: Iterable[HookFiles]) -> dict[ProcessId, HookNote]:
     """The notes of parents about the starts of the other processes, by process."""
-    boxes = tuple(boxes)
+    all_files = tuple(all_files)
     starts: dict[ProcessId, HookNote] = {}
-    for note in (note for box in boxes for note in box.notes if note.kind == "start"):
+    for note in (note for files in all_files for note in files.notes if note.kind == "start"):
         # Of several processes with this pid, the first that started after the parent did.
         children = [
-            box.process
-            for box in boxes
-            if box.process.pid == note.data.get("pid")
-            and box.process.start_ticks >= note.process.start_ticks
-            and box.process != note.process
+            files.process
+            for files in all_files
+            if files.process.pid == note.data.get("pid")
+            and files.process.start_ticks >= note.process.start_ticks
+            and files.process != note.process
         ]
         if children:
             starts.setdefault(min(children, key=lambda child: child.start_ticks), note)
@@ -177,27 +181,29 @@ def _starts(boxes: Iterable[BlackBox]) -> dict[ProcessId, HookNote]:
 
 
 def _parents(
-    boxes: Sequence[BlackBox], starts: Mapping[ProcessId, HookNote]
+    all_files: Sequence[HookFiles], starts: Mapping[ProcessId, HookNote]
 ) -> dict[ProcessId, ProcessId]:
     """The parent of each process: from the parent's notes, else from the child's own ring.
 
     A parent may have no file: it had no hook, or it exited normally.
     """
     parents = {process: note.process for process, note in starts.items()}
-    for box in boxes:
-        if box.parent is not None and box.process not in parents:
-            parents[box.process] = _known_by_ticks(box.parent, box.process, boxes)
+    for files in all_files:
+        if files.parent is not None and files.process not in parents:
+            parents[files.process] = _known_by_ticks(files.parent, files.process, all_files)
     return parents
 
 
-def _known_by_ticks(parent: ProcessId, child: ProcessId, boxes: Iterable[BlackBox]) -> ProcessId:
+def _known_by_ticks(
+    parent: ProcessId, child: ProcessId, all_files: Iterable[HookFiles]
+) -> ProcessId:
     """Complete a parent without start time: the last with its pid that started before the child."""
     if parent.start_ticks:
         return parent
     starts = [
-        box.process.start_ticks
-        for box in boxes
-        if box.process.pid == parent.pid and box.process.start_ticks <= child.start_ticks
+        files.process.start_ticks
+        for files in all_files
+        if files.process.pid == parent.pid and files.process.start_ticks <= child.start_ticks
     ]
     return ProcessId(parent.pid, max(starts, default=0))
 
@@ -212,29 +218,31 @@ def _line(process: ProcessId, parents: Mapping[ProcessId, ProcessId]) -> tuple[P
 
 def _examine_job(
     root: ProcessId,
-    boxes: Sequence[BlackBox],
+    all_files: Sequence[HookFiles],
     starts: Mapping[ProcessId, HookNote],
     parents: Mapping[ProcessId, ProcessId],
     proc: str,
 ) -> Autopsy:
-    ordered = sorted(boxes, key=lambda box: (box.process != root, box.process.start_ticks))
-    codes = _exit_codes(boxes)
+    ordered = sorted(
+        all_files, key=lambda files: (files.process != root, files.process.start_ticks)
+    )
+    codes = _exit_codes(all_files)
     dead = tuple(
         replace(
-            _dead(box, starts.get(box.process), parent := parents.get(box.process)),
-            exit_code=codes.get((parent, box.process.pid)),
+            _dead(files, starts.get(files.process), parent := parents.get(files.process)),
+            exit_code=codes.get((parent, files.process.pid)),
         )
-        for box in ordered
+        for files in ordered
     )
     state = last_state(dead, root)
-    if any(one.box.process == root for one in dead):
+    if any(one.files.process == root for one in dead):
         return Autopsy(dead, state)
     return Autopsy(dead, state, root, _absent_words(root, dead, proc))
 
 
 def _absent_words(parent: ProcessId, dead: Sequence[Dead], proc: str) -> str:
     """The state of a parent that is not in `dead`, one sentence."""
-    them, first = "them" if len(dead) > 1 else "it", dead[0].box
+    them, first = "them" if len(dead) > 1 else "it", dead[0].files
     found = procfs.read_stat(proc, parent.pid)
     is_same = found is not None and (
         found.process == parent
@@ -242,33 +250,33 @@ def _absent_words(parent: ProcessId, dead: Sequence[Dead], proc: str) -> str:
     )
     if is_same:
         return f"{parent.pid}, which started {them}, still runs: mpwatch attach {parent.pid}"
-    if has_box(first.folder, parent):
+    if has_ring(first.folder, parent):
         return f"{parent.pid}, which started {them}, died too: mpwatch autopsy {parent.pid}"
     return (
         f"{parent.pid}, which started {them}, left no file: it had no hook, or it exited normally"
     )
 
 
-def _exit_codes(boxes: Sequence[BlackBox]) -> dict[tuple[ProcessId | None, int], int]:
+def _exit_codes(all_files: Sequence[HookFiles]) -> dict[tuple[ProcessId | None, int], int]:
     """Exit codes of children as their parents got them, by parent and pid of the child."""
     return {
-        (box.process, event.key): event.aux - wire.EXIT_BASE
-        for box in boxes
-        for event in box.events
+        (files.process, event.key): event.aux - wire.EXIT_BASE
+        for files in all_files
+        for event in files.events
         if event.kind == wire.PROCESS_JOIN and event.aux
     }
 
 
-def _dead(box: BlackBox, start: HookNote | None, parent: ProcessId | None) -> Dead:
+def _dead(files: HookFiles, start: HookNote | None, parent: ProcessId | None) -> Dead:
     worker_id = start.data.get("worker_id") if start is not None else None
-    fetches = (e.key2 for e in box.events if e.kind in (*_BEGINS, *_BEGINS.values()))
+    fetches = (e.key2 for e in files.events if e.kind in (*_BEGINS, *_BEGINS.values()))
     if not isinstance(worker_id, int):
         worker_id = next(fetches, None)
     return Dead(
-        box=box,
+        files=files,
         parent=parent,
         worker_id=worker_id,
-        unfinished=unfinished(box.events),
+        unfinished=unfinished(files.events),
     )
 
 
@@ -285,20 +293,20 @@ def unfinished(events: Iterable[HookEvent]) -> HookEvent | None:
 
 def _inputs(dead: Sequence[Dead], root: ProcessId) -> list[Input]:
     """The inputs of a live observer until the end: one sample of the tree, then the events."""
-    first_ns = min(one.box.monotonic_ns for one in dead)
+    first_ns = min(one.files.monotonic_ns for one in dead)
     timed: list[tuple[int, Input]] = []
     for one in dead:
-        box = one.box
-        if box.events:
-            part = HookSlice(box.process, box.events[-1].at_ns / 1e9, box.events, box.lost)
-            timed.append((box.events[-1].at_ns, part))
-        timed += [(note.at_ns, note) for note in box.notes]
+        files = one.files
+        if files.events:
+            part = HookSlice(files.process, files.events[-1].at_ns / 1e9, files.events, files.lost)
+            timed.append((files.events[-1].at_ns, part))
+        timed += [(note.at_ns, note) for note in files.notes]
     timed.sort(key=lambda pair: pair[0])
     return [_tree(dead, root, first_ns), *(each for _, each in timed)]
 
 
 def _tree(dead: Sequence[Dead], root: ProcessId, first_ns: int) -> TreeSample:
-    at_s, wall_s = first_ns / 1e9, dead[0].box.wall_s(first_ns)
+    at_s, wall_s = first_ns / 1e9, dead[0].files.wall_s(first_ns)
     system = os.uname()
     return TreeSample(
         at_s=at_s,
@@ -310,13 +318,13 @@ def _tree(dead: Sequence[Dead], root: ProcessId, first_ns: int) -> TreeSample:
 
 
 def _sample(one: Dead, root: ProcessId, at_s: float) -> ProcSample:
-    process = one.box.process
+    process = one.files.process
     role: Role = "spawned"
     if process == root:
         role = "main"
     elif one.worker_id is not None:
         role = "loader-worker"
-    elif "PoolWorker-" in one.box.name:  # as multiprocessing.Pool names them
+    elif "PoolWorker-" in one.files.name:  # as multiprocessing.Pool names them
         role = "pool-worker"
     return ProcSample(
         process=process,
@@ -328,7 +336,7 @@ def _sample(one: Dead, root: ProcessId, at_s: float) -> ProcSample:
         role=role,
         worker_id=one.worker_id,
         is_python=True,
-        problems=one.box.problems,
+        problems=one.files.problems,
     )
 
 
@@ -361,39 +369,39 @@ def autopsy_text(autopsies: Sequence[Autopsy], *, style: TextStyle | None = None
 
 
 def _process(dead: Dead, autopsy: Autopsy, style: TextStyle) -> list[str]:
-    box = dead.box
-    known = autopsy.snapshot.get(box.process)
+    files = dead.files
+    known = autopsy.snapshot.get(files.process)
     name = known.label if known else "process"
     parent = f" of {dead.parent.pid}" if dead.parent else ""
-    moment = _utc(box, box.last_ns)
-    title = style.paint(f"{box.process.pid} {name}{parent}", "strong")
+    moment = _utc(files, files.last_ns)
+    title = style.paint(f"{files.process.pid} {name}{parent}", "strong")
     lines = [f"{title}  last event {moment}"]
     lines += labelled("ended", ended(dead).words.removeprefix("unknown: "), style, LABEL_WIDTH)
     if dead.unfinished is not None:
-        started = f"started {_before(dead.unfinished, box.last_ns)} that"
+        started = f"started {_before(dead.unfinished, files.last_ns)} that"
         lines += labelled("unfinished", f"{_call(dead.unfinished)}, {started}", style, LABEL_WIDTH)
-    for number, event in enumerate(box.events[-EVENTS_SHOWN:]):
-        words = f"{_before(event, box.last_ns):>14}  {_call(event)}"
+    for number, event in enumerate(files.events[-EVENTS_SHOWN:]):
+        words = f"{_before(event, files.last_ns):>14}  {_call(event)}"
         lines += labelled("last" if number == 0 else "", words, style, LABEL_WIDTH)
-    notes = [note for note in box.notes if note.kind not in _NOTES_OMITTED]
+    notes = [note for note in files.notes if note.kind not in _NOTES_OMITTED]
     for number, note in enumerate(notes[-NOTES_SHOWN:]):
         lines += labelled(
             "notes" if number == 0 else "", note_words(note.kind, note.data), style, LABEL_WIDTH
         )
-    if box.copied_ns:
-        lines += labelled("copied", f"{_utc(box, box.copied_ns)}: {COPIED}", style, LABEL_WIDTH)
-    if box.lost:
+    if files.copied_ns:
+        lines += labelled("copied", f"{_utc(files, files.copied_ns)}: {COPIED}", style, LABEL_WIDTH)
+    if files.lost:
         lines += labelled(
-            "older", f"{count_text(box.lost)} records were overwritten", style, LABEL_WIDTH
+            "older", f"{count_text(files.lost)} records were overwritten", style, LABEL_WIDTH
         )
-    for problem in box.problems:
+    for problem in files.problems:
         lines += labelled("problem", problem, style, LABEL_WIDTH)
     return lines
 
 
-def _utc(box: BlackBox, at_ns: int) -> str:
+def _utc(files: HookFiles, at_ns: int) -> str:
     """A time of CLOCK_MONOTONIC as `2026-01-31 12:00:00.000 UTC`."""
-    return utc_text(box.wall_s(at_ns)).replace("T", " ").replace("+00:00", " UTC")
+    return utc_text(files.wall_s(at_ns)).replace("T", " ").replace("+00:00", " UTC")
 
 
 def _call(event: HookEvent) -> str:

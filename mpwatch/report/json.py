@@ -26,7 +26,7 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.injection import InjectionPlan
 from mpwatch.model.progress import RECENT_S, Pace
 from mpwatch.model.progress import pace as pace_of
-from mpwatch.model.samples import GpuSample
+from mpwatch.model.samples import GpuSample, MixedFrame
 from mpwatch.model.snapshot import Flow, Loader, Process, Segment, Snapshot, Thread, WorkerLoad
 from mpwatch.model.waits import WaitGraph
 
@@ -465,7 +465,7 @@ def _process_extras(process: Process) -> Document:
 
 
 def _thread(thread: Thread, with_stacks: bool) -> Document:
-    stack = thread.stack if with_stacks else ()
+    frames = thread.mixed or [MixedFrame(frame, False) for frame in thread.stack]
     return {
         "tid": thread.tid,
         "name": thread.name,
@@ -478,8 +478,9 @@ def _thread(thread: Thread, with_stacks: bool) -> Document:
                 "file": frame.file,
                 "line": frame.line,
                 **({"locals": dict(frame.locals)} if frame.locals else {}),
+                **({"is_native": True} if is_native else {}),
             }
-            for frame in stack
+            for frame, is_native in (frames if with_stacks else ())
         ],
         "stack_source": thread.stack_source if with_stacks else None,
         "waits_on": thread.waits_on

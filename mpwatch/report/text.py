@@ -31,6 +31,7 @@ from mpwatch.describe.processes import (
     full_name,
     full_name_of,
     joined_names,
+    lasting_text,
     names_text,
     part_words,
     process_state,
@@ -41,7 +42,7 @@ from mpwatch.describe.processes import (
 from mpwatch.describe.progress import progress_sentence
 from mpwatch.diagnose.analysis.exits import failed_processes, last_exceptions
 from mpwatch.diagnose.analysis.stack_merge import merged_stacks
-from mpwatch.model.cmdline import job_program, job_words
+from mpwatch.model.cmdline import is_started_by_code, job_program, job_words
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.host import Check, CheckState, HostSample
 from mpwatch.model.ids import ProcessId
@@ -49,7 +50,7 @@ from mpwatch.model.injection import LEFT_ALONE
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Flow, Process, Segment, Snapshot, Thread
 from mpwatch.model.units import DASH, bytes_text, count_text, percent_text, seconds_text
-from mpwatch.model.waits import WaitChain, WaitEdge, WaitGraph, WaitLink
+from mpwatch.model.waits import WaitChain, WaitEdge, WaitLink
 from mpwatch.report.json import utc_text
 from mpwatch.report.table import (
     PLAIN,
@@ -98,12 +99,19 @@ def dump_text(snapshot: Snapshot, *, with_stacks: bool = True, style: TextStyle 
     return _joined([*lines, *_waits(snapshot, style), *_problems(snapshot, style)])
 
 
-def diagnose_text(snapshot: Snapshot, *, style: TextStyle = PLAIN) -> str:
+def diagnose_text(
+    snapshot: Snapshot, *, style: TextStyle = PLAIN, is_part_told: bool = False
+) -> str:
     """The findings in full, the exit status of a failed job, merged stacks, waits, problems.
 
     At the end, also where nothing was found, is the account of time: what the job is doing.
+
+    Args:
+        snapshot: The job.
+        style: Of the terminal.
+        is_part_told: Whether the reader was told above that this is only a part of a job.
     """
-    lines = [*_title(snapshot, style), *_findings(snapshot, style)]
+    lines = [*_title(snapshot, style, is_part_told=is_part_told), *_findings(snapshot, style)]
     lines += [*_resolved(snapshot, style), *_end(snapshot, style)]
     if merged := merged_stack_lines(snapshot, style):
         lines += [*heading("merged stacks", "main threads with equal stacks", style), *merged]
@@ -122,8 +130,12 @@ def doctor_text(checks: Sequence[Check], *, style: TextStyle = PLAIN) -> str:
         if check.fix:
             lines += style.wrap(f"fix: {check.fix}", " " * 28, " " * 33)
     counts = Counter(check.state for check in checks)
-    bad = [f"{counts[state]} {state}" for state in ("problem", "warning") if counts[state]]
-    return _joined([*lines, "", ", ".join(bad) if bad else "all checks passed"])
+    told = [
+        f"{counts[state]} {state}{'s' if counts[state] > 1 else ''}"
+        for state in ("problem", "warning", "note")
+        if counts[state]
+    ]
+    return _joined([*lines, "", ", ".join(told) if told else "all checks passed"])
 
 
 LISTED_ALIKE = 6
@@ -174,7 +186,7 @@ def _role(process: JobProcess) -> str:
     return role_name(process.role, process.worker_id, process.rank)
 
 
-def _title(snapshot: Snapshot, style: TextStyle) -> list[str]:
+def _title(snapshot: Snapshot, style: TextStyle, *, is_part_told: bool = False) -> list[str]:
     """Program, pid and time of the snapshot, versions, and the state of the hook."""
     shown_at = utc_text(snapshot.wall_s)[:19].replace("T", " ")
     parts = [f"{program_of(snapshot)}  {snapshot.root.pid}", f"{shown_at} UTC", *versions(snapshot)]
@@ -184,7 +196,7 @@ def _title(snapshot: Snapshot, style: TextStyle) -> list[str]:
     if lost := snapshot.lost:
         parts.append(f"events lost {count_text(lost)}")
     lines = pack(parts, style)
-    if words := part_words(snapshot):
+    if not is_part_told and (words := part_words(snapshot)):
         lines += style.wrap(words)
     return lines
 
@@ -493,22 +505,24 @@ MOVING_SHOWN = 4
 WAITERS_SHOWN = 3
 """Different waits shown at the start of chains that continue alike."""
 SHORT_S = 1.0
-"""Younger waits that make progress are part of every busy job, and are not shown."""
+"""Younger waits that make progress are part of every busy job, and are not shown. Nor is a time
+without cpu use: a counter of cpu time has steps of 10 ms, and other threads may have used some."""
 
 
 def _waits(snapshot: Snapshot, style: TextStyle) -> list[str]:
-    lines = wait_lines(snapshot.waits, style)
+    lines = wait_lines(snapshot, style)
     return [*heading("waits", "", style), *lines] if lines else []
 
 
-def wait_lines(waits: WaitGraph, style: TextStyle) -> list[str]:
+def wait_lines(snapshot: Snapshot, style: TextStyle) -> list[str]:
     """Wait chains, from the waiting process to the last one; blocked ones first."""
-    blocked = [chain for chain in waits.chains if chain.verdict not in _MOVING]
-    moving = [chain for chain in waits.chains if chain.verdict in _MOVING and not _is_short(chain)]
+    chains = snapshot.waits.chains
+    blocked = [chain for chain in chains if chain.verdict not in _MOVING]
+    moving = [chain for chain in chains if chain.verdict in _MOVING and not _is_short(chain)]
     moving_groups = _equal_chains(moving)
     lines: list[str] = []
     for group in (*_equal_chains(blocked), *moving_groups[:MOVING_SHOWN]):
-        lines += [*_chain_lines(group, style), ""]
+        lines += [*_chain_lines(group, snapshot, style), ""]
     more = len(moving_groups) - MOVING_SHOWN
     if more > 0:
         lines += [f"  and {more} more that make progress", ""]
@@ -530,13 +544,13 @@ def _equal_chains(chains: Iterable[WaitChain]) -> list[list[WaitChain]]:
     return list(groups.values())
 
 
-def _chain_lines(group: Sequence[WaitChain], style: TextStyle) -> list[str]:
+def _chain_lines(group: Sequence[WaitChain], snapshot: Snapshot, style: TextStyle) -> list[str]:
     """The first links of equal chains, their common links, and the verdict."""
     chain = group[0]
-    lines = _first_links(group, style)
+    lines = _first_links(group, snapshot, style)
     for depth, link in enumerate(chain.links[1:]):
         arrow = "   " * depth + "<- "
-        lines += style.wrap(_link_words(link), f"  {arrow}", " " * (len(arrow) + 2))
+        lines += style.wrap(_link_words(link, snapshot), f"  {arrow}", " " * (len(arrow) + 2))
     verdict = chain.verdict.replace("-", " ")
     conclusion = f": {chain.conclusion}" if chain.conclusion else ""
     first, *rest = style.wrap(f"{verdict}{conclusion}", "  ", "    ")
@@ -544,7 +558,7 @@ def _chain_lines(group: Sequence[WaitChain], style: TextStyle) -> list[str]:
     return [*lines, first.replace(verdict, style.paint(verdict, emphasis), 1), *rest]
 
 
-def _first_links(group: Sequence[WaitChain], style: TextStyle) -> list[str]:
+def _first_links(group: Sequence[WaitChain], snapshot: Snapshot, style: TextStyle) -> list[str]:
     """The first links of equal chains; processes with the same wait are named in one line."""
     by_words: dict[str, list[WaitLink]] = {}
     for chain in group:
@@ -552,7 +566,7 @@ def _first_links(group: Sequence[WaitChain], style: TextStyle) -> list[str]:
             by_words.setdefault(chain.links[0].words, []).append(chain.links[0])
     lines: list[str] = []
     for link, *others in list(by_words.values())[:WAITERS_SHOWN]:
-        lines += style.wrap(_link_words(link), "  ", "  ")
+        lines += style.wrap(_link_words(link, snapshot), "  ", "  ")
         if others:
             names = ", ".join(other.name for other in others)
             lines += style.wrap(f"the same: {names}", "    ", "    ")
@@ -562,8 +576,8 @@ def _first_links(group: Sequence[WaitChain], style: TextStyle) -> list[str]:
     return lines
 
 
-def _link_words(link: WaitLink) -> str:
-    since = f"  for {seconds_text(link.since_s)}" if link.since_s is not None else ""
+def _link_words(link: WaitLink, snapshot: Snapshot) -> str:
+    since = f"  for {lasting_text(link.since_s, snapshot)}" if link.since_s is not None else ""
     return f"{link.name} {link.words}{since}"
 
 
@@ -583,9 +597,9 @@ def equal_stacks(snapshot: Snapshot) -> tuple[SameStack, ...]:
     for process in snapshot.living():
         for thread in process.threads:
             if thread.stack:
-                key = tuple(frame[:3] for frame in own_frames(thread.stack))
+                key = tuple(frame[:3] for frame in own_frames(thread.shown_stack))
                 groups[key].append((process, thread))
-    same = [SameStack(tuple(own_frames(t[0][1].stack)), tuple(t)) for t in groups.values()]
+    same = [SameStack(tuple(own_frames(t[0][1].shown_stack)), tuple(t)) for t in groups.values()]
     return tuple(sorted(same, key=_stack_order))
 
 
@@ -593,7 +607,7 @@ def stack_lines(snapshot: Snapshot, style: TextStyle) -> list[str]:
     """Every distinct stack once, below the threads that have it."""
     lines: list[str] = []
     for same in equal_stacks(snapshot):
-        lines += style.wrap(_stack_owners(same), "", "    ")
+        lines += style.wrap(_stack_owners(same, snapshot), "", "    ")
         for frame in same.frames:
             lines += frame_lines(frame, style)
         lines.append("")
@@ -606,7 +620,7 @@ def _stack_order(same: SameStack) -> tuple[bool, int]:
     return (not has_main, -len(same.threads))
 
 
-def _stack_owners(same: SameStack) -> str:
+def _stack_owners(same: SameStack, snapshot: Snapshot) -> str:
     """`worker 0 (41826) MainThread, ...`; of a single thread also its state and its source."""
     owners = (
         full_name(process) + (f" {thread.name}" if thread.name else "")
@@ -619,8 +633,8 @@ def _stack_owners(same: SameStack) -> str:
     facts = [state_word(thread.state)]
     if thread.wchan:
         facts.append(thread.wchan)
-    if thread.still_s:
-        facts.append(f"no cpu used for {seconds_text(thread.still_s)}")
+    if (thread.still_s or 0.0) >= SHORT_S:
+        facts.append(f"no cpu used for {lasting_text(thread.still_s, snapshot)}")
     if thread.stack_source:
         facts.append(f"by {thread.stack_source}")
     return f"{names}  ({', '.join(facts)})"
@@ -728,10 +742,15 @@ def pack(parts: Sequence[str], style: TextStyle) -> list[str]:
 
 
 def program_of(snapshot: Snapshot) -> str:
-    """The script that a job runs, else the name of its root process."""
+    """The script that a job runs, else the name of its root process.
+
+    A process of multiprocessing runs code that says nothing of it: its label is what it was given.
+    """
     root = snapshot.get(snapshot.root)
     if root is None:
         return "job"
+    if is_started_by_code(root.sample.cmdline):
+        return root.label
     return job_program(root.sample.cmdline).name or root.sample.name
 
 

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from mpwatch.model.host import Check
-from mpwatch.model.snapshot import Hook, WorkerLoad
+from mpwatch.model.samples import Frame, MixedFrame
+from mpwatch.model.snapshot import Hook, Thread, WorkerLoad
 from mpwatch.report.json import diagnose_json, doctor_json, ps_json, snapshot_json, text_of
 from tests.builders.progress import source as progress_source
 from tests.builders.report_job import DEAD, MAIN, WORKER, account, job, listed_job
@@ -139,6 +140,22 @@ def test_every_process_has_the_keys_of_the_contract() -> None:
             assert_shape(thread, THREAD)
             for frame in thread["stack"]:
                 assert_shape(frame, FRAME)
+
+
+def test_native_frames_of_a_stack_are_marked() -> None:
+    mixed = (
+        MixedFrame(Frame("poll", "/lib/libc.so.6", 0), True),
+        MixedFrame(Frame("main", "/a/train.py", 12), False),
+    )
+    thread = Thread(MAIN.pid, "MainThread", "S", stack=(mixed[1].frame,), mixed=mixed)
+    snapshot = replace(job(), processes=(replace(job().processes[0], threads=(thread,)),))
+
+    (read,) = snapshot_json(snapshot, with_stacks=True)["processes"][0]["threads"]
+
+    assert read["stack"] == [
+        {"function": "poll", "file": "/lib/libc.so.6", "line": 0, "is_native": True},
+        {"function": "main", "file": "/a/train.py", "line": 12},
+    ]
 
 
 def test_segments_flows_and_findings_have_the_keys_of_the_contract() -> None:

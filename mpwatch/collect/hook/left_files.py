@@ -27,7 +27,7 @@ NOTES_BYTES_LIMIT = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class BlackBox:
+class HookFiles:
     """The files of one process."""
 
     process: ProcessId
@@ -86,21 +86,21 @@ def own_folders() -> tuple[str, ...]:
     return tuple(found)
 
 
-def read_boxes(folders: Iterable[str], proc: str = "/proc") -> tuple[BlackBox, ...]:
+def read_hook_files(folders: Iterable[str], proc: str = "/proc") -> tuple[HookFiles, ...]:
     """The hook files in some folders, oldest process first; folders that are missing are empty."""
-    boxes = []
+    all_files = []
     for folder in folders:
         try:
             processes = {_process_of(name) for name in os.listdir(folder)}
         except OSError:
             continue
-        boxes += [read_box(folder, process, proc) for process in processes if process]
-    return tuple(sorted(boxes, key=lambda box: box.process.start_ticks))
+        all_files += [read_files_of(folder, process, proc) for process in processes if process]
+    return tuple(sorted(all_files, key=lambda files: files.process.start_ticks))
 
 
-def last_boxes(
+def last_hook_files(
     folders: Iterable[str], without: Collection[ProcessId], limit: int, proc: str = "/proc"
-) -> Iterator[BlackBox]:
+) -> Iterator[HookFiles]:
     """The hook files that were written last, newest first.
 
     Args:
@@ -119,7 +119,7 @@ def last_boxes(
                     with suppress(FileNotFoundError):
                         found.append((entry.stat().st_mtime, folder, process))
     for _, folder, process in sorted(found, reverse=True)[:limit]:
-        yield read_box(folder, process, proc)
+        yield read_files_of(folder, process, proc)
 
 
 def _process_of(name: str) -> ProcessId | None:
@@ -133,12 +133,12 @@ def _process_of(name: str) -> ProcessId | None:
     return ProcessId(int(pid), int(ticks))
 
 
-def has_box(folder: str, process: ProcessId) -> bool:
+def has_ring(folder: str, process: ProcessId) -> bool:
     """Whether a folder has a ring of a process; its pid is that of its own namespace."""
     return os.path.exists(f"{folder}/{wire.stem(*process)}{wire.RING_SUFFIX}")
 
 
-def read_box(folder: str, process: ProcessId, proc: str = "/proc") -> BlackBox:
+def read_files_of(folder: str, process: ProcessId, proc: str = "/proc") -> HookFiles:
     """The files of one process in one folder, as far as they exist and are valid."""
     stem = f"{folder}/{wire.stem(*process)}"
     ring = read_ring(stem + wire.RING_SUFFIX)
@@ -148,7 +148,7 @@ def read_box(folder: str, process: ProcessId, proc: str = "/proc") -> BlackBox:
     header = ring.header
     if header is not None and (header.pid_inside, header.start_ticks) != process:
         problems.append(f"{stem}{wire.RING_SUFFIX} is named after another process than it is of")
-    return BlackBox(
+    return HookFiles(
         process=process,
         folder=folder,
         parent=header.parent if header else None,

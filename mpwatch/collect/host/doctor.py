@@ -64,6 +64,7 @@ def examine(pid: int | None, proc: str = "/proc") -> tuple[Check, ...]:
         tracing(pid, proc),
         start_method(_version(pid, proc)),
         cores_and_threads(host.cpu_count, host.usable_cpus, known.get("OMP_NUM_THREADS")),
+        cpu_load(host.load_1m, host.cpu_count),
         gpu_driver(GpuCollector().collect()),
         unknown("TMPDIR", "the environment is hidden")
         if environment is None
@@ -278,6 +279,29 @@ def cores_and_threads(cpu_count: int | None, usable: int | None, omp_threads: st
     return Check(name, "note", value, meaning, "OMP_NUM_THREADS=1 where workers compute")
 
 
+LOADED = 1.5
+"""Of what wants to run and the cores: from here on each gets two thirds of a core or less."""
+BUSY = 0.75
+
+
+def cpu_load(load_1m: float | None, cpu_count: int | None) -> Check:
+    """How many processes want to run, and how many can: with too many every figure is slower."""
+    name = "cpu load"
+    if load_1m is None or not cpu_count:
+        return unknown(name, "the load cannot be read")
+    value = f"{load_1m:.1f} in the last minute, on {cpu_count} core{'s' if cpu_count > 1 else ''}"
+    if load_1m >= LOADED * cpu_count:
+        meaning = (
+            f"{load_1m / cpu_count:.1f} threads want each core (the kernel also counts those in "
+            "uninterruptible sleep): steps take longer, and so do mpwatch's answers."
+        )
+        return Check(name, "warning", value, meaning, "see what uses them: top -o %CPU")
+    if load_1m >= BUSY * cpu_count:
+        meaning = "Most cores are in use: a job that starts now shares them."
+        return Check(name, "note", value, meaning)
+    return Check(name, "ok", value, "Cores are free.")
+
+
 def temporary_folder(path: str | None) -> Check:
     """Whether sockets fit below TMPDIR."""
     shown = path or "/tmp"
@@ -305,10 +329,17 @@ def start_method(version: tuple[int, int] | None) -> Check:
         )
         fix = 'DataLoader(..., multiprocessing_context="fork") if the program relies on fork'
         return Check(name, "note", f"{value}forkserver by default", meaning, fix)
-    meaning = "Workers are copies of main: locks held by its threads stay locked in them for ever."
+    meaning = (
+        "Workers are copies of main: a lock that another thread of main holds at the fork stays "
+        "locked in them for ever."
+    )
     if version >= (3, 12):
         meaning += " Python warns when other threads live at a fork."
-    return Check(name, "ok", f"{value}fork by default", meaning)
+    fix = (
+        'DataLoader(..., multiprocessing_context="forkserver") or get_context("spawn") where main '
+        "has threads"
+    )
+    return Check(name, "note", f"{value}fork by default", meaning, fix)
 
 
 def _hidden(cgroup: CgroupSample | None, controller: str, problems: Sequence[str]) -> str:

@@ -17,7 +17,7 @@ from mpwatch.collect.process.identify import is_python_exe
 from mpwatch.collect.process.procfs import Stat
 from mpwatch.describe.processes import role_name
 from mpwatch.hook import wire
-from mpwatch.model.cmdline import job_program
+from mpwatch.model.cmdline import is_launcher, job_program
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.samples import PartOfJob
 
@@ -137,7 +137,7 @@ def _roots(stats: dict[int, Stat], marked: set[int], proc: str) -> list[int]:
     for pid in marked:
         top, current = pid, stats[pid].parent_pid
         while current in stats:  # process 1 of a container may be the launcher
-            if current in marked or roles.is_launcher(_cmdline(proc, current)):
+            if current in marked or is_launcher(_cmdline(proc, current)):
                 top = current
             current = stats[current].parent_pid
         roots.add(top)

@@ -29,7 +29,7 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping, 
 from types import MappingProxyType
 from typing import NamedTuple
 
-from mpwatch.model.cmdline import LAUNCHER_MODULES, LAUNCHER_SCRIPTS, python_program
+from mpwatch.model.cmdline import is_launcher, python_program
 from mpwatch.model.ids import ProcessId, Role
 
 WORKER_NAME = "pt_data_worker"
@@ -323,16 +323,6 @@ def _helper(cmdline: Sequence[str]) -> str:
     program = python_program(cmdline)
     found = _HELPER.match(program.text.lstrip()) if program.kind == "code" else None
     return found.group(1) if found is not None else ""
-
-
-def is_launcher(cmdline: Sequence[str]) -> bool:
-    """Whether this starts ranks: torchrun, torch.distributed.run, deepspeed, accelerate."""
-    if _base(cmdline) in LAUNCHER_SCRIPTS:
-        return True
-    program = python_program(cmdline)
-    if program.kind == "module":
-        return program.text in LAUNCHER_MODULES
-    return program.kind == "script" and _base((program.text,)) in LAUNCHER_SCRIPTS
 
 
 def is_ray_worker(cmdline: Sequence[str]) -> bool:

@@ -34,6 +34,7 @@ from mpwatch.model.samples import (
     FRAMES_LIMIT,
     Frame,
     FrameValues,
+    MixedFrame,
     NameValue,
     StackSample,
     StacksTaken,
@@ -430,17 +431,31 @@ def parse_dump(process: ProcessId, at_s: float, output: bytes) -> tuple[StackSam
 
 def _stack(process: ProcessId, at_s: float, thread: dict[str, Any]) -> StackSample:
     """One thread."""
+    mixed = thread["frames"]
+    python = [frame for frame in mixed if not _is_native(frame)][:FRAMES_LIMIT]
     return StackSample(
         process=process,
         tid=_whole(thread["os_thread_id"]),
         thread_name=_text(thread["thread_name"]),
-        frames=_frames(thread["frames"][:FRAMES_LIMIT]),
+        frames=_frames(python),
         source="py-spy",
         at_s=at_s,
         is_active=thread["active"] is True,
         has_gil=thread["owns_gil"] is True,
-        target_class=_target_class(thread["frames"][:FRAMES_LIMIT]),
+        target_class=_target_class(python),
+        mixed=_mixed(mixed[:FRAMES_LIMIT]),
     )
+
+
+def _is_native(frame: dict[str, Any]) -> bool:
+    """Whether a frame is of native code: py-spy names the library or program only of such (0.4)."""
+    return frame.get("module") is not None
+
+
+def _mixed(frames: Sequence[dict[str, Any]]) -> tuple[MixedFrame, ...]:
+    """All frames of one thread; none if there is no native frame among them."""
+    found = tuple(MixedFrame(_frame(frame), _is_native(frame)) for frame in frames)
+    return found if any(each.is_native for each in found) else ()
 
 
 def _frames(frames: Sequence[dict[str, Any]]) -> tuple[Frame, ...]:

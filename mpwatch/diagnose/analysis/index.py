@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from mpwatch.describe.processes import lasting_text
 from mpwatch.model.history import History
 from mpwatch.model.snapshot import LogEntry, Snapshot
 
@@ -35,6 +36,10 @@ class Index:
         rules need few of them.
         """
         return _entries_by_kind(self).get(kind, ())
+
+    def lasting(self, seconds: float | None) -> str:
+        """For how long something has lasted, in words: see `describe.processes.lasting_text`."""
+        return lasting_text(seconds, self.snapshot)
 
     def drop_derived(self) -> None:
         """Drop what was derived: some of it refers to the index.

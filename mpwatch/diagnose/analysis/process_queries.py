@@ -85,6 +85,38 @@ def _past_forkserver(index: Index, parent_id: ProcessId | None) -> Process | Non
     return parent
 
 
+def orphaned_before(index: Index) -> list[Process]:
+    """Processes of multiprocessing whose parent had exited before the job was first read.
+
+    Asked of a job whose root is one: what is started by multiprocessing begins as a child of a
+    Python process, below which it would have been found (`Snapshot.part_of`). Its siblings are
+    those that the tree has found beside it.
+    """
+    snapshot = index.snapshot
+    root = snapshot.get(snapshot.root)
+    if snapshot.part_of is not None or root is None or not _was_left(root):
+        return []
+    return [root, *(each for each in snapshot.living() if each is not root and _was_left(each))]
+
+
+def _was_left(process: Process) -> bool:
+    """Whether a process was started by multiprocessing, and no parent of it was ever seen."""
+    sample = process.sample
+    if process.is_gone or process.parent is not None or process.original_parent is not None:
+        return False
+    if sample.parent_pid < 1 or sample.state == "Z" or process.role in SERVICE_ROLES:
+        return False  # a parent that is shown as 0 is in another pid namespace
+    if process.role in WORK_ROLES and sample.start_method is not None:
+        return True
+    thread = process.threads[0] if process.threads else None
+    outermost = thread.stack[-1] if thread is not None and thread.stack else None
+    return (
+        outermost is not None
+        and outermost.function == "_bootstrap"
+        and outermost.file.endswith("/multiprocessing/process.py")
+    )
+
+
 def children_started_by(index: Index, process: Process) -> Iterator[Process]:
     """Its children, including those started by its forkserver, exited and orphaned ones."""
     return iter(_children_by_head(index).get(process.process, ()))

@@ -11,11 +11,11 @@ from typing import Literal, TypeAlias
 
 from mpwatch.collect.hook.client import HookClients
 from mpwatch.collect.hook.left_files import (
-    BlackBox,
-    has_box,
-    last_boxes,
+    HookFiles,
+    has_ring,
+    last_hook_files,
     own_folders,
-    read_box,
+    read_files_of,
 )
 from mpwatch.collect.job.reader import ReadRequest, TreeCollector
 from mpwatch.collect.process.exits import ExitWatch
@@ -228,12 +228,12 @@ class PostMortem:
         if received.pid_inside is not None:  # files are named by the pid in its own namespace
             inside = ProcessId(received.pid_inside, inside.start_ticks)
         folders = self._folders() if received.folder is None else (received.folder,)
-        folder = next((folder for folder in folders if has_box(folder, inside)), None)
+        folder = next((folder for folder in folders if has_ring(folder, inside)), None)
         if folder is None:
             return
-        box = read_box(folder, inside)
-        if not box.is_alive:
-            yield from _missing(box, received, ended)
+        files = read_files_of(folder, inside)
+        if not files.is_alive:
+            yield from _missing(files, received, ended)
 
     def left_earlier(self, present: Collection[ProcessId]) -> Iterator[Input]:
         """What children left in files that exited before they were observed.
@@ -242,17 +242,17 @@ class PostMortem:
             present: The processes of the job; only files of their children are read.
         """
         folders = {each.folder for each in self._received.values() if each.folder is not None}
-        for box in last_boxes(folders, set(present), EARLIER_LIMIT):
-            if not box.is_alive and box.parent in present:
-                at_s = box.last_ns / 1e9
-                yield from _missing(box, _Received(), Ended(box.process, at_s))
+        for files in last_hook_files(folders, set(present), EARLIER_LIMIT):
+            if not files.is_alive and files.parent in present:
+                at_s = files.last_ns / 1e9
+                yield from _missing(files, _Received(), Ended(files.process, at_s))
 
 
-def _missing(box: BlackBox, received: _Received, ended: Ended) -> Iterator[Input]:
+def _missing(files: HookFiles, received: _Received, ended: Ended) -> Iterator[Input]:
     """The events in the files that were not received, as the hook would have sent them."""
     process = ended.process
-    events = tuple(event for event in box.events if event.sequence > received.sequence)
-    notes = [note for note in box.notes if not received.notes.has(replace(note, process=process))]
+    events = tuple(event for event in files.events if event.sequence > received.sequence)
+    notes = [note for note in files.notes if not received.notes.has(replace(note, process=process))]
     if events:
         lost = events[-1].sequence + 1 - received.records - len(events)
         yield HookSlice(process, ended.at_s, events, max(0, lost))

@@ -43,6 +43,7 @@ from mpwatch.observe.state.process_builder import (
     build_process,
     frames_without_hook,
     label,
+    mixed_without_hook,
 )
 from mpwatch.observe.state.process_table import ProcessRecord, ProcessTable, ShortLived
 from mpwatch.observe.state.progress import ProgressTable
@@ -403,7 +404,10 @@ def _by_thread(stacks: Iterable[StackSample], equal: EqualStacks) -> dict[int, S
     for index, stack in enumerate(stacks):
         frames = equal.one_of(frames_without_hook(stack.frames))
         tid = stack.tid if stack.tid is not None else -1 - index
-        out[tid] = stack if frames is stack.frames else replace(stack, frames=frames)
+        mixed = mixed_without_hook(stack.mixed)
+        if frames is not stack.frames or len(mixed) < len(stack.mixed):
+            stack = replace(stack, frames=frames, mixed=mixed)
+        out[tid] = stack
     return out
 
 

@@ -23,6 +23,7 @@ from mpwatch.model.samples import (
     Ended,
     Frame,
     GpuSample,
+    MixedFrame,
     ProcSample,
     StackSample,
     ThreadSample,
@@ -73,6 +74,12 @@ def frames_without_hook(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
     if any(HOOK_PART in frame.file for frame in own):
         own = tuple(frame for frame in own if HOOK_PART not in frame.file)
     return own
+
+
+def mixed_without_hook(mixed: tuple[MixedFrame, ...]) -> tuple[MixedFrame, ...]:
+    """As `frames_without_hook`, for a stack with native frames."""
+    own = own_frames([each.frame for each in mixed])
+    return tuple([each for each in mixed[: len(own)] if HOOK_PART not in each.frame.file])
 
 
 def build_process(
@@ -182,6 +189,7 @@ def _thread(
         cpu_percent=percent,
         waits_on=thread.waits_on,
         stack=stack.frames,
+        mixed=stack.mixed,
         stack_source=stack.source,
         stack_at_s=stack.at_s,
         stack_age_s=max(0.0, at_s - stack.at_s),

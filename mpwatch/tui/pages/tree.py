@@ -287,7 +287,7 @@ def explained(node: TreeRow, view: SnapshotView, width: int) -> tuple[Line, ...]
     found = view.findings_of.get(process.process)
     about = [f"{found[0].severity.word}: {found[0].summary}"] if found else []
     thread = process.threads[0] if process.threads else None
-    stack = stack_lines(thread.stack, width) if thread is not None else ()
+    stack = stack_lines(thread.shown_stack, width) if thread is not None else ()
     return (
         line((words, "title"), "  ", ", ".join(facts)),
         *(line("  ", each) for each in (*about, doing)),

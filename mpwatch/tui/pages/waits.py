@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from mpwatch.describe.processes import lasting_text
 from mpwatch.model.findings import Severity
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.units import seconds_text
 from mpwatch.model.waits import Verdict, WaitChain, WaitEdge
 from mpwatch.tui.elements.page import MARKS, TONES, Page, SnapshotView
 from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, Span, Tone, cell, headed, line
@@ -120,7 +120,8 @@ def _row(item: WaitRow, view: SnapshotView) -> Row:
     pid = f" {item.process.pid}" if item.process else ""
     if pid.strip() in item.name.replace("(", " ").replace(")", " ").split():
         pid = ""  # the name contains the pid already
-    since = seconds_text(item.since_s) if item.since_s is not None else ""
+    since = lasting_text(item.since_s, view.snapshot, at_least="≥")
+    since = since if item.since_s is not None else ""
     return Row(
         item.key,
         (line((indent, "dim"), (item.name, "title"), (pid, "dim")), cell(item.words), cell(since)),
@@ -134,27 +135,27 @@ def details(item: WaitRow, view: SnapshotView, width: int) -> tuple[Line, ...]:
     finding = next((each for each in found if each.severity > Severity.INFO), None)
     if finding is not None:
         return (
-            *_in_full(item, width),
+            *_in_full(item, view, width),
             *headed(f" {finding.rule}  ", TONES[finding.severity], finding.summary, width),
             *headed("   fix  ", "", finding.advice, width),
         )
     process = view.by_id.get(item.process) if item.process else None
-    lines = _in_full(item, width)
+    lines = _in_full(item, view, width)
     if item.edge is not None and item.edge.evidence:
         lines.append(line(" evidence ", (item.edge.evidence, "dim")))
     if process is not None:
         lines.append(cell(f" {view.full_name(process.process)}  {process.doing}"))
-        stack = process.threads[0].stack if process.threads else ()
+        stack = process.threads[0].shown_stack if process.threads else ()
         lines += stack_lines(stack, width)
     return tuple(lines)
 
 
-def _in_full(item: WaitRow, width: int) -> list[Line]:
+def _in_full(item: WaitRow, view: SnapshotView, width: int) -> list[Line]:
     """The line uncut, independent of the width of its columns."""
     if item.verdict is not None:
         head = f" {VERDICT_WORDS[item.verdict]}  "
         return list(headed(head, _TONES[item.verdict], item.words, width))
-    since = f"  for {seconds_text(item.since_s)}" if item.since_s is not None else ""
+    since = f"  for {lasting_text(item.since_s, view.snapshot)}" if item.since_s is not None else ""
     lines = list(headed(f" {item.name} ", "title", f"{item.words} {since}", width))
     if item.chain is not None:
         verdict = item.chain.verdict

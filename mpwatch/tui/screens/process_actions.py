@@ -37,7 +37,7 @@ def _process_text(process: Process, at_s: float) -> list[str]:
     lines = [f"{process.pid} {process.label}: {process.doing}"]
     for thread in process.threads:
         lines.append(f"  {text_of(stack_head(thread, at_s)).strip()}")
-        for frame in thread.stack:
+        for frame in thread.shown_stack:
             lines.append(f"    {frame_words(frame)}  ({frame.file})")
             lines += [f"        {name} = {value}" for name, value in frame.locals]
     return [*lines, ""]

@@ -27,11 +27,11 @@ def test_the_exit_and_last_events_of_each_dead_process_are_reported(
 
     (autopsy,) = autopsies(str(runtime_in_memory / "mpwatch"))
 
-    dead = {one.box.process.pid: one for one in autopsy.dead}
+    dead = {one.files.process.pid: one for one in autopsy.dead}
     assert {way: ended(dead[pids[way]]).words for way in WAYS} == WAYS
     assert ended(dead[pids["main"]]).problem == NO_EXIT
     for way in WAYS:
-        assert dead[pids[way]].box.events[-1].kind == wire.QUEUE_PUT
-        assert dead[pids[way]].parent == dead[pids["main"]].box.process
+        assert dead[pids[way]].files.events[-1].kind == wire.QUEUE_PUT
+        assert dead[pids[way]].parent == dead[pids["main"]].files.process
     assert autopsies(str(pids["main"])) == (autopsy,)
     assert "ended       signal 7 (SIGBUS)" in autopsy_text([autopsy])

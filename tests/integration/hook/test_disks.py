@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from mpwatch.attach.inject import inject
-from mpwatch.collect.hook.left_files import read_boxes
+from mpwatch.collect.hook.left_files import read_hook_files
 from mpwatch.collect.process.procfs import stat_of
 from mpwatch.hook import wire
 from mpwatch.hook.safe.unpatched import System
@@ -290,9 +290,9 @@ def test_a_process_killed_on_a_disk_leaves_a_copy_that_says_how_old_it_is(disk: 
         job.wait_for_tick(TICKS - 10)
         job.process.kill()
         killed_ns = time.monotonic_ns()
-    boxes = read_boxes([str(disk.folder / "run" / "mpwatch")])
-    (box,) = [box for box in boxes if box.process.pid == job.process.pid]
+    all_files = read_hook_files([str(disk.folder / "run" / "mpwatch")])
+    (files,) = [files for files in all_files if files.process.pid == job.process.pid]
 
-    assert box.events
-    assert box.events[-1].at_ns <= box.copied_ns < killed_ns
-    assert any(note.kind == "exception" for note in box.notes)
+    assert files.events
+    assert files.events[-1].at_ns <= files.copied_ns < killed_ns
+    assert any(note.kind == "exception" for note in files.notes)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import json
 import os
 import pickle
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -15,11 +17,12 @@ from typing import TypeAlias
 
 import pytest
 
+from mpwatch.collect.process.py_spy import parse_dump
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.engine import RULES, Engine, Rule
 from mpwatch.model.findings import Finding
 from mpwatch.model.history import History
-from mpwatch.model.snapshot import Snapshot
+from mpwatch.model.snapshot import Process, Snapshot, Thread
 from mpwatch.observe.recording.file import Recording
 from mpwatch.observe.state.fold import Fold
 from tests.builders.snapshots import checked_snapshots
@@ -98,6 +101,67 @@ def test_rules_find_the_same_in_any_order_and_again(
     for case, findings in zip(all_cases, all_findings, strict=True):
         assert findings_of(case, RULES[::-1]) == findings
         assert findings_of(case, sorted(RULES, key=lambda rule: rule.id[::-1])) == findings
+
+
+def test_native_frames_change_no_finding_and_no_account(all_cases: list[Case]) -> None:
+    """With `--native`, or `n` on a page, py-spy shows libraries of C around the program's lines."""
+    shown = 0
+    for snapshot, past in all_cases:
+        with_native = replace(
+            snapshot, processes=tuple(_read_by_py_spy(p, native=True) for p in snapshot.processes)
+        )
+        without = replace(
+            snapshot, processes=tuple(_read_by_py_spy(p, native=False) for p in snapshot.processes)
+        )
+        told, plain_told = Engine().diagnosed(with_native, past), Engine().diagnosed(without, past)
+        assert told.findings == plain_told.findings
+        assert told.account == plain_told.account
+        assert told.waits == plain_told.waits
+        shown += sum(bool(t.mixed) for p in told.processes for t in p.threads)
+
+    assert shown > len(all_cases)  # most have a thread with a stack, and each of these was tried
+
+
+_LIBC = {"filename": "/usr/lib/libc.so.6", "module": "/usr/lib/libc.so.6", "line": 0}
+
+
+def _read_by_py_spy(process: Process, *, native: bool) -> Process:
+    """The process as the collector of stacks has it, which reads what py-spy prints."""
+    return replace(
+        process, threads=tuple(_thread_by_py_spy(process, each, native) for each in process.threads)
+    )
+
+
+def _thread_by_py_spy(process: Process, thread: Thread, native: bool) -> Thread:
+    around = [{"name": "poll", "locals": None, "is_entry": True, **_LIBC}] * native
+    printed = [*around, *around]
+    for frame in thread.stack:
+        variables = [{"name": name, "repr": value} for name, value in frame.locals]
+        printed.append(
+            {
+                "name": frame.function,
+                "filename": frame.file,
+                "module": None,
+                "line": frame.line,
+                "locals": variables,
+                "is_entry": frame.from_native,
+            }
+        )
+        printed += around
+    dump = [
+        {
+            "pid": process.pid,
+            "os_thread_id": thread.tid,
+            "thread_name": thread.name,
+            "active": thread.is_active,
+            "owns_gil": thread.has_gil,
+            "frames": printed,
+        }
+    ]
+    if not thread.stack:
+        return thread
+    (stack,) = parse_dump(process.process, 0.0, json.dumps(dump).encode())
+    return replace(thread, stack=stack.frames, mixed=stack.mixed)
 
 
 def test_rules_find_the_same_in_another_process(all_cases: list[Case], tmp_path: Path) -> None:

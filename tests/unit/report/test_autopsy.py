@@ -61,7 +61,7 @@ def test_parents_come_before_children_and_workers_have_their_number(folder: Path
 
     (autopsy,) = autopsies(str(folder))
 
-    assert [dead.box.process for dead in autopsy.dead] == [MAIN, WORKER]
+    assert [dead.files.process for dead in autopsy.dead] == [MAIN, WORKER]
     assert autopsy.dead[1].parent == MAIN
     assert [p.label for p in autopsy.snapshot.processes] == ["main", "worker 3"]
 
@@ -107,8 +107,8 @@ def test_by_pid_only_that_process_and_its_descendants_are_examined(folder: Path)
     (whole,) = autopsies(str(MAIN.pid))
     (part,) = autopsies(str(WORKER.pid))
 
-    assert [dead.box.process for dead in whole.dead] == [MAIN, WORKER]
-    assert [dead.box.process for dead in part.dead] == [WORKER]
+    assert [dead.files.process for dead in whole.dead] == [MAIN, WORKER]
+    assert [dead.files.process for dead in part.dead] == [WORKER]
     assert len(autopsies(str(folder))) == 2
 
 
@@ -116,7 +116,7 @@ def test_of_two_processes_with_one_pid_the_later_is_examined(folder: Path) -> No
     write_hook_files(folder, MAIN)
     write_hook_files(folder, MAIN._replace(start_ticks=99))
 
-    assert autopsies(str(MAIN.pid))[0].dead[0].box.process.start_ticks == 99
+    assert autopsies(str(MAIN.pid))[0].dead[0].files.process.start_ticks == 99
 
 
 def test_rules_apply_to_the_files_of_dead_processes(folder: Path) -> None:
@@ -170,7 +170,7 @@ def test_a_parent_without_a_file_can_be_examined(folder: Path) -> None:
 
     (autopsy,) = autopsies(str(MAIN.pid))
 
-    assert [dead.box.process for dead in autopsy.dead] == [WORKER]
+    assert [dead.files.process for dead in autopsy.dead] == [WORKER]
 
 
 def test_a_parent_that_was_injected_after_the_start_is_found_by_its_pid(folder: Path) -> None:
@@ -180,7 +180,7 @@ def test_a_parent_that_was_injected_after_the_start_is_found_by_its_pid(folder: 
 
     (autopsy,) = autopsies(str(folder))
 
-    assert [dead.box.process for dead in autopsy.dead] == [MAIN, WORKER, OTHER]
+    assert [dead.files.process for dead in autopsy.dead] == [MAIN, WORKER, OTHER]
     assert [p.role for p in autopsy.snapshot.processes] == ["main", "spawned", "spawned"]
     assert "left no file" not in autopsy_text([autopsy])
 
@@ -299,7 +299,7 @@ def test_workers_of_a_pool_whose_parent_has_no_hook_are_its_job(start: Start, me
 
     (autopsy,) = autopsies(str(program.pid))
 
-    assert {dead.box.process.pid for dead in autopsy.dead} == set(workers)
+    assert {dead.files.process.pid for dead in autopsy.dead} == set(workers)
     assert {p.role for p in autopsy.snapshot.processes} == {"pool-worker"}
     assert autopsy.root.pid == program.pid
 
@@ -317,7 +317,7 @@ def test_the_last_batch_of_a_killed_worker_is_known(start: Start) -> None:
 
     (dead,) = autopsy.dead
     assert dead.worker_id == 0
-    assert len(dead.box.events) > 3
+    assert len(dead.files.events) > 3
     assert ended(dead).problem == NO_EXIT
     main = autopsies(str(program.pid))[0].dead[0]
     assert ended(main).exit_code == 1

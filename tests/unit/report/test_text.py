@@ -9,8 +9,9 @@ import pytest
 from mpwatch.collect.hook.discovery import NO_HOOK
 from mpwatch.model.host import Check
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.samples import Ended
+from mpwatch.model.samples import Ended, PartOfJob
 from mpwatch.model.snapshot import Hook, Snapshot
+from mpwatch.model.waits import WaitChain, WaitGraph, WaitLink
 from mpwatch.report.table import TextStyle, cell_width
 from mpwatch.report.text import diagnose_text, doctor_text, dump_text, ps_text
 from tests.builders.progress import source as progress_source
@@ -150,6 +151,19 @@ def test_a_wait_chain_starts_at_the_waiting_process() -> None:
     ]
 
 
+def test_a_wait_that_was_there_at_the_first_reading_has_lasted_at_least_that_long() -> None:
+    link = WaitLink(MAIN, 41823, "main", "waits for batch 417", 29.4)
+    long = WaitChain((link,), "dead-end", "Nothing will arrive.")
+    short = replace(long, links=(replace(link, since_s=20.0),))
+
+    def told(chain: WaitChain) -> str:
+        snapshot = replace(job(), waits=WaitGraph((), (chain,)), account=account())
+        return section(diagnose_text(snapshot), "WAITS")[1]
+
+    assert told(long) == "  main waits for batch 417  for at least 29 s"  # watched for 30 s
+    assert told(short) == "  main waits for batch 417  for 20 s"
+
+
 def test_a_problem_of_many_processes_appears_once() -> None:
     blind = tuple(
         replace(worker(MAIN._replace(pid=60000 + n), n), problems=("fds: Permission denied",))
@@ -177,6 +191,26 @@ def test_a_job_without_its_root_process_is_reported() -> None:
     assert dump_text(snapshot).startswith("job  41823   1970-01-01 00:00:01 UTC")
 
 
+def test_that_this_is_a_part_of_a_job_is_said_once() -> None:
+    part = replace(job(), part_of=PartOfJob(ProcessId(7, 70), "train.py", "rank 2"))
+    words = "41823 is rank 2 of the job of 7 (train.py): mpwatch diagnose 7"
+
+    assert diagnose_text(part).count(words) == dump_text(part).count(words) == 1
+    assert words not in diagnose_text(part, is_part_told=True)
+
+
+def test_a_process_of_multiprocessing_has_its_label_in_the_title() -> None:
+    code = "from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd=6)"
+    root = worker(MAIN, 3)
+    root = replace(
+        root,
+        label="service.worker_main",
+        sample=replace(root.sample, cmdline=("python", "-c", code, "--multiprocessing-fork")),
+    )
+
+    assert dump_text(replace(job(), processes=(root,))).startswith("service.worker_main  41823  ")
+
+
 def test_a_check_shows_state_value_meaning_and_fix() -> None:
     checks = (
         Check("open files", "warning", "1024 soft, 524288 hard", "A long story.", "ulimit -n"),
@@ -192,6 +226,14 @@ def test_a_check_shows_state_value_meaning_and_fix() -> None:
         "",
         "1 warning",
     ]
+
+
+def test_notes_are_counted_and_only_without_any_have_all_checks_passed() -> None:
+    ok = Check("TMPDIR", "ok", "4 characters", "Sockets fit.")
+    note = Check("GPU", "note", "none", "Jobs on the CPU need none.")
+
+    assert doctor_text([ok]).splitlines()[-1] == "all checks passed"
+    assert doctor_text([ok, note, note]).splitlines()[-1] == "2 notes"
 
 
 def test_a_listing_shows_roots_roles_and_hooks() -> None:

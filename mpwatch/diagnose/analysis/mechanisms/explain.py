@@ -57,6 +57,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     called,
     children_started_by,
     counted,
+    family_head,
 )
 from mpwatch.diagnose.analysis.source_code import loop_around, mark_words, marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import (
@@ -602,8 +603,28 @@ def _raised_in_main(case: Case, parent: Process) -> tuple[str, str, tuple[str, .
     return "", "", ()
 
 
-def _ended_before_its_children(case: Case, parent: Process, name: str) -> Mechanism:
-    """The main thread of a parent has come to its end; by an exception, if its hook says so."""
+def _leaving_parent(index: Index, process: Process) -> Process | None:
+    """The process that started this one, if its main thread has come to its end and joins others.
+
+    It has closed its queues by then, so that it is not found among those that have them.
+    """
+    parent = family_head(index, process)
+    thread = main_thread(parent) if parent is not None and not parent.is_gone else None
+    is_leaving = thread is not None and calls(own_frames(thread.stack), _AT_EXIT)
+    return parent if is_leaving else None
+
+
+def _ended_before_its_children(
+    case: Case, parent: Process, name: str, *, is_joined_next: bool = True
+) -> Mechanism:
+    """The main thread of a parent has come to its end; by an exception, if its hook says so.
+
+    Args:
+        case: The waits.
+        parent: The parent.
+        name: The child that waits for it.
+        is_joined_next: Whether the parent joins this child already, and not another one before it.
+    """
     raised, likely, evidence = _raised_in_main(case, parent)
     how = f"has {likely}raised {raised}" if raised else "has come to its end"
     end = (
@@ -623,7 +644,11 @@ def _ended_before_its_children(case: Case, parent: Process, name: str) -> Mechan
             "finally block, or start the children with daemon=True, so that they are ended."
         ),
         evidence=evidence,
-        headline=f"{called(parent)} {how} and waits for {name}, which waits for it.",
+        headline=(
+            f"{called(parent)} {how} and waits for {name}, which waits for it."
+            if is_joined_next
+            else f"{called(parent)} {how}, and {name} still waits for an item from it."
+        ),
     )
 
 
@@ -1351,6 +1376,11 @@ def _reads_after_the_last(case: Case) -> Mechanism | None:
         thread = joining[0].thread if joining is not None else None
         if joining is not None and thread is not None and calls(own_frames(thread.stack), _AT_EXIT):
             return _ended_before_its_children(case, joining[0].process, called(last.process))
+        leaving = _leaving_parent(case.index, last.process)
+        if leaving is not None:
+            return _ended_before_its_children(
+                case, leaving, called(last.process), is_joined_next=False
+            )
         return _reads_alone(called(last.process))
     ends = dict.fromkeys(child.ended.words for child in children if child.ended is not None)
     what = "an item of a queue" if gets_from_queue(last) else "data"

@@ -46,7 +46,6 @@ from mpwatch.diagnose.analysis.waits.providers import ended_children
 from mpwatch.model.history import rise
 from mpwatch.model.snapshot import Process
 from mpwatch.model.source_code import Mark, Statement
-from mpwatch.model.units import seconds_text
 
 POLLS_S = 20.0
 """Until then, a job that only polls is not reported."""
@@ -65,7 +64,8 @@ class InVain(NamedTuple):
     ended: tuple[Process, ...]
     forked: tuple[Process, ...]
     """Processes that have copies of the variables of another one, dead or alive."""
-    for_s: float
+    lasted: str
+    """For how long, in words."""
     condition: Condition | None = None
     """What the loop of the first one waits for, where its source could be read."""
 
@@ -77,7 +77,7 @@ class InVain(NamedTuple):
         verb = "sleeps" if len(self.pollers) == 1 else "sleep"
         loop = "in a loop" if len(self.pollers) == 1 else "in loops"
         return (
-            f"nothing in this job has moved for {seconds_text(self.for_s)}: {names} {verb} and "
+            f"nothing in this job has moved for {self.lasted}: {names} {verb} and "
             f"{'checks' if len(self.pollers) == 1 else 'check'} again {loop}{place(first)}"
             f"{'' if self.condition is None else _UNTIL[self.condition.kind]}"
         )
@@ -231,7 +231,9 @@ def polls_in_vain(index: Index) -> InVain | None:
     forked = tuple(each for each in index.snapshot.processes if each.sample.start_method == "fork")
     conditions = {condition_of(index, process) for process in pollers}
     condition = conditions.pop() if len(conditions) == 1 else None
-    return InVain(tuple(pollers), tuple(others), ended, forked, min(times), condition)
+    return InVain(
+        tuple(pollers), tuple(others), ended, forked, index.lasting(min(times)), condition
+    )
 
 
 AWAITS_S = 30.0
@@ -249,7 +251,8 @@ class AwaitsInLoop(NamedTuple):
 
     process: Process
     loop: Statement
-    for_s: float
+    lasted: str
+    """For how long, in words."""
     working: tuple[Process, ...]
     bound: Mark | None
     """What bounds the deques of the program, if it is one bound and the loop waits for a size."""
@@ -259,7 +262,7 @@ class AwaitsInLoop(NamedTuple):
         """What is seen."""
         return (
             f"{called(self.process)} has only slept and checked again{place(self.process)} for "
-            f"{seconds_text(self.for_s)}, in `{self.loop.text}` of line {self.loop.line}"
+            f"{self.lasted}, in `{self.loop.text}` of line {self.loop.line}"
         )
 
     @property
@@ -333,7 +336,7 @@ def awaits_in_loops(index: Index) -> Iterator[AwaitsInLoop]:
             continue
         for_s = _polls_s(index, process, may_use_files=True)
         if for_s >= AWAITS_S:
-            yield AwaitsInLoop(process, loop, for_s, working, _bound_of(index, loop))
+            yield AwaitsInLoop(process, loop, index.lasting(for_s), working, _bound_of(index, loop))
 
 
 def _bound_of(index: Index, loop: Statement) -> Mark | None:
@@ -374,8 +377,8 @@ class Connecting(NamedTuple):
     processes: tuple[Process, ...]
     """All at one line."""
     connects: Statement
-    for_s: float
-    """Seconds for which each of them has done nothing else."""
+    lasted: str
+    """For how long each of them has done nothing else, in words."""
     ended: tuple[Process, ...]
     """Processes of the job whose exit was seen."""
     kept: tuple[tuple[Process, int], ...]
@@ -388,7 +391,7 @@ class Connecting(NamedTuple):
         gone = f"; {all_called(self.ended[:NAMED])} has ended" if len(self.ended) == 1 else ""
         return (
             f"{names} {verb} to connect again and again{place(self.processes[0])}, for "
-            f"{seconds_text(self.for_s)}: no server answers{gone}"
+            f"{self.lasted}: no server answers{gone}"
         )
 
     @property
@@ -456,7 +459,7 @@ def connecting_in_vain(index: Index) -> Iterator[Connecting]:
             for each in index.snapshot.living()
             if each.process in parents and (count := ended_children(index, each.process))
         )
-        yield Connecting(tuple(processes), statement, for_s, ended, kept)
+        yield Connecting(tuple(processes), statement, index.lasting(for_s), ended, kept)
 
 
 class Unseen(NamedTuple):
@@ -472,7 +475,8 @@ class Unseen(NamedTuple):
     """Whether it ignores SIGCHLD, in place of handling it."""
     reaped_at: Mark | None
     """What takes the exit status of any child, where the source shows it."""
-    for_s: float
+    lasted: str
+    """For how long, in words."""
 
     @property
     def summary(self) -> str:
@@ -487,7 +491,7 @@ class Unseen(NamedTuple):
         """The loop, the signal and the children."""
         condition = f"`{self.condition.text}` of line {self.condition.line}"
         yield (
-            f"it has slept again and again{place(self.process)} for {seconds_text(self.for_s)}, in "
+            f"it has slept again and again{place(self.process)} for {self.lasted}, in "
             f"a loop that ends by {condition}"
         )
         verb = "ignores" if self.is_ignored else "handles"
@@ -575,7 +579,7 @@ def _polls_reaped(index: Index, process: Process) -> Unseen | None:
         return None
     reaps = marks(index, "reap")
     at = reaps[0] if len(reaps) == 1 else None
-    return Unseen(process, line.until_exits, gone, kept, is_ignored, at, for_s)
+    return Unseen(process, line.until_exits, gone, kept, is_ignored, at, index.lasting(for_s))
 
 
 def _is_helper(index: Index, child: Process) -> bool:

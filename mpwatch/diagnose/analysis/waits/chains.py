@@ -104,7 +104,7 @@ class ChainBuilder:
             edge = self._deciding_edge(process)
             links.extend(self._step(process, self._edges[at][0], edge))
             at = self._next(process, edge)
-        cycle = _cycle(links, at, self._names[at])
+        cycle = _cycle(self._index, links, at, self._names[at])
         if cycle.verdict == "cycle" and self._may_end_outside(cycle):
             cycle = WaitChain(cycle.links, "unknown", OUTSIDE)
         return _Found(cycle, is_cycle=cycle.verdict == "cycle" and at == start)
@@ -219,7 +219,7 @@ def _telling(index: Index, process: Process, edges: Sequence[WaitEdge]) -> list[
     return deciding + [edge for edge in edges if edge.tid != tid and not edge.is_ordinary]
 
 
-def _cycle(links: Sequence[WaitLink], back_at: ProcessId, name: str) -> WaitChain:
+def _cycle(index: Index, links: Sequence[WaitLink], back_at: ProcessId, name: str) -> WaitChain:
     """A chain whose last link leads back to an earlier one.
 
     The waits before that link do not belong to the cycle, nor do their times.
@@ -236,7 +236,7 @@ def _cycle(links: Sequence[WaitLink], back_at: ProcessId, name: str) -> WaitChai
         words = f"A cycle of waits for {seconds_text(min(known))}, too short a time for a deadlock."
         return WaitChain(tuple(links), "progress", words)
     words = (
-        f"Back to {name}, for {seconds_text(min(known))}: each waits for the next, so none of"
+        f"Back to {name}, for {index.lasting(min(known))}: each waits for the next, so none of"
         " them can continue."
     )
     return WaitChain(tuple(links), "cycle", words, start)

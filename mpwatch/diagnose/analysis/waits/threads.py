@@ -41,7 +41,6 @@ from mpwatch.diagnose.analysis.waits.edges import (
 from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.samples import ThreadSample
 from mpwatch.model.snapshot import Process, Thread
-from mpwatch.model.units import seconds_text
 from mpwatch.model.waits import PIN_THREAD, SETTLED_S
 
 _WAKING_NO_THREAD = ("tqdm/_monitor.py:run", "asyncio/unix_events.py:_do_waitpid")
@@ -320,6 +319,8 @@ class ForkedAlone:
     thread: Thread
     reason: Reason
     library: str
+    lasted: str
+    """`quiet_s` in words."""
     quiet_s: float
     parents_threads: tuple[str, ...]
     """Names of threads of the parent that are older than this child."""
@@ -345,7 +346,7 @@ class ForkedAlone:
         """The numbers that show it."""
         lines = [
             f"{called(self.process)} was forked, {self._alone}, and has used no cpu for "
-            f"{seconds_text(self.quiet_s)}",
+            f"{self.lasted}",
             self._wait,
         ]
         frame = user_frame(self.thread.stack)
@@ -393,7 +394,9 @@ def _examine(index: Index, process: Process, thread: Thread) -> ForkedAlone | No
     older = tuple(each for each in older if each.name != HOOK_THREAD)
     names = tuple(each.name for each in older)
     is_native = head is not None and bool(older) and _are_native(older, head)
-    return ForkedAlone(process, thread, reason, library, quiet, names, is_native)
+    return ForkedAlone(
+        process, thread, reason, library, index.lasting(quiet), quiet, names, is_native
+    )
 
 
 def threads_at_fork(index: Index, process: Process) -> tuple[ThreadSample, ...] | None:

@@ -12,7 +12,6 @@ from mpwatch.diagnose.analysis.process_queries import all_called, called, family
 from mpwatch.diagnose.analysis.waits.edges import blocked_for_s
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process, Thread
-from mpwatch.model.units import seconds_text
 
 RULE = "elastic-agent-wedged"
 WEDGED_S = 30.0
@@ -36,7 +35,7 @@ def check(index: Index) -> Iterator[Finding]:
         wedged = [rank for rank in ranks if not rank.is_gone and _stuck_threads(rank)]
         quiet = quiet_s(launcher, index)
         if has_failure and wedged and quiet is not None and quiet >= WEDGED_S:
-            yield _finding(launcher, wedged, quiet)
+            yield _finding(launcher, wedged, index.lasting(quiet))
 
 
 def _stuck_threads(rank: Process) -> list[Thread]:
@@ -48,7 +47,7 @@ def _stuck_threads(rank: Process) -> list[Thread]:
     ]
 
 
-def _finding(launcher: Process, wedged: list[Process], quiet: float) -> Finding:
+def _finding(launcher: Process, wedged: list[Process], lasted: str) -> Finding:
     """The finding."""
     channels = sorted({t.wchan for p in wedged for t in _stuck_threads(p) if t.wchan})
     return Finding(
@@ -61,7 +60,7 @@ def _finding(launcher: Process, wedged: list[Process], quiet: float) -> Finding:
         evidence=(
             f"{all_called(wedged)} in uninterruptible wait (state D)",
             f"kernel wait channels: {', '.join(channels) or 'hidden'}",
-            f"{called(launcher)} has been blocked for {seconds_text(quiet)} after a rank failed",
+            f"{called(launcher)} has been blocked for {lasted} after a rank failed",
         ),
         cause=(
             "A process that a driver or file system holds in state D (GPU, RDMA, storage) exits "

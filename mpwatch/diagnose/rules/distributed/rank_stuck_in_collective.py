@@ -420,7 +420,7 @@ def _place_words(late: Sequence[Process], inside: Sequence[Process], index: Inde
     if len(late) > 1 or rank.ended is not None:
         return ""
     if _is_working(rank, index) and (found := unfinished_loop(index, rank, inside[0])) is not None:
-        time = seconds_text(index.snapshot.at_s - found.since_s)
+        time = index.lasting(index.snapshot.at_s - found.since_s)
         return f", which was inside of the loop {found.place} in each of its stacks for {time}"
     line, (what, _) = called_at(rank), _own_wait(rank, index)
     at = f" at {line}" if line else ""
@@ -525,7 +525,7 @@ def _in_circles(rank: Process, index: Index) -> _Whereabouts | None:
     found = spin(index, rank)
     if found is None:
         return None
-    name, time = called(rank), seconds_text(index.snapshot.at_s - found.since_s)
+    name, time = called(rank), index.lasting(index.snapshot.at_s - found.since_s)
     return _Whereabouts(
         f"{name} has gone round in {found.words} for {time}. {why_endless(found.loop, name)}.",
         end_of_loop(found.loop, rank),
@@ -569,7 +569,7 @@ def _quiet(rank: Process, inside: Sequence[Process], at: str, index: Index) -> _
     )
     is_for_all = what.startswith(STORE) and _waits_for_those(rank, what, inside)
     return _Whereabouts(
-        f"{name} has made no progress for {seconds_text(quiet_s(rank, index) or 0.0)}{at}{waits}"
+        f"{name} has made no progress for {index.lasting(quiet_s(rank, index) or 0.0)}{at}{waits}"
         f"{by_branch}",
         f"{alike}or do not wait for the others{at}: the keys that it waits for are set by ranks "
         "that come there as well, and they do not. A longer timeout does not help."
@@ -628,7 +628,7 @@ def _working(rank: Process, waiter: Process, at: str, index: Index) -> _Whereabo
         )
     kept = kept_inside(index, rank)
     if kept is not None:
-        time = seconds_text(index.snapshot.at_s - kept.since_s)
+        time = index.lasting(index.snapshot.at_s - kept.since_s)
         return _Whereabouts(
             f"{name} is still working{at}, and for {time} each of its stacks was inside of "
             f"{kept.words}: {way_out(kept.loop)}. If that is never reached in {name}, because what "
@@ -653,7 +653,10 @@ def _in_loop(loop: UnfinishedLoop, at: str, index: Index) -> _Whereabouts:
     As an exchange may keep a loop going by design, and a call may be one of many, only one call of
     a loop without these is likely not to end.
     """
-    name, time = called(loop.process), seconds_text(index.snapshot.at_s - loop.since_s)
+    name, time = (
+        called(loop.process),
+        index.lasting(index.snapshot.at_s - loop.since_s),
+    )
     values = f" At present {loop.values}." if loop.values else ""
     words = (
         f"{name} computes{at}, and for {time} each of its stacks was inside of the loop "
@@ -730,7 +733,10 @@ def _held_up(rank: Process, inside: Sequence[Process], index: Index) -> _Whereab
         for worker in next(owned, ()):
             found = spin(index, worker) or kept_inside(index, worker)
             if found is not None:
-                who, time = called(worker), seconds_text(index.snapshot.at_s - found.since_s)
+                who, time = (
+                    called(worker),
+                    index.lasting(index.snapshot.at_s - found.since_s),
+                )
                 return _Whereabouts(
                     f"{name} waits for a batch of its DataLoader, whose {who} was inside of "
                     f"{found.words} in each of its stacks for {time}. "
@@ -821,7 +827,7 @@ def _has_left(rank: Process, waiter: Process, left: LeftFunction, index: Index) 
     """A rank that waits or polls behind a function in which another one still is."""
     name, function, line = called(rank), left.line.function, frame_words(left.line)
     now, quiet = called_at(rank), quiet_s(rank, index) or 0.0
-    waits = f"has made no progress for {seconds_text(quiet)}" if quiet >= STALLED_S else "waits"
+    waits = f"has made no progress for {index.lasting(quiet)}" if quiet >= STALLED_S else "waits"
     if (alone := collective_under_rank(index, left.line)) is not None:
         return _Whereabouts(
             f"{name} is past {function}(), in which {called(waiter)} still is ({line}), and "

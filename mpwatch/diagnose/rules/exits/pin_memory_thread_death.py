@@ -12,7 +12,6 @@ from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread
 from mpwatch.diagnose.known_errors import evidence_of, tagged
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process
-from mpwatch.model.units import seconds_text
 from mpwatch.model.waits import PIN_THREAD
 
 RULE = "pin-memory-thread-death"
@@ -28,7 +27,7 @@ def check(index: Index) -> Iterator[Finding]:
     for owner, _ in loader_owners(index):
         if owner.process not in seen and _waits_for_pinned(owner) and not _has_pin_thread(owner):
             waited = quiet_s(owner, index)
-            since = "" if waited is None else f" for {seconds_text(waited)}"
+            since = "" if waited is None else f" for {index.lasting(waited)}"
             yield _finding(
                 owner,
                 (

@@ -205,12 +205,12 @@ def _finding(index: Index, head: Process, entries: Sequence[LogEntry]) -> Findin
     summary = f"{what} {', '.join(kinds[:SHOWN])}"
     if waits_s is not None:
         at = at_line(main_thread(head))
-        summary += f", and it waits{at} for {seconds_text(waits_s)}"
+        summary += f", and it waits{at} for {index.lasting(waits_s)}"
     evidence = [_told(each) for each in _first_of_each(entries)[:SHOWN]]
     if waits_s is not None:
         evidence.append(
             f"since then no task is left in the pool, and its workers are idle: {name} has waited "
-            f"for {seconds_text(waits_s)}"
+            f"for {index.lasting(waits_s)}"
         )
     return Finding(
         rule=RULE,

@@ -50,6 +50,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     called,
     children_started_by,
     family_head,
+    orphaned_before,
 )
 from mpwatch.diagnose.analysis.shares import main_account
 from mpwatch.diagnose.analysis.source_code import mark_place, mark_words, marks, source_of
@@ -64,6 +65,7 @@ from mpwatch.diagnose.known_errors import (
     gives,
     place_of,
 )
+from mpwatch.model.events import WrittenError
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended, Frame
@@ -322,7 +324,7 @@ def _of_collected(index: Index) -> Iterator[Finding]:
         severity=Severity.CRITICAL if at_dead_end else Severity.INFO,
         process=root.process,
         subject="collected",
-        effect_of=NOT_RECEIVED if could_not_receive(newest) else None,
+        effect_of=_cause_of_collected(index, newest),
         summary=(
             f"{newest.process_name}, a process that is gone, ended by {what}"
             f"{f'; so did {len(others)} more' if others else ''}"
@@ -342,6 +344,16 @@ def _of_collected(index: Index) -> Iterator[Finding]:
         ),
         advice=f"Fix the code at the line shown.{_PARENT_CHECKS}",
     )
+
+
+def _cause_of_collected(index: Index, newest: WrittenError) -> str | None:
+    """The rule whose finding may be what ended a child that is gone.
+
+    Where the program itself has exited, its children lose their connections to it.
+    """
+    if orphaned_before(index):
+        return "orphaned-workers"
+    return NOT_RECEIVED if could_not_receive(newest) else None
 
 
 SHOWN = 3

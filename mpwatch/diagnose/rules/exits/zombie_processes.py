@@ -71,7 +71,7 @@ def _unjoined(index: Index, parent: Process, children: Sequence[tuple[Process, E
         f"{seconds_text(index.snapshot.at_s - ended.at_s)}"
     )
     if has_stalled:
-        quiet = seconds_text(quiet_s(parent, index) or 0.0)
+        quiet = index.lasting(quiet_s(parent, index) or 0.0)
         evidence.append(f"{called(parent)} has made no progress for {quiet}")
     outputs = {each.child.process for each in kept_outputs(index) if each.child is not None}
     is_effect = first.process in outputs

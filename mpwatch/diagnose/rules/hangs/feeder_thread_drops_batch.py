@@ -19,7 +19,6 @@ from mpwatch.diagnose.known_errors import evidence_of, gives, tagged
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Loader, LogEntry, Process, Snapshot
-from mpwatch.model.units import seconds_text
 from mpwatch.model.waits import is_loader_poll
 
 RULE = "feeder-thread-drops-batch"
@@ -38,7 +37,7 @@ def check(index: Index) -> Iterator[Finding]:
         if not all(is_idle(worker) and not has_unsent(worker) for worker in stall.workers):
             continue
         if are_stalled(stall.workers, index):
-            yield _lost(stall, losses)
+            yield _lost(index, stall, losses)
 
 
 def _dropped(snapshot: Snapshot, entry: LogEntry) -> Finding:
@@ -73,11 +72,11 @@ def _fix(entry: LogEntry) -> str:
     return next(fixes, "Fix the error above.")
 
 
-def _lost(stall: LoaderStall, losses: list[LogEntry]) -> Finding:
+def _lost(index: Index, stall: LoaderStall, losses: list[LogEntry]) -> Finding:
     """The finding for a main process that waits for a lost batch."""
     count = len(stall.workers)
     evidence = [
-        f"{called(stall.owner)} has waited {seconds_text(stall.quiet_s)} for {stall.batch}",
+        f"{called(stall.owner)} has waited {index.lasting(stall.quiet_s)} for {stall.batch}",
         f"{all_called(stall.workers)} {'wait' if count > 1 else 'waits'} for work and "
         f"{'use' if count > 1 else 'uses'} no cpu",
     ]

@@ -8,7 +8,6 @@ from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.diagnose.analysis.waits.threads import FUTEX_WAIT, forked_alone
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.units import seconds_text
 
 RULE = "fork-openmp"
 _ONE_THREAD = "Call torch.set_num_threads(1) in the child before any operator"
@@ -33,7 +32,7 @@ def check(index: Index) -> Iterator[Finding]:
             process=stuck.process.process,
             tid=stuck.thread.tid,
             summary=(
-                f"{called(stuck.process)} has waited {seconds_text(stuck.quiet_s)} in a parallel "
+                f"{called(stuck.process)} has waited {stuck.lasted} in a parallel "
                 "CPU operator for threads that were not forked with it"
             ),
             evidence=(*stuck.evidence, *(_AS_NATIVE_CODE,) * is_native),

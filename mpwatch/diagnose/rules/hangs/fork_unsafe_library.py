@@ -8,7 +8,6 @@ from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.diagnose.analysis.waits.threads import ForkedAlone, forked_alone
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.units import seconds_text
 
 RULE = "fork-unsafe-library"
 
@@ -22,7 +21,7 @@ def check(index: Index) -> Iterator[Finding]:
             process=stuck.process.process,
             tid=stuck.thread.tid,
             summary=(
-                f"{called(stuck.process)} has waited {seconds_text(stuck.quiet_s)} in native code, "
+                f"{called(stuck.process)} has waited {stuck.lasted} in native code, "
                 f"most likely of {stuck.library}, since it was forked"
             ),
             evidence=(*stuck.evidence, f"it uses the library {stuck.library}"),

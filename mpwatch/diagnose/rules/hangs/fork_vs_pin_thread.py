@@ -10,7 +10,6 @@ from mpwatch.diagnose.analysis.waits.threads import forked_alone
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import ThreadSample
 from mpwatch.model.snapshot import Process
-from mpwatch.model.units import seconds_text
 from mpwatch.model.waits import PIN_THREAD
 
 RULE = "fork-vs-pin-thread"
@@ -31,7 +30,7 @@ def check(index: Index) -> Iterator[Finding]:
             process=stuck.process.process,
             tid=stuck.thread.tid,
             summary=(
-                f"{called(stuck.process)} has waited {seconds_text(stuck.quiet_s)} for a lock that "
+                f"{called(stuck.process)} has waited {stuck.lasted} for a lock that "
                 "was locked when it was forked, while a pin-memory thread ran"
             ),
             evidence=stuck.evidence,

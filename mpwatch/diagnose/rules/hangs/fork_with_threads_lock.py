@@ -17,7 +17,6 @@ from mpwatch.diagnose.analysis.waits.threads import ForkedAlone, forked_alone, o
 from mpwatch.diagnose.analysis.waits.verdicts import is_same_function, own_lock
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.units import seconds_text
 
 RULE = "fork-with-threads-lock"
 _FEEDER = "QueueFeeder"
@@ -133,7 +132,7 @@ def _finding(index: Index, alike: Sequence[ForkedAlone], kind: Kind) -> Finding:
         severity=Severity.CRITICAL,
         process=stuck.process.process,
         tid=stuck.thread.tid,
-        summary=f"{names} {have} waited {seconds_text(shortest)} for {waits_for}",
+        summary=f"{names} {have} waited {index.lasting(shortest)} for {waits_for}",
         evidence=(*stuck.evidence, *takers[:2], *so_do),
         cause=cause,
         advice=advice.format_map(_FOR_LOADER if is_loader else _FOR_OTHERS),

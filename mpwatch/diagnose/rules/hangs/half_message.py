@@ -17,7 +17,7 @@ from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import LogEntry, Process, Thread
-from mpwatch.model.units import bytes_text, seconds_text
+from mpwatch.model.units import bytes_text
 
 RULE = "half-message"
 STUCK_S = 5.0
@@ -44,7 +44,7 @@ def check(index: Index) -> Iterator[Finding]:
             dead = violent_deaths_near(index, process)
             if dead or thread.stack:
                 hasty = () if dead else _left_at_once(index, process)
-                yield _finding(process, thread, wait, quiet, dead, hasty)
+                yield _finding(process, thread, wait, index.lasting(quiet), dead, hasty)
 
 
 def _stuck_s(index: Index, process: Process, thread: Thread) -> float | None:
@@ -111,7 +111,7 @@ def _finding(
     process: Process,
     thread: Thread,
     wait: WaitedOn,
-    quiet: float,
+    lasted: str,
     dead: tuple[Process, ...],
     hasty: tuple[LogEntry, ...],
 ) -> Finding:
@@ -129,7 +129,7 @@ def _finding(
             else "that no process is writing"
         ),
         evidence=(
-            f"it has waited {seconds_text(quiet)} for {bytes_text(wait.wanted_bytes)} more from "
+            f"it has waited {lasted} for {bytes_text(wait.wanted_bytes)} more from "
             f"{', '.join(wait.targets)}, which is empty",
             *(f"{called(p)} ended: {p.ended.words}" for p in dead[:3] if p.ended),
             *(part for entry in hasty[:2] for part in evidence_of(entry)),

@@ -14,7 +14,6 @@ from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, threads
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process
 from mpwatch.model.source_code import Skip
-from mpwatch.model.units import seconds_text
 
 RULE = "joinablequeue-join-hangs"
 
@@ -46,7 +45,7 @@ def check(index: Index) -> Iterator[Finding]:
                 + (f": likely {skipped.words}" if skipped is not None else "")
             ),
             evidence=(
-                f"in JoinableQueue.join for {seconds_text(quiet)}{at}",
+                f"in JoinableQueue.join for {index.lasting(quiet)}{at}",
                 *gone,
                 f"{counted(len(living), 'living child', 'living children')}, blocked or idle",
             ),

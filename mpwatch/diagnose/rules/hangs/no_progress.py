@@ -176,7 +176,7 @@ def _found(index: Index) -> Iterator[Finding]:
             yield from _waits_for_own_threads(index)
         for accepting in accepting_in_vain(index):
             reported.add(accepting.server.process)
-            yield _of_server(accepting)
+            yield _of_server(index, accepting)
     if not reported and left is None:
         in_vain = polls_in_vain(index)
         yield from (
@@ -187,7 +187,7 @@ def _found(index: Index) -> Iterator[Finding]:
             yield _of_awaited(index, awaited)
     for computation in lonely_computations(index, ALONE_COMPUTES_S):
         if computation.process.process not in reported:
-            yield _of_computation(computation)
+            yield _of_computation(index, computation)
 
 
 def _of_reaped(unseen: Unseen) -> Finding:
@@ -308,7 +308,7 @@ def _of_kept_output(index: Index, kept: KeptOutput, for_s: float) -> Finding:
         others=tuple(each.process for each in kept.keepers),
         subject="output",
         summary=(
-            f"{called(reader)} has waited {seconds_text(for_s)}{at_line(main_thread(reader))} for "
+            f"{called(reader)} has waited {index.lasting(for_s)}{at_line(main_thread(reader))} for "
             f"the end of the output of {command}, which has ended: {names} still {have} it open"
         ),
         evidence=(
@@ -373,7 +373,7 @@ def _waits_for_a_semaphore(index: Index) -> Iterator[Finding]:
         others=tuple(each.process for each in waiting[1:]),
         subject="semaphore",
         summary=(
-            f"{names} {wait} waited {seconds_text(for_s)} for a semaphore"
+            f"{names} {wait} waited {index.lasting(for_s)} for a semaphore"
             f"{at_line(main_thread(waiting[0]))}, and no process is at work that could release it"
         ),
         evidence=(
@@ -385,7 +385,7 @@ def _waits_for_a_semaphore(index: Index) -> Iterator[Finding]:
                 f"{called(each)} sleeps again and again{at_line(main_thread(each))}"
                 for each in asleep[:SHOWN_WAITERS]
             ),
-            f"those that wait have made no progress for {seconds_text(for_s)}",
+            f"those that wait have made no progress for {index.lasting(for_s)}",
         ),
         cause=(
             "The kernel does not show which process has taken a semaphore. Those that wait may "
@@ -431,7 +431,7 @@ def _of_left_lock(index: Index, left: Mechanism) -> Finding:
         summary=left.headline,
         evidence=(
             *(each.sentence for each in wait_graph(index).chains[:SHOWN_WAITERS]),
-            f"none of them has made progress for {seconds_text(for_s)}",
+            f"none of them has made progress for {index.lasting(for_s)}",
             *left.evidence,
         ),
         cause=left.cause,
@@ -618,7 +618,7 @@ def _waits_for_one_that_is_idle(index: Index) -> Iterator[Finding]:
         process = index.snapshot.get(root.process)
         if for_s < WARNED_S or process is None:
             continue
-        time = seconds_text(for_s)
+        time = index.lasting(for_s)
         thread = main_thread(process)
         tasks = _TASKS if thread is not None and runs_event_loop(thread) else ""
         lost = lost_permits(index, process)
@@ -673,7 +673,7 @@ def _of_both(
         others=tuple(each.process for each in (both.client, both.server) if each is not process),
         subject=str(process.pid),
         summary=(
-            f"nothing in this job has moved for {seconds_text(for_s)}: {called(both.client)} and "
+            f"nothing in this job has moved for {index.lasting(for_s)}: {called(both.client)} and "
             f"{called(both.server)} each wait for the other one to send"
         ),
         evidence=(
@@ -708,7 +708,7 @@ def _of_part(index: Index, part: PartOfJob) -> Iterator[Finding]:
     ]
     if for_s < WARNED_S or process is None or not chains:
         return
-    root, time = part.root.pid, seconds_text(for_s)
+    root, time = part.root.pid, index.lasting(for_s)
     yield Finding(
         rule=RULE,
         severity=Severity.INFO,
@@ -753,7 +753,7 @@ def _waits_for_own_threads(index: Index) -> Iterator[Finding]:
         is_loop = runs_event_loop(thread)
         if len(chain.links) == 1 and purpose(thread) in _OF_SERVERS and not is_loop:
             continue  # a server waits like this for its whole life
-        name, time = called(process), seconds_text(for_s)
+        name, time = called(process), index.lasting(for_s)
         at = at_line(main_thread(process))
         cause = f"Only another thread of {name} can end this wait, and none of them has for {time}."
         what = f"{name} waits {purpose(thread)}{at}"
@@ -789,10 +789,10 @@ _TASKS = (
 )
 
 
-def _of_server(accepting: Accepting) -> Finding:
+def _of_server(index: Index, accepting: Accepting) -> Finding:
     """The finding about a server that waits for one client more than there are."""
     name, clients = called(accepting.server), all_called(accepting.clients)
-    time, is_one = seconds_text(accepting.for_s), len(accepting.clients) == 1
+    time, is_one = index.lasting(accepting.for_s), len(accepting.clients) == 1
     wait = "waits" if is_one else "wait"
     return Finding(
         rule=RULE,
@@ -824,9 +824,9 @@ def _of_server(accepting: Accepting) -> Finding:
     )
 
 
-def _of_computation(computation: Computation) -> Finding:
+def _of_computation(index: Index, computation: Computation) -> Finding:
     """The finding about a process that computes, while nothing shows whether it gets anywhere."""
-    name, time = called(computation.process), seconds_text(computation.for_s)
+    name, time = called(computation.process), index.lasting(computation.for_s)
     return Finding(
         rule=RULE,
         severity=Severity.INFO,
@@ -915,7 +915,7 @@ def _waits_for_itself(index: Index, blockage: Blockage, path: str) -> bool:
 def _summary(index: Index, blockage: Blockage) -> str:
     """Which processes wait, for how long, for which process, and what that process does."""
     end, waiters = blockage.process, blockage.waiters
-    time = seconds_text(blockage.waited_s)
+    time = index.lasting(blockage.waited_s)
     what = f"{_does(blockage)}{at_line(main_thread(end))}"
     if held_lock(index, end.process) is not None:
         what = blockage.chain.links[-1].words
@@ -1067,7 +1067,7 @@ def _evidence(index: Index, blockage: Blockage) -> Iterator[str]:
     watched = "none of them has made progress" if waiters else "it has made no progress"
     if blockage.reason in ("computes", "polls", "stopped"):
         watched = "those that wait have made no progress"
-    yield f"{watched} for {seconds_text(blockage.waited_s)}"
+    yield f"{watched} for {index.lasting(blockage.waited_s)}"
     account = index.snapshot.account.processes.get(blockage.process.process)
     if blockage.reason == "computes" and account is not None and (inside := always_inside(account)):
         yield f"{called(blockage.process)} has always been inside {inside}"
@@ -1206,7 +1206,7 @@ def _cause_of_pipe(index: Index, blockage: Blockage) -> str | None:
         what = edge.what.removeprefix("a reader of ")
         return (
             f"{what} is full, and {end}, which has its reading end, has read nothing from it for "
-            f"{seconds_text(blockage.waited_s)}. The process that writes continues only when that "
+            f"{index.lasting(blockage.waited_s)}. The process that writes continues only when that "
             "process reads: a pipe holds 64 KiB."
         )
     parent = _left_by(index, blockage)
@@ -1303,7 +1303,7 @@ def _cause_of_reason(index: Index, blockage: Blockage) -> str:
             f"again. {f'It goes round in {held}. ' if held else ''}{_others_continue(blockage)}"
         )
     if blockage.reason == "computes" and (found := spin(index, blockage.process)) is not None:
-        time = seconds_text(index.snapshot.at_s - found.since_s)
+        time = index.lasting(index.snapshot.at_s - found.since_s)
         return (
             f"{end} has gone round in {found.words} for {time}. {why_endless(found.loop, end)}. "
             f"{_others_continue(blockage)}"
@@ -1311,13 +1311,13 @@ def _cause_of_reason(index: Index, blockage: Blockage) -> str:
     if blockage.reason == "computes" and (waited := _for_a_core(index, blockage)):
         return (
             f"{end} has answered none of those that wait for it for "
-            f"{seconds_text(blockage.waited_s)}. It could compute all that time, and waited for a "
+            f"{index.lasting(blockage.waited_s)}. It could compute all that time, and waited for a "
             f"free core {waited:.0%} of it: it may only be slow. {_others_continue(blockage)}"
         )
     if blockage.reason == "computes":
         return (
             f"{end} computes, and has answered none of those that wait for it for "
-            f"{seconds_text(blockage.waited_s)}: it is in a long computation, or in a loop that "
+            f"{index.lasting(blockage.waited_s)}: it is in a long computation, or in a loop that "
             f"does not end. {_others_continue(blockage)}"
         )
     if blockage.reason == "stopped":

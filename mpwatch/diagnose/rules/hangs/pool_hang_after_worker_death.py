@@ -65,12 +65,12 @@ def check(index: Index) -> Iterator[Finding]:
         deaths = [*seen, *_replaced(living), *lost]
         if not deaths:
             if (younger := _idle_since_started(index, waits[0], living)) and not pools:
-                yield _of_one_replaced(process, waits[0], quiet, younger)
+                yield _of_one_replaced(index, process, waits[0], quiet, younger)
             continue
         if all(is_stalled(p, index, STUCK_S / 2) for p in living):
             yield _of_lost_task(index, process, waits[0], quiet, living, seen, deaths, len(lost))
         elif lost_in_task := [each for each in children if _ended_in_a_task(each)]:
-            yield _of_one_of_several(process, waits[0], quiet, living, lost_in_task)
+            yield _of_one_of_several(index, process, waits[0], quiet, living, lost_in_task)
 
 
 def _of_lost_task(
@@ -108,7 +108,7 @@ def _of_lost_task(
         process=process.process,
         summary=f"{called(process)} waits{at.replace(', ', ' ', 1)} for a Pool task {which}",
         evidence=(
-            f"waiting for a result for {seconds_text(quiet_for_s)}{at}",
+            f"waiting for a result for {index.lasting(quiet_for_s)}{at}",
             *deaths[:3],
             *others,
             *(_not_by_the_kernel(index) if is_replaced else ()),
@@ -142,6 +142,7 @@ def _ended_in_a_task(worker: Process) -> bool:
 
 
 def _of_one_of_several(
+    index: Index,
     process: Process,
     waits: Thread,
     quiet_for_s: float,
@@ -161,7 +162,7 @@ def _of_one_of_several(
             "never arrives"
         ),
         evidence=(
-            f"waiting for a result for {seconds_text(quiet_for_s)}{at}",
+            f"waiting for a result for {index.lasting(quiet_for_s)}{at}",
             *(
                 f"{called(each)} ended in a task: {each.ended.words}"
                 for each in ended
@@ -205,7 +206,11 @@ def _idle_since_started(
 
 
 def _of_one_replaced(
-    process: Process, waits: Thread, quiet_for_s: float, younger: Sequence[Process]
+    index: Index,
+    process: Process,
+    waits: Thread,
+    quiet_for_s: float,
+    younger: Sequence[Process],
 ) -> Finding:
     """The finding about a Pool some of whose workers have taken the place of others."""
     frame = user_frame(own_frames(waits.stack))
@@ -222,7 +227,7 @@ def _of_one_replaced(
             f"started in its place, {is_} idle"
         ),
         evidence=(
-            f"waiting for a result for {seconds_text(quiet_for_s)}{at}",
+            f"waiting for a result for {index.lasting(quiet_for_s)}{at}",
             *(
                 f"{called(each)} was started later than the workers that still work, and waits for "
                 "a task"
@@ -253,9 +258,10 @@ def _is_idle(worker: Process) -> bool:
 
 _FIND_OUT = "Find out what happened to the task (see the evidence and other findings). "
 _UNSEEN = (
-    "A task that raises an Exception does not end its worker: it called sys.exit() (argparse does "
-    "on a bad argument; SystemExit is no Exception), was killed (SIGKILL or SIGTERM by the "
-    "program's own watchdog, a user, or the kernel for lack of memory), or crashed in native code. "
+    "How the worker ended was not seen. An exception in a task does not end a worker: the Pool "
+    "passes it on. What does: os._exit() or sys.exit() in the task or in a library that it calls "
+    "(argparse calls sys.exit on a bad argument), a signal (SIGKILL or SIGTERM by the program's "
+    "own watchdog, a user, or the kernel for lack of memory), or a crash in native code. "
 )
 
 
@@ -283,8 +289,9 @@ def _advice_for_unseen(threads: Sequence[str]) -> str:
         else ""
     )
     return (
-        f"{own}Watch the job from its start (mpwatch run): it then names the worker and how it "
-        "ended. Give tasks a size whose memory fits the limit. "
+        f"This wait does not end by itself: stop the job. {own}Search what the task calls for "
+        "os._exit and sys.exit, and run the last tasks once without a Pool. Give tasks a size "
+        "whose memory fits the limit. Under mpwatch run the worker and its exit status are named. "
     )
 
 

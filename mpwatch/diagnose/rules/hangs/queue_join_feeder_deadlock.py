@@ -15,7 +15,6 @@ from mpwatch.diagnose.analysis.waits.edges import is_busy
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process, Snapshot, Thread
-from mpwatch.model.units import seconds_text
 
 RULE = "queue-join-feeder-deadlock"
 STUCK_S = 5.0
@@ -49,7 +48,7 @@ def check(index: Index) -> Iterator[Finding]:
         first = next((each for each in children if parent and _joins(parent, each[0])), None)
         if parent is not None and first is not None:
             others = [child for child, _, _ in children if child is not first[0]]
-            yield _finding(parent, first, others)
+            yield _finding(index, parent, first, others)
 
 
 def _is_blocked(thread: Thread) -> bool:
@@ -76,7 +75,10 @@ def _is_read(snapshot: Snapshot, readers: set[ProcessId], parent: Process, child
 
 
 def _finding(
-    parent: Process, joined: tuple[Process, Thread, float], others: Sequence[Process]
+    index: Index,
+    parent: Process,
+    joined: tuple[Process, Thread, float],
+    others: Sequence[Process],
 ) -> Finding:
     child, feeder, since_s = joined
     wait = feeder.waits_on
@@ -92,7 +94,7 @@ def _finding(
         subject=str(child.pid),
         summary=f"{called(parent)} joins {called(child)} before it has read the child's queue",
         evidence=(
-            f"{called(parent)} has waited {seconds_text(since_s)} for the exit of {called(child)}",
+            f"{called(parent)} has waited {index.lasting(since_s)} for the exit of {called(child)}",
             f"thread {feeder.name} of {called(child)} is blocked writing to {pipe}{queued}",
             *([f"no process reads what {all_called(others)} would send either"] if others else ()),
         ),

@@ -40,7 +40,6 @@ from mpwatch.diagnose.analysis.waits.providers import (
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import SegmentId
 from mpwatch.model.snapshot import Process
-from mpwatch.model.units import seconds_text
 
 RULE = "queue-lock-held-by-dead"
 SEEN_S = 1.0
@@ -248,7 +247,7 @@ def _finding(
         summary=f"{all_called(waiting)} {wait_verb(waiting)} for {what} that a {how} process still "
         "held",
         evidence=(
-            f"semaphore {segment} is 0, and has had waiters for {seconds_text(wanted.lasted_s)}",
+            f"semaphore {segment} is 0, and has had waiters for {index.lasting(wanted.lasted_s)}",
             "no living process that maps it is reading or running",
             *ended_words(held, NAMED),
             *([f"{sender} has sent {called(first)} that signal"] if sender else []),

@@ -18,7 +18,6 @@ from mpwatch.diagnose.analysis.waits.threads import others_that_wait, sentence
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process
-from mpwatch.model.units import seconds_text
 from mpwatch.model.waits import WaitChain, WaitLink
 
 RULE = "standing-still"
@@ -125,7 +124,7 @@ def _finding(
     first = last if is_certain else chain.links[0]
     evidence = [
         chain.sentence,
-        f"none of these processes has made progress for {seconds_text(lasted_s)}",
+        f"none of these processes has made progress for {index.lasting(lasted_s)}",
         *_places(index, chain),
         *(why.evidence if why is not None else ()),
     ]

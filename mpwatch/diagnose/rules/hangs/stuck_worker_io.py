@@ -50,7 +50,7 @@ def check(index: Index) -> Iterator[Finding]:
             unread = unread_by(index.snapshot, waits, worker.process)
             if unread is None and _is_dead_end(waits, worker):
                 continue  # `standing-still` says why no process can end it
-            yield _blocked(worker, thread, quiet, unread)
+            yield _blocked(index, worker, thread, quiet, unread)
         elif (since := _task_too_long_s(worker)) is not None:
             if _is_in_a_cycle(wait_graph(index), worker):
                 continue  # `standing-still` says which process does not read or release what
@@ -96,27 +96,30 @@ def _task_too_long_s(worker: Process) -> float | None:
     return load.task_since_s if is_long else None
 
 
-def _blocked(worker: Process, thread: Thread, since_s: float, unread: UnreadPipe | None) -> Finding:
+def _blocked(
+    index: Index, worker: Process, thread: Thread, since_s: float, unread: UnreadPipe | None
+) -> Finding:
     """The finding for a worker that has been blocked for `since_s` seconds.
 
     Args:
+        index: The job.
         worker: The blocked worker.
         thread: Its blocked thread.
         since_s: Seconds without progress.
         unread: The full pipe that the worker does not read, where that blocks it for ever.
     """
     evidence = (
-        f"{called(worker)} has made no progress for {seconds_text(since_s)}, state {thread.state}",
+        f"{called(worker)} has made no progress for {index.lasting(since_s)}, state {thread.state}",
         *_place(worker, thread),
     )
     if unread is not None:
-        return _of_unread(worker, unread, since_s, (*evidence, unread.evidence))
+        return _of_unread(index, worker, unread, since_s, (*evidence, unread.evidence))
     cause, advice = _cause_and_advice(thread)
     return Finding(
         rule=RULE,
         severity=_severity(since_s),
         process=worker.process,
-        summary=f"{called(worker)} has been blocked for {seconds_text(since_s)}{_line(thread)}",
+        summary=f"{called(worker)} has been blocked for {index.lasting(since_s)}{_line(thread)}",
         evidence=evidence,
         cause=f"{cause} {_CAUSE_LOADER}",
         advice=f"{advice} {_ADVICE_LOADER}{_hint(worker)}",
@@ -136,10 +139,10 @@ def _slow_batch(index: Index, worker: Process, thread: Thread, since_s: float) -
         severity=_severity(since_s),
         process=worker.process,
         summary=(
-            f"{called(worker)} has worked on one batch for {seconds_text(since_s)}{_line(thread)}"
+            f"{called(worker)} has worked on one batch for {index.lasting(since_s)}{_line(thread)}"
         ),
         evidence=(
-            f"in this batch for {seconds_text(since_s)}, state {thread.state}{usual}",
+            f"in this batch for {index.lasting(since_s)}, state {thread.state}{usual}",
             *_place(worker, thread),
         ),
         cause=(
@@ -162,7 +165,7 @@ def _in_loop(
     header: Statement,
 ) -> Finding:
     """The finding for a worker that is in a loop without an end in one batch."""
-    name, time = called(worker), seconds_text(since_s)
+    name, time = called(worker), index.lasting(since_s)
     line = f"`{header.text}` of line {header.line}"
     source = source_of(index, frame)
     loop = source.endless if source is not None else None
@@ -262,7 +265,11 @@ _ADVICE_LOADER = (
 
 
 def _of_unread(
-    worker: Process, unread: UnreadPipe, since_s: float, evidence: tuple[str, ...]
+    index: Index,
+    worker: Process,
+    unread: UnreadPipe,
+    since_s: float,
+    evidence: tuple[str, ...],
 ) -> Finding:
     """The finding for a worker and a program it started that wait for each other."""
     return Finding(
@@ -271,7 +278,7 @@ def _of_unread(
         process=worker.process,
         summary=(
             f"{called(worker)} and {called(unread.writer)} have waited for each other for "
-            f"{seconds_text(since_s)}"
+            f"{index.lasting(since_s)}"
         ),
         evidence=evidence,
         cause=unread.cause,

@@ -167,7 +167,7 @@ def details(item: ThreadRow, view: SnapshotView, width: int) -> tuple[Line, ...]
     """The stack of the thread under the cursor."""
     head = stack_head(item.thread, view.snapshot.at_s, item.process.stacks_cost_s)
     source = {(read.file, read.line): read.statement.text for read in view.snapshot.source}
-    return (head, *stack_lines(item.thread.stack, width, source))
+    return (head, *stack_lines(item.thread.shown_stack, width, source))
 
 
 def _empty(view: SnapshotView) -> tuple[str, ...]:
@@ -214,7 +214,7 @@ PAGE: Page[ThreadRow] = Page(
     },
     help=(
         "Every thread of every process, with the innermost frame of its Python stack.",
-        "NO CPU  how long it has used no cpu; WAITS IN  the target of its system call.",
+        "NO CPU  how long it was seen to use no cpu; WAITS IN  the target of its system call.",
         "A G before a row: that thread holds the GIL.",
         "Below: the whole stack of the thread under the cursor, its source and its age.",
         "s takes stacks of everything now; f follows the process under the cursor twice a second.",

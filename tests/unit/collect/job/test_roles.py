@@ -10,9 +10,9 @@ from mpwatch.collect.job.roles import (
     WorkerNumbers,
     assign,
     is_helper,
-    is_launcher,
     number_workers,
 )
+from mpwatch.model.cmdline import is_launcher
 from mpwatch.model.ids import ProcessId
 
 # Command lines as they were captured from CPython 3.11 and 3.14 with torch 2.13.

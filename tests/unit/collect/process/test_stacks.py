@@ -17,6 +17,7 @@ from mpwatch.collect.process.py_spy import (
     parse_dump,
 )
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import FRAMES_LIMIT
 from tests.unit.collect.conftest import FakeProc
 
 TEN = ProcessId(10, 10)
@@ -70,7 +71,7 @@ def test_threads_come_main_first_with_plain_function_names(proc: FakeProc) -> No
     py_spy = PySpy(
         output=[
             thread(12, frame("Condition.wait", "/lib/threading.py", 327), name=None),
-            thread(10, frame("at::native.foo", "x.so"), frame("main.<locals>.go", "/a/train.py")),
+            thread(10, frame("main.<locals>.go", "/a/train.py")),
         ]
     )
 
@@ -79,7 +80,7 @@ def test_threads_come_main_first_with_plain_function_names(proc: FakeProc) -> No
     assert taken.problem is None
     assert (taken.source, taken.cost_s, taken.at_s) == ("py-spy", 0.02, 7.0)
     assert [stack.tid for stack in taken.stacks] == [10, 12]
-    assert [f.function for f in taken.stacks[0].frames] == ["at::native.foo", "go"]
+    assert [f.function for f in taken.stacks[0].frames] == ["go"]
     assert taken.stacks[1].frames[0][:3] == ("wait", "/lib/threading.py", 327)
     assert taken.stacks[0].has_gil is True
 
@@ -319,6 +320,44 @@ def test_functions_that_native_code_has_called_are_marked(proc: FakeProc, mark: 
 
     assert marks(False, True, False) == [False, True, False]
     assert marks(True, True, True) == [False, False, False]
+
+
+def test_native_frames_are_kept_apart_from_those_of_python(proc: FakeProc) -> None:
+    """As py-spy 0.4 shows a wait in torch's store, with `--native`."""
+    proc.process(10)
+    stack = (
+        frame("poll", "/lib/libc.so.6", 0, module="/lib/libc.so.6", is_entry=True),
+        frame("at::native.foo", "/x/libtorch.so", 0, module="/x/libtorch.so", is_entry=True),
+        frame("Snapshotter.take", "/a/train.py", 49, module=None, is_entry=False),
+        frame("<module>", "/a/train.py", 108, module=None, is_entry=True),
+        frame("0x7f24a", "/lib/libc.so.6", 0, module="/lib/libc.so.6", is_entry=True),
+    )
+    py_spy = PySpy(output=[thread(10, *stack), thread(12, *stack[2:4])])
+
+    taken = collector(proc, py_spy).take(TEN, native=True)
+
+    mixed, python = taken.stacks
+    assert [(f.function, f.line) for f in mixed.frames] == [("take", 49), ("<module>", 108)]
+    assert mixed.frames == python.frames
+    assert [(each.frame.function, each.is_native) for each in mixed.mixed] == [
+        ("poll", True),
+        ("at::native.foo", True),
+        ("take", False),
+        ("<module>", False),
+        ("0x7f24a", True),
+    ]
+    assert python.mixed == ()
+
+
+def test_deep_native_code_does_not_hide_the_line_of_the_program(proc: FakeProc) -> None:
+    proc.process(10)
+    native = [frame("f", "x.so", 0, module="x.so")] * 2 * FRAMES_LIMIT
+    py_spy = PySpy(output=[thread(10, *native, frame("train", "/a/train.py", 7))])
+
+    (stack,) = collector(proc, py_spy).take(TEN, native=True).stacks
+
+    assert [f.function for f in stack.frames] == ["train"]
+    assert len(stack.mixed) == FRAMES_LIMIT
 
 
 def test_threads_of_other_processes_are_not_taken_for_ours(proc: FakeProc) -> None:

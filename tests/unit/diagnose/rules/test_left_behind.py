@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from mpwatch.diagnose.engine import Engine
 from mpwatch.diagnose.rules.exits import (
     main_killed,
     orphaned_workers,
@@ -12,9 +13,12 @@ from mpwatch.diagnose.rules.exits import (
     zombie_processes,
 )
 from mpwatch.diagnose.rules.hangs import no_progress
+from mpwatch.model.events import Raised, WrittenError
 from mpwatch.model.findings import Severity
-from mpwatch.model.samples import WaitedOn
-from mpwatch.model.snapshot import GpuUse, Process
+from mpwatch.model.history import History
+from mpwatch.model.ids import Role
+from mpwatch.model.samples import Frame, PartOfJob, WaitedOn
+from mpwatch.model.snapshot import GpuUse, Process, Snapshot
 from tests.builders.snapshots import (
     MAIN,
     MIB,
@@ -98,6 +102,91 @@ def test_a_root_attached_to_directly_is_no_orphan() -> None:
     root = process(200, parent=None, original_parent=7)
 
     assert found(orphaned_workers.check, snapshot_of(root)) == []
+
+
+ENTRY = "multiprocessing/process.py:_bootstrap:314"
+
+
+def left_over(number: int, *stack: str, role: Role = "spawned", **more: Any) -> Process:
+    """A child of multiprocessing that process 1 has adopted, and that waits for its parent."""
+    reads = WaitedOn("pipe-read", "read", (f"pipe:[{number}]",))
+    ends = (pipe(5, number, False), pipe(6, number, True))
+    waits = thread(number, *stack, waits=reads, still_s=84.0, waits_s=84.0)
+    return process(
+        number,
+        role,
+        parent=None,
+        label=f"serve {number}",
+        threads=(waits,),
+        fds=fds(20, links=ends),
+        segments=(),
+        **more,
+    )
+
+
+GETS = ("multiprocessing/queues.py:get", "data.py:serve:57", ENTRY)
+
+
+def left_job(*processes: Process, **more: Any) -> Snapshot:
+    return replace(snapshot_of(*processes), root=processes[0].process, **more)
+
+
+def test_a_program_that_was_gone_before_is_said_above_what_its_children_wait_for() -> None:
+    job = left_job(
+        left_over(200, *GETS, start_method="spawn"), left_over(201, *GETS, start_method="spawn")
+    )
+
+    (finding,) = Engine().diagnosed(job, history({})).findings
+
+    assert finding.rule == "orphaned-workers"
+    assert finding.severity is Severity.CRITICAL
+    assert finding.summary == (
+        "the process that started serve 200 (200) and serve 201 (201) has exited; they still run"
+    )
+    assert any("serve 201 waits for pipe 201, data.py:57 serve" in e for e in finding.evidence)
+    assert "They wait for what it would have sent" in finding.cause
+    assert "kill 200 201" in finding.advice
+
+
+def test_a_traceback_of_a_child_is_the_effect_of_a_program_that_is_gone() -> None:
+    frames = (Frame("serve", "/app/service.py", 57),)
+    raised = Raised("ConnectionResetError", "[Errno 104] Connection reset by peer", frames)
+    written = WrittenError("/tmp/a.log", 0, raised, process_name="model-0", is_of_job=True)
+    job = left_job(left_over(200, *GETS, start_method="spawn"), written=(written,))
+
+    first, second = Engine().diagnosed(job, history({})).findings
+
+    assert first.rule == "orphaned-workers"
+    assert "model-0, a process that is gone" in second.summary
+    assert second.effect_of == "orphaned-workers"
+
+
+def test_a_forked_child_of_a_program_that_is_gone_is_known_by_its_stack() -> None:
+    child = left_over(200, *GETS, role="main")
+    program = left_over(200, "multiprocessing/queues.py:get", "data.py:serve:57", role="main")
+
+    finding = only(orphaned_workers.check, left_job(child))
+
+    assert "the process that started serve 200 (200) has exited; it still runs" in finding.summary
+    assert found(orphaned_workers.check, left_job(program)) == []
+
+
+def test_a_process_below_a_living_program_is_not_left() -> None:
+    child = left_over(200, *GETS, start_method="spawn")
+    part = PartOfJob(pid(MAIN), "train.py", "spawned")
+    inside = left_over(200, *GETS, start_method="spawn")
+    inside = replace(inside, sample=replace(inside.sample, parent_pid=0))
+
+    assert found(orphaned_workers.check, left_job(child, part_of=part)) == []
+    assert found(orphaned_workers.check, left_job(inside)) == []  # its parent is hidden
+
+
+def test_a_loader_worker_of_a_program_that_is_gone_is_given_the_time_to_notice() -> None:
+    fetches = ("data.py:__getitem__:3", ENTRY)
+    job = left_job(left_over(200, *fetches, role="loader-worker", start_method="fork"))
+
+    assert found(orphaned_workers.check, job, History({}, {}, NOW_S - 4)) == []
+    assert only(orphaned_workers.check, job, History({}, {}, NOW_S - 9)).process == pid(200)
 
 
 def test_a_worker_whose_parent_was_never_seen_to_end_is_no_orphan() -> None:

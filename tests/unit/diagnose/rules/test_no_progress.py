@@ -488,8 +488,8 @@ def test_a_lock_that_a_child_has_inherited_is_explained() -> None:
 
     assert finding.severity is Severity.WARNING
     assert finding.summary == (
-        "replica 301 (301) has waited 60 s for the lock on /tmp/cache.lock: replica 302 (302) has "
-        "it and sleeps again and again at train.py:9 beat"
+        "replica 301 (301) has waited at least 60 s for the lock on /tmp/cache.lock: replica 302 "
+        "(302) has it and sleeps again and again at train.py:9 beat"
     )
     assert "replica 303 (303) took this lock with flock() and has closed its own" in finding.cause
     assert "LOCK_UN" in finding.advice

@@ -134,8 +134,10 @@ def test_threads_that_may_have_ended_a_worker_are_named() -> None:
     assert "waits at train.py:1 f for a Pool task that was lost with its worker" in finding.summary
     assert "its thread guard is at data.py:33 run" in finding.evidence
     assert "killed no process of this control group" in " ".join(finding.evidence)
-    assert "it called sys.exit()" in finding.cause
-    assert "was killed (SIGKILL or SIGTERM by the program's own watchdog" in finding.cause
+    assert "How the worker ended was not seen" in finding.cause
+    assert "os._exit() or sys.exit() in the task" in finding.cause
+    assert "stop the job" in finding.advice
+    assert "a signal (SIGKILL or SIGTERM by the program's own watchdog" in finding.cause
     assert "(its thread guard is at data.py:33 run)" in finding.advice
     assert "control group" not in " ".join(other.evidence)
     assert "thread" not in other.advice

@@ -696,6 +696,30 @@ def test_a_program_at_its_end_that_joins_waiting_children_may_have_raised() -> N
     assert "standard error" not in known.cause + known.advice
 
 
+def test_a_child_whose_parent_has_closed_its_queues_and_joins_another_one_still_waits_for_it() -> (
+    None
+):
+    at_exit = ("multiprocessing/process.py:join", "multiprocessing/util.py:_exit_function")
+    gets = ("multiprocessing/queues.py:get", "data.py:serve:57")
+
+    def worker(number: int, inode: int) -> Process:
+        ends = (pipe(5, inode, False), pipe(6, inode, True))
+        return one(number, WaitedOn("pipe-read", "read", (f"pipe:[{inode}]",)), *gets, links=ends)
+
+    main_ = one(MAIN, waits_for_child(300), *at_exit)
+
+    first, second = found(
+        standing_still.check, snapshot_of(main_, worker(300, 500), worker(301, 501))
+    )
+
+    assert "and waits for actor 0 (300), which waits for it" in first.summary
+    assert (
+        "main (100) has come to its end, and actor 1 (301) still waits for an item from it"
+        in second.summary
+    )
+    assert "never started" not in second.cause
+
+
 def test_a_child_that_asks_its_parent_again_every_second_is_in_a_cycle_with_its_join() -> None:
     at_exit = ("multiprocessing/process.py:join", "multiprocessing/util.py:_exit_function")
     asks = WaitedOn("poll", "poll", ("socket:[700]",), timeout_s=0.4)

@@ -7,7 +7,14 @@ import pytest
 from mpwatch.hook import wire
 from mpwatch.model.events import HookGauges, HookHello, HookNote, HookStatus, Input
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.samples import Ended, Frame, StackSample, StacksTaken, ThreadSample
+from mpwatch.model.samples import (
+    Ended,
+    Frame,
+    MixedFrame,
+    StackSample,
+    StacksTaken,
+    ThreadSample,
+)
 from mpwatch.model.source_code import LINES_LIMIT, DroppedResult, SourceLine, SourceRead, Statement
 from mpwatch.observe.state.fold import ENDED_KEPT, Fold, NothingObserved
 from tests.builders.samples import (
@@ -237,6 +244,28 @@ def test_frames_of_the_hooks_own_wrappers_are_not_shown() -> None:
 
     assert [frame.function for frame in main.threads[0].stack] == ["poll", "main"]
     assert main.doing == "train.py:12 main -> connection.py:257 poll"
+
+
+def test_native_frames_are_shown_and_not_taken_for_what_the_process_does() -> None:
+    poll = Frame("poll", "/usr/lib/libc.so.6", 0)
+    loop = Frame("_worker_loop", "/x/torch/utils/data/_utils/worker.py", 349)
+    bootstrap = Frame("_bootstrap", "/usr/lib/python3.11/multiprocessing/process.py", 314)
+    copied = Frame("main", "/home/u/train.py", 12)
+    mixed = tuple(
+        MixedFrame(each, each is poll) for each in (poll, loop, poll, bootstrap, copied, poll)
+    )
+    thread = ThreadSample(101, "python", "S", 5)
+    frames = (loop, bootstrap, copied)
+    stack = StackSample(WORKER_0, 101, "MainThread", frames, "py-spy", 1.2, mixed=mixed)
+    fold = Fold()
+    fold.apply(tree(1.0, sample(WORKER_0, 1.0, threads=(thread,))))
+    fold.apply(StacksTaken(WORKER_0, 1.2, "py-spy", (stack,)))
+
+    worker = fold.snapshot().processes[0]
+
+    assert worker.threads[0].stack == (loop, bootstrap)
+    assert worker.threads[0].shown_stack == (poll, loop, poll, bootstrap)
+    assert worker.doing == "worker.py:349 _worker_loop"
 
 
 def test_a_failed_stack_dump_is_a_problem_and_keeps_the_last_stack() -> None:

@@ -22,6 +22,7 @@ NAMES = [
     "tracing rights",
     "start method",
     "cores and threads",
+    "cpu load",
     "GPU",
     "TMPDIR",
     "hook directory",

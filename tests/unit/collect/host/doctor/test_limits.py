@@ -139,6 +139,30 @@ def test_cores_against_threads(
     assert doctor.cores_and_threads(cores, usable, threads).state == state
 
 
+@pytest.mark.parametrize(
+    ("load", "cores", "state"),
+    [
+        (23.0, 2, "warning"),
+        (1.7, 2, "note"),
+        (0.3, 2, "ok"),
+        (50.0, 64, "note"),
+        (None, 2, "note"),
+        (1.0, None, "note"),
+    ],
+)
+def test_the_load_is_compared_with_the_cores(
+    load: float | None, cores: int | None, state: CheckState
+) -> None:
+    assert doctor.cpu_load(load, cores).state == state
+
+
+def test_a_loaded_machine_is_told_with_its_figures() -> None:
+    check = doctor.cpu_load(23.0, 2)
+
+    assert check.value == "23.0 in the last minute, on 2 cores"
+    assert "11.5 threads want each core" in check.meaning
+
+
 def test_a_long_tmpdir_is_a_problem_before_anything_runs() -> None:
     assert doctor.temporary_folder("/scratch/" + "x" * 80).state == "problem"
     assert doctor.temporary_folder("/" + "\u00e9" * 40).state == "problem"
@@ -150,5 +174,7 @@ def test_the_default_start_method_depends_on_the_version() -> None:
     assert "forkserver" in doctor.start_method((3, 14)).value
     assert doctor.start_method((3, 14)).state == "note"
     assert "fork by default" in doctor.start_method((3, 10)).value
+    assert doctor.start_method((3, 10)).state == "note"
+    assert "that another thread of main holds at the fork" in doctor.start_method((3, 10)).meaning
     assert "warns" in doctor.start_method((3, 12)).meaning
     assert doctor.start_method(None).value == "unknown"
