@@ -24,6 +24,13 @@ from mpwatch.diagnose.analysis.growing import (
     headroom,
     urgency,
 )
+from mpwatch.diagnose.analysis.holders import (
+    EXCEPTION_AT_END,
+    KEEPS_FRAMES,
+    adds_words,
+    held,
+    kept_in,
+)
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.newest import (
     NewestAccepted,
@@ -416,12 +423,14 @@ def _of_memory(index: Index, found: Growing) -> _Explanation:
     if not hits:
         return explained
     measured = tuple(each.words for each in hits[:SHOWN])
-    is_named = any(f":{each.added.statement.line} " in explained.cause for each in hits)
-    if (explained.is_shown and not explained.is_guess) or is_named:
+    named = [e for e in hits if f":{e.added.statement.line} " in explained.cause]
+    if (explained.is_shown and not explained.is_guess) or named:
         cause = explained.cause
-        if is_named:  # it was measured
-            cause = cause.removeprefix("Most likely ")
-            cause = capital(cause)
+        if named:  # it was measured
+            cause = capital(cause.removeprefix("Most likely "))
+        if named and named[0].per_s:
+            each_bytes = found.growth.per_s / named[0].per_s
+            cause += f" The memory that is gained is {bytes_text(each_bytes)} for each entry."
         evidence = (*explained.evidence, *measured)
         return explained._replace(evidence=evidence, cause=cause, is_shown=True)
     return _of_grown(index, found, hits, explained)
@@ -462,7 +471,7 @@ def _of_grown(
     graph += (
         _EXCEPTION_KEEPS
         if caught
-        else _KEEPS_FRAMES * bool(_OF_EXCEPTION.search(added.statement.text))
+        else KEEPS_FRAMES * bool(EXCEPTION_AT_END.search(added.statement.text))
     )
     bound = " With a maxlen, that ends when it is full." * (first.value.type == "deque")
     return _Explanation(
@@ -508,15 +517,6 @@ def _remove_advice(added: AddedTo) -> str:
         "that was fetched, tensors of a batch, of which numbers suffice); or bound it "
         "(collections.deque(maxlen=...), a cache with a limit). "
     )
-
-
-_OF_EXCEPTION = re.compile(r"(?:[=(,]\s*|\b)(?:e|err|error|ex|exc|exception)\)?$", re.IGNORECASE)
-"""The statement that adds ends with what a program calls an exception."""
-_KEEPS_FRAMES = (
-    " If that is an exception: it keeps its traceback, and with that all local variables of the "
-    "functions that it came through (rows, tables, tensors). Keep its text, "
-    "traceback.format_exception(...), or error.with_traceback(None) in place of it."
-)
 
 
 def _memory_by_source(index: Index, found: Growing) -> _Explanation:
@@ -868,6 +868,8 @@ def _of_kept(index: Index, process: Process, seen: list[str]) -> _Explanation:
     if len({_container(each) for each in large}) == 1:
         return _of_container(large, seen, rounds, slices, has_graphs=bool(is_torch and trains))
     example = f" (as {mark_words(added[0])})" if len(added) == 1 else ""
+    unsure = held(index, process)[:1] if not added else []
+    example = f" (as where {adds_words(unsure[0])})" if unsure else example
     lists = f"a list or dict that is only ever added to{example}, an unbounded cache{is_queue}"
     kept = f"It keeps what it allocates{rounds}: {lists}{_OR_GRAPHS if is_torch else ''}"
     if is_torch and trains:
@@ -994,6 +996,8 @@ def _of_source(index: Index, process: Process, seen: list[str]) -> _Explanation 
         return kept
     if (registered := _of_registered(index, process, seen)) is not None:
         return registered
+    if (holding := _of_holders(index, process, seen)) is not None:
+        return holding
     caches = marks(index, "cache", process) or marks(index, "cache")
     if len(caches) == 1:
         return _Explanation(
@@ -1060,6 +1064,15 @@ def _of_unsent(index: Index, process: Process, seen: list[str]) -> _Explanation 
         "larger socket buffer or gc.collect() does not help.",
         is_shown=False,
     )
+
+
+def _of_holders(index: Index, process: Process, seen: Sequence[str]) -> _Explanation | None:
+    """Containers of the program that outlive the loop which adds to them."""
+    kept = kept_in(index, process)
+    if kept is None:
+        return None
+    evidence = (*seen, kept.evidence) if kept.evidence else tuple(seen)
+    return _Explanation("private memory", evidence, kept.cause, kept.advice, is_shown=False)
 
 
 def _of_hooks(index: Index, process: Process, seen: list[str]) -> _Explanation | None:
@@ -1344,6 +1357,9 @@ def _kept_messages(index: Index, found: Growing) -> _Explanation | None:
         and not calls(own_frames(each.stack), "queue.py:get")
     ]
     passes = receiver.tid != process.pid and bool(users)
+    if not passes and (holding := _of_holders(index, process, ())) is not None:
+        read_words = f"it has read {bytes_text(read)} in that time, and keeps "
+        return holding._replace(evidence=(f"{read_words}{bytes_text(growth.gained)}",))
     used = f"its thread {users[0][0].name}, which is at {users[0][1]}," if users else ""
     return _Explanation(
         "private memory",
@@ -1614,9 +1630,13 @@ def _of_descriptors(index: Index, found: Growing) -> _Explanation:
         if (accepted := newest_accepted(process, gained)) is not None:
             return _of_server(descriptor_words(index, process, gained), process, accepted)
     words = descriptor_words(index, process, gained)
-    held = _kept_to_end(index, process) if kind in ("torch", "shm") else None
-    if held is not None:
-        return _Explanation(noun, (*words, held.evidence), held.cause, held.advice)
+    at_end = _kept_to_end(index, process) if kind in ("torch", "shm") else None
+    if at_end is not None:
+        return _Explanation(noun, (*words, at_end.evidence), at_end.cause, at_end.advice)
+    if kind not in ("event", "epoll", "gpu") and noun != _LOG_FILES[0]:
+        kept = kept_in(index, process, None if kind == "torch" else "opens")
+        if kept is not None:
+            return _Explanation(noun, words, f"{cause} {kept.cause}", f"{advice} {kept.advice}")
     return _Explanation(noun, words, cause, advice)
 
 
