@@ -41,7 +41,7 @@ from mpwatch.model.source_code import Holder, LetGo, LetGoHow, RoundOf
 
 HOLDERS: Final = 64
 """Containers kept of one program."""
-NODES: Final = 200_000
+NODES: Final = 120_000
 """Syntax nodes of a program that are looked at."""
 _ROUNDS: Final = 4
 _DEPTH: Final = 3
@@ -679,12 +679,15 @@ def _removing(statement: ast.AST) -> Iterator[tuple[ast.expr, bool, bool]]:
     elif isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
         for target, value in (p for t in targets for p in paired(t, statement.value)):
-            name = expression_text(target)
             if isinstance(target, ast.Subscript):
                 if isinstance(target.slice, ast.Slice):
                     yield target.value, True, False
             elif isinstance(target, ast.Attribute | ast.Name):
-                is_own = any(expression_text(each) == name for each in ast.walk(value))
+                name = last_name(target)
+                is_own = any(
+                    type(each) is type(target) and last_name(each) == name
+                    for each in ast.walk(value)
+                )
                 is_sum = isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add)
                 is_part = isinstance(value, ast.Subscript) and is_own
                 if is_part or not (is_own and is_sum):

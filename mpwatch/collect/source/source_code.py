@@ -139,10 +139,11 @@ class SourceCode:
     def holders(self) -> tuple[Holder, ...] | None:
         """The containers that grow in the files that were read, `None` where there is no new one.
 
-        What removes from one may be in a file that is read later, so all files are looked at anew.
+        What removes from one may be in a file that is read later, so all files are looked at anew,
+        once there are a quarter more: that takes 0.5 s of cpu for 120,000 nodes of syntax.
         """
         files = [(path, module) for path, (module, _) in self._modules.items() if module]
-        if len(files) == self._searched:
+        if len(files) < self._searched + max(1, self._searched // 4):
             return None
         self._searched = len(files)
         return holders(files)

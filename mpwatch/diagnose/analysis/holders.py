@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from mpwatch.describe.frames import frame_words, program_frames
@@ -22,7 +22,7 @@ NAMES_SHOWN = 3
 _OF_LOADER = ("__call__", "__getitem__", "__iter__", "__next__")
 """What DataLoader calls of a data set; and functions whose names begin with `collate`."""
 _SERVERS = ("/asyncio/", "/http/server.py", "/socketserver.py", "/uvicorn/", "/aiohttp/")
-_BY_HOW = {"end": 0, "passed": 1, "under": 2, "later": 3, "slower": 4}
+_BY_HOW: Mapping[str, int] = {"end": 0, "passed": 1, "under": 2, "later": 3, "slower": 4}
 
 
 class Held(NamedTuple):

@@ -457,6 +457,8 @@ def _of_grown(
             "gc.collect() or smaller batches do not help: the graph is referred to.",
         )
     each_bytes = found.growth.per_s / first.per_s
+    if (bounded := _bound_of(index, added)) is not None:
+        return _of_bounded(first, place, each_bytes, bounded, evidence)
     removes = _removes(added)
     others = [f"`{each.added.name}`" for each in hits[1:SHOWN]]
     more = f" {' and '.join(others)} {'grows' if len(others) == 1 else 'grow'} as well." * bool(
@@ -489,6 +491,31 @@ def _of_grown(
             else _remove_advice(added)
         )
         + f"gc.collect() or new workers do not help: {name} refers to all of it.",
+    )
+
+
+def _bound_of(index: Index, added: AddedTo) -> Mark | None:
+    """Where a container is emptied under a comparison of sizes or numbers, in the same file."""
+    name = added.name.rpartition(".")[2]
+    found = [each for each in marks(index, "bounded") if each.file == added.file]
+    return next((each for each in found if each.about.rpartition(".")[2] == name), None)
+
+
+def _of_bounded(
+    first: Grown, place: str, each_bytes: float, bound: Mark, evidence: tuple[str, ...]
+) -> _Explanation:
+    """Memory of a container that is filled up to a bound."""
+    name = first.added.name
+    return _Explanation(
+        "private memory",
+        evidence,
+        f"{first.words}: {place} adds to it. It has a bound: {mark_words(bound)} is where entries "
+        "are removed. Until that is reached it fills, as a replay memory or a cache does, and "
+        f"then the growth ends. The memory that is gained is {bytes_text(each_bytes)} for each of "
+        "these entries.",
+        f"Nothing, if as many entries as the bound of {name} allows fit into memory at this size; "
+        "otherwise lower the bound, or keep less of each entry (a smaller dtype, compressed).",
+        is_shown=False,
     )
 
 
@@ -1234,6 +1261,14 @@ _KEEPERS: Mapping[str, tuple[str, str]] = {
         f"what os.register_at_fork() is given stays until the process ends, {_BOUND}.",
         "Register one function for all, once, that goes through a weakref.WeakSet.",
     ),
+    "remove() of its handle": (
+        "a module or tensor of torch keeps each hook until remove() of its own handle is called, "
+        "with all that the function of the hook refers to, and each later pass calls all of them, "
+        "so that passes become slower as well.",
+        "Register it once, before the loop; or keep every handle that is returned (append, not "
+        "assign: one that is overwritten can never be removed) and remove all of them in a "
+        "`finally` clause after each use.",
+    ),
     "removeHandler()": (
         "a logger keeps every handler that is added, with what the handler refers to, and writes "
         "each later record once for every one of them, so that logging becomes slower as well.",
@@ -1359,7 +1394,12 @@ def _kept_messages(index: Index, found: Growing) -> _Explanation | None:
     passes = receiver.tid != process.pid and bool(users)
     if not passes and (holding := _of_holders(index, process, ())) is not None:
         read_words = f"it has read {bytes_text(read)} in that time, and keeps "
-        return holding._replace(evidence=(f"{read_words}{bytes_text(growth.gained)}",))
+        return holding._replace(
+            evidence=(f"{read_words}{bytes_text(growth.gained)}", *holding.evidence),
+            title=f"{called(process)} keeps what {reader} receives {at}",
+            is_shown=True,
+            is_guess=True,
+        )
     used = f"its thread {users[0][0].name}, which is at {users[0][1]}," if users else ""
     return _Explanation(
         "private memory",
