@@ -1099,7 +1099,25 @@ def _of_holders(index: Index, process: Process, seen: Sequence[str]) -> _Explana
     if kept is None:
         return None
     evidence = (*seen, kept.evidence) if kept.evidence else tuple(seen)
-    return _Explanation("private memory", evidence, kept.cause, kept.advice, is_shown=False)
+    cause, advice = kept.cause, kept.advice
+    text = held(index, process)[0].first.statement.text
+    is_torch = process.sample.torch_loaded and process.role != "loader-worker"
+    if is_torch and _may_be_graph(text) and _may_have_graphs(index, process):
+        cause += (
+            " If that is a tensor that a model has computed, it also keeps the autograd graph of "
+            "its batch with all activations: no detach() or item() is in that statement."
+        )
+        advice += _NO_GRAPHS
+    return _Explanation("private memory", evidence, cause, advice, is_shown=False)
+
+
+_COMPUTED = re.compile(r"(?:loss|logits?|pred\w*|outputs?|scores?|log_?probs?|hidden|actions?)\b")
+_CUT_OFF = re.compile(r"\.(?:detach|item|numpy|tolist|data)\b|\bfloat\(")
+
+
+def _may_be_graph(text: str) -> bool:
+    """Whether a statement adds what has the name of a result of a model, with its graph."""
+    return _COMPUTED.search(text) is not None and _CUT_OFF.search(text) is None
 
 
 def _of_hooks(index: Index, process: Process, seen: list[str]) -> _Explanation | None:
@@ -1392,19 +1410,16 @@ def _kept_messages(index: Index, found: Growing) -> _Explanation | None:
         and not calls(own_frames(each.stack), "queue.py:get")
     ]
     passes = receiver.tid != process.pid and bool(users)
-    if not passes and (holding := _of_holders(index, process, ())) is not None:
-        read_words = f"it has read {bytes_text(read)} in that time, and keeps "
-        return holding._replace(
-            evidence=(f"{read_words}{bytes_text(growth.gained)}", *holding.evidence),
-            title=f"{called(process)} keeps what {reader} receives {at}",
-            is_shown=True,
-            is_guess=True,
-        )
+    title = f"{called(process)} keeps what {reader} receives {at}"
+    has_read = f"it has read {bytes_text(read)} in that time, and keeps "
+    has_read += bytes_text(growth.gained)
+    if not passes and (holding := _of_holders(index, process, (has_read,))) is not None:
+        return holding._replace(title=title, is_shown=True, is_guess=True)
     used = f"its thread {users[0][0].name}, which is at {users[0][1]}," if users else ""
     return _Explanation(
         "private memory",
         (
-            f"it has read {bytes_text(read)} in that time, and keeps {bytes_text(growth.gained)}",
+            has_read,
             *(f"its thread {each.name} is at {place}" for each, place in users[:SHOWN]),
         ),
         (
@@ -1426,7 +1441,7 @@ def _kept_messages(index: Index, found: Growing) -> _Explanation | None:
             else f"Keep of each item {at} only what is needed later, and bound the rest "
             "(collections.deque(maxlen=...), queue.Queue(maxsize=...))."
         ),
-        f"{called(process)} keeps what {reader} receives {at}",
+        title,
         is_guess=True,
     )
 

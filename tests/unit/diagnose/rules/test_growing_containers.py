@@ -222,6 +222,21 @@ work(Store())
     assert "`store.files` (list, work.py:10 keep) has 300 entries, 10 a second more" in one.evidence
 
 
+@pytest.mark.parametrize(
+    ("value", "is_told"), [("loss", True), ("loss.detach()", False), ("frame", False)]
+)
+def test_a_result_of_a_model_that_is_kept_may_have_its_graph(value: str, is_told: bool) -> None:
+    text = "import torch\nrows = []\nwhile True:\n    frame = loss = read()\n"
+    text += f"    rows.append({value})\n"
+    grows = main(threads=[at("v.py:<module>:4")], torch_loaded=True)
+
+    found = only(check, snapshot_of(grows, holders=kept(v=text)), GROWS)
+
+    assert found.cause.startswith(f"Most likely `rows.append({value})` at v.py:5")
+    assert ("autograd graph" in found.cause) is is_told
+    assert ("under torch.no_grad()" in found.advice) is is_told
+
+
 CACHE = """\
 import torch
 
