@@ -102,6 +102,71 @@ class AddedTo(NamedTuple):
     """That statement."""
 
 
+LetGoHow: TypeAlias = Literal["emptied", "slower", "passed", "under", "later", "end"]
+"""`emptied`: in the rounds that add. `slower`: in other rounds than those, such as of another
+thread. `passed`: a statement or an exception may leave before. `under`: only under a condition.
+`later`: after the loop that adds. `end`: in a function that no loop reaches, as far as it shows."""
+
+
+class LetGo(NamedTuple):
+    """What removes from a container of the program."""
+
+    how: LetGoHow
+    file: str
+    function: str
+    statement: Statement
+    past_file: str = ""
+    past_in: str = ""
+    """The function that has the next."""
+    past: Statement | None = None
+    """The statement that leaves before, or the condition."""
+
+
+class RoundOf(NamedTuple):
+    """A loop of the program in each of whose rounds something is reached."""
+
+    file: str
+    first: int
+    last: int
+    """Its last line."""
+    function: str
+    is_async: bool
+    header: Statement
+    by: tuple[str, ...] = ()
+    """The functions between the loop and what is reached, outermost first."""
+    let_go: LetGo | None = None
+    """What removes from the container, seen from this loop; `None` for nothing."""
+
+
+class Holder(NamedTuple):
+    """A container of the program that is added to again and again, and outlives the loop."""
+
+    name: str
+    """As it is written where it is added to: `self.trials`."""
+    owner: str
+    """The class that has it; empty for a variable."""
+    file: str
+    function: str
+    statement: Statement
+    """The first that adds to it."""
+    size: int
+    """Of what is added: 2 for arrays, tensors and what was read, 1 for what does not show."""
+    is_asked: bool
+    """Whether its function looks in it first, as one that fills a cache does."""
+    opens: bool
+    """Whether what is added has a descriptor of its own: an open file, a socket, a mapping."""
+    is_renewed: bool
+    """Whether the container is made again and again, as a variable of a function that is called
+    in a loop."""
+    rounds: tuple[RoundOf, ...]
+    """Nearest first."""
+    outside: str = ""
+    """The function that leads to it and that a library calls, such as `do_POST`."""
+    outside_file: str = ""
+    let_go: LetGo | None = None
+    """What removes from it, where it has no round; `None` for nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class SourceLine:
     """The statement at one line of the program, and what decides whether it is reached."""
@@ -435,5 +500,7 @@ class SourceRead:
     lines: tuple[SourceLine, ...] = ()
     dropped: tuple[DroppedResult, ...] = ()
     marks: tuple[Mark, ...] = ()
+    holders: tuple[Holder, ...] | None = None
+    """Those of all files that were read until then, in place of earlier ones; `None`: as before."""
     problems: tuple[str, ...] = ()
     """Files at which the reading itself failed, each in one sentence."""

@@ -146,8 +146,11 @@ def returned_slices_of(tree: ast.AST) -> dict[str, ReturnedSlice]:
     names = [each.name for each in functions]
     for function in (each for each in functions if names.count(each.name) == 1):
         slices: dict[str, ReturnedSlice] = {}
-        for node in sorted(own_nodes(function), key=first_line):
-            _bind(node, slices, {})
+        nodes = sorted(own_nodes(function), key=first_line)
+        others = {id(n) for each in nodes if isinstance(each, ast.If) for n in _otherwise(each)}
+        for node in nodes:
+            if id(node) not in others:  # the one that is a slice may be returned
+                _bind(node, slices, {})
             value = _shared(node.value) if isinstance(node, ast.Return) and node.value else None
             if isinstance(value, ast.Name) and value.id in slices:
                 found[function.name] = slices[value.id]
@@ -156,6 +159,23 @@ def returned_slices_of(tree: ast.AST) -> dict[str, ReturnedSlice]:
             ):
                 found[function.name] = ReturnedSlice("", value)
     return found
+
+
+def _otherwise(node: ast.If) -> Iterator[ast.AST]:
+    """What the `else` of a condition binds to variables that are slices below the condition."""
+    slices = {
+        target.id
+        for each in node.body
+        if isinstance(each, ast.Assign)
+        for target in each.targets
+        if isinstance(target, ast.Name)
+        and isinstance(each.value, ast.Subscript)
+        and isinstance(each.value.slice, ast.Slice | ast.Tuple)
+    }
+    for each in node.orelse:
+        names = [last_name(t) for t in each.targets] if isinstance(each, ast.Assign) else []
+        if not slices.isdisjoint(names):
+            yield each
 
 
 class Tensors(NamedTuple):

@@ -49,15 +49,18 @@ def registrations(file: str, module: ParsedFile) -> Iterator[Repeatable]:
     """Statements of a file that register what nothing in it takes back."""
     tree = module.tree
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    if not any(last_name(each.func) in _REGISTERS for each in calls):
+    if not any(_registers(each) for each in calls):
         return
+    hooks = {
+        last_name(a) for each in calls if _HOOKS.fullmatch(last_name(each.func)) for a in each.args
+    }
     called = {last_name(each.func) for each in calls}
     called |= {expression_text(e.func) for e in calls if isinstance(e.func, ast.Attribute)}
     for function, owner in functions_of(tree):
         if not isinstance(function, FUNCTIONS):
             continue
         nodes = list(own_nodes(function))
-        found = [e for e in nodes if isinstance(e, ast.Call) and last_name(e.func) in _REGISTERS]
+        found = [each for each in nodes if isinstance(each, ast.Call) and _registers(each)]
         guarded = _once(nodes) if found else set()
         inner = {each.name for each in nodes if isinstance(each, FUNCTIONS)}
         own = {each.arg for each in (*function.args.args, *function.args.kwonlyargs)}
@@ -73,7 +76,9 @@ def registrations(file: str, module: ParsedFile) -> Iterator[Repeatable]:
             by = owner.name if owner is not None and (is_own or function.name == "__init__") else ""
             mark = Mark("registers", file, function.name, given.undone_by, quoted(module, call))
             is_called = not is_own and _FROM_OUTSIDE.fullmatch(function.name) is not None
-            loop = None if is_own else loop_around(file, function, nodes, call)
+            is_called = is_called or (given.is_hook and function.name in hooks)
+            around = [each for each in nodes if not (given.is_hook and _is_over_modules(each))]
+            loop = None if is_own else loop_around(file, function, around, call)
             yield Repeatable(mark, (by or function.name,), loop, is_called)
 
 
@@ -85,6 +90,24 @@ _REGISTERS: Final = frozenset(
 )
 
 
+_HOOKS: Final = re.compile(r"register_(?:forward_|full_backward_|backward_)?(?:pre_)?hook")
+
+
+def _registers(call: ast.Call) -> bool:
+    name = last_name(call.func)
+    return name in _REGISTERS or _HOOKS.fullmatch(name) is not None
+
+
+def _is_over_modules(node: ast.AST) -> bool:
+    """`for layer in model.modules():`, of which a model has as many in each pass."""
+    return (
+        isinstance(node, ast.For)
+        and isinstance(node.iter, ast.Call)
+        and last_name(node.iter.func)
+        in ("children", "modules", "named_children", "named_modules", "named_parameters")
+    )
+
+
 class _Given(NamedTuple):
     """What a call registers."""
 
@@ -92,6 +115,8 @@ class _Given(NamedTuple):
     undone_by: str
     needs_other: bool = False
     """Whether what it is registered with must outlive the object: not one that it has made."""
+    is_hook: bool = False
+    """Whether it is a hook of torch."""
 
 
 def _registered(
@@ -115,12 +140,38 @@ def _registered(
         value = given[0] if is_made or isinstance(given[0], ast.Attribute) else None
         made = [value] if value is not None else [_NEW] * (_is_made(given[0], nodes))
         return None if "removeHandler" in called else _Given(made, "removeHandler()")
+    if _HOOKS.fullmatch(name) is not None and isinstance(call.func, ast.Attribute):
+        is_removed = "remove" in called and not _overwrites_handles(nodes, function)
+        return None if is_removed else _Given(given[:1], "remove() of its handle", True, True)
     if name in _UNDONE_BY and isinstance(call.func, ast.Attribute):
         functions = [e for e in given if isinstance(e, ast.Lambda | ast.Attribute | ast.Name)]
         if _UNDONE_BY[name] in called:
             return None
         return _Given([e for e in functions if not _is_text(e)], f"{_UNDONE_BY[name]}()", True)
     return None
+
+
+def _overwrites_handles(nodes: Sequence[ast.AST], function: ast.AST) -> bool:
+    """Whether a function gives a variable that outlives it the handles of each of its calls anew.
+
+    Those of the calls before can then not be removed any more.
+    """
+    if any(isinstance(n, ast.Call) and last_name(n.func) == "remove" for n in nodes):
+        return False
+    shared = {
+        n for each in nodes if isinstance(each, ast.Nonlocal | ast.Global) for n in each.names
+    }
+    made = {name for each in nodes for name in names_set(each)} - shared
+    is_method = getattr(function, "name", "") != "__init__"
+    return is_method and any(
+        isinstance(each, ast.Assign)
+        and expression_text(each.value) in made
+        and any(
+            isinstance(target, ast.Attribute) or expression_text(target) in shared
+            for target in each.targets
+        )
+        for each in nodes
+    )
 
 
 _NEW: Final = ast.Lambda(ast.arguments([], [], None, [], [], None, []), ast.Constant(None))

@@ -33,6 +33,7 @@ from mpwatch.collect.source.control_flow import (
     until_exits,
 )
 from mpwatch.collect.source.deciding import ClassOfProgram, added_to, deciders
+from mpwatch.collect.source.holders import holders
 from mpwatch.collect.source.kept import ARRAYS, ReturnedSlice, returned_slices_of
 from mpwatch.collect.source.kept_references import kept_exceptions, registrations
 from mpwatch.collect.source.marks import marks
@@ -54,6 +55,7 @@ from mpwatch.model.samples import Frame
 from mpwatch.model.source_code import (
     INNER,
     DroppedResult,
+    Holder,
     Mark,
     SourceLine,
     Statement,
@@ -91,6 +93,8 @@ class SourceCode:
         self._modules: dict[str, tuple[ParsedFile | None, float]] = {}
         """Each file that was asked for, with the time of its last change."""
         self._marked: set[str] = set()
+        self._searched = 0
+        """Files in which containers were looked for."""
         self._unrepeated: list[Repeatable] = []
         """Those that no loop of the files which were read repeats: another file may."""
         self._calls: defaultdict[str, list[Call]] = defaultdict(list)
@@ -131,6 +135,18 @@ class SourceCode:
             told = [each for each, _ in pairs]
             self._unrepeated = [each for each in self._unrepeated if each not in told]
         return tuple(found)
+
+    def holders(self) -> tuple[Holder, ...] | None:
+        """The containers that grow in the files that were read, `None` where there is no new one.
+
+        What removes from one may be in a file that is read later, so all files are looked at anew,
+        once there are a quarter more: that takes 0.5 s of cpu for 120,000 nodes of syntax.
+        """
+        files = [(path, module) for path, (module, _) in self._modules.items() if module]
+        if len(files) < self._searched + max(1, self._searched // 4):
+            return None
+        self._searched = len(files)
+        return holders(files)
 
     def line(self, process: ProcessId, frame: Frame, since_s: float) -> SourceLine | None:
         """The statement that a frame is at.

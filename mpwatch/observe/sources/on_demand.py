@@ -182,8 +182,19 @@ class SourceReads:
                 continue
             if line is not None:
                 lines.append(line)
+        holders = None
+        try:
+            holders = code.holders()
+        except Exception as error:  # noqa: BLE001 - the lines are there
+            what = clean(f"{type(error).__name__}: {error}", PROBLEM_LIMIT)
+            problems.append(f"containers of the source files were not understood ({what})")
         return SourceRead(
-            time.monotonic(), tuple(lines), tuple(dropped), tuple(marks), tuple(problems)
+            time.monotonic(),
+            tuple(lines),
+            tuple(dropped),
+            tuple(marks),
+            holders,
+            tuple(problems),
         )
 
 

@@ -32,7 +32,14 @@ from mpwatch.model.samples import (
     ValuesRead,
 )
 from mpwatch.model.snapshot import Process, Segment, Snapshot
-from mpwatch.model.source_code import LINES_LIMIT, DroppedResult, Mark, SourceLine, SourceRead
+from mpwatch.model.source_code import (
+    LINES_LIMIT,
+    DroppedResult,
+    Holder,
+    Mark,
+    SourceLine,
+    SourceRead,
+)
 from mpwatch.observe.state.child_targets import TargetTable
 from mpwatch.observe.state.event_log import EventLog, HookStateLog, note_words
 from mpwatch.observe.state.flows import FlowTable
@@ -96,6 +103,7 @@ class Fold:
         self._source: dict[tuple[str, int, str], SourceLine] = {}
         self._dropped: list[DroppedResult] = []
         self._marks: list[Mark] = []
+        self._holders: tuple[Holder, ...] = ()
         self._source_problems: list[str] = []
         self._written = WrittenErrorTable()
         self._values: dict[ProcessId, deque[ValuesRead]] = {}
@@ -279,6 +287,8 @@ class Fold:
                 del self._source[next(iter(self._source))]
         self._dropped += read.dropped[: LINES_LIMIT - len(self._dropped)]
         self._marks += read.marks[: LINES_LIMIT - len(self._marks)]
+        if read.holders is not None:
+            self._holders = read.holders[:LINES_LIMIT]
         self._source_problems += read.problems[: SOURCE_PROBLEMS - len(self._source_problems)]
 
     def _add_values(self, read: ValuesRead) -> None:
@@ -364,6 +374,7 @@ class Fold:
             source=tuple(self._source.values()),
             dropped=tuple(self._dropped),
             marks=tuple(self._marks),
+            holders=self._holders,
             values=tuple(
                 sorted(
                     (each for found in self._values.values() for each in found),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mpwatch.diagnose.analysis.forecast import Growth, growth, memory_headroom, severity_of_growth
+from mpwatch.diagnose.analysis.holders import kept_in
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.newest import own_lines
 from mpwatch.diagnose.analysis.process_queries import age_s, called, counted, loader_owners
@@ -95,9 +96,9 @@ def _finding(index: Index, owner: Process, grown: Sequence[tuple[Process, Growth
         f"{mark_words(each)} fills {each.about}, which nothing in that file bounds"
         for each in caches[:SHOWN]
     ]
-    kept = uncollected(index, worker) or kept_by_cycle(index)
+    kept = uncollected(index, worker) or kept_by_cycle(index) or kept_in(index, worker)
     if kept is not None:
-        evidence.append(kept.evidence)
+        evidence += [kept.evidence] if kept.evidence else []
         at = ""
     return Finding(
         rule=RULE,

@@ -24,6 +24,13 @@ from mpwatch.diagnose.analysis.growing import (
     headroom,
     urgency,
 )
+from mpwatch.diagnose.analysis.holders import (
+    EXCEPTION_AT_END,
+    KEEPS_FRAMES,
+    adds_words,
+    held,
+    kept_in,
+)
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.newest import (
     NewestAccepted,
@@ -416,12 +423,14 @@ def _of_memory(index: Index, found: Growing) -> _Explanation:
     if not hits:
         return explained
     measured = tuple(each.words for each in hits[:SHOWN])
-    is_named = any(f":{each.added.statement.line} " in explained.cause for each in hits)
-    if (explained.is_shown and not explained.is_guess) or is_named:
+    named = [e for e in hits if f":{e.added.statement.line} " in explained.cause]
+    if (explained.is_shown and not explained.is_guess) or named:
         cause = explained.cause
-        if is_named:  # it was measured
-            cause = cause.removeprefix("Most likely ")
-            cause = capital(cause)
+        if named:  # it was measured
+            cause = capital(cause.removeprefix("Most likely "))
+        if named and named[0].per_s:
+            each_bytes = found.growth.per_s / named[0].per_s
+            cause += f" The memory that is gained is {bytes_text(each_bytes)} for each entry."
         evidence = (*explained.evidence, *measured)
         return explained._replace(evidence=evidence, cause=cause, is_shown=True)
     return _of_grown(index, found, hits, explained)
@@ -448,6 +457,8 @@ def _of_grown(
             "gc.collect() or smaller batches do not help: the graph is referred to.",
         )
     each_bytes = found.growth.per_s / first.per_s
+    if (bounded := _bound_of(index, added)) is not None:
+        return _of_bounded(first, place, each_bytes, bounded, evidence)
     removes = _removes(added)
     others = [f"`{each.added.name}`" for each in hits[1:SHOWN]]
     more = f" {' and '.join(others)} {'grows' if len(others) == 1 else 'grow'} as well." * bool(
@@ -462,7 +473,7 @@ def _of_grown(
     graph += (
         _EXCEPTION_KEEPS
         if caught
-        else _KEEPS_FRAMES * bool(_OF_EXCEPTION.search(added.statement.text))
+        else KEEPS_FRAMES * bool(EXCEPTION_AT_END.search(added.statement.text))
     )
     bound = " With a maxlen, that ends when it is full." * (first.value.type == "deque")
     return _Explanation(
@@ -480,6 +491,31 @@ def _of_grown(
             else _remove_advice(added)
         )
         + f"gc.collect() or new workers do not help: {name} refers to all of it.",
+    )
+
+
+def _bound_of(index: Index, added: AddedTo) -> Mark | None:
+    """Where a container is emptied under a comparison of sizes or numbers, in the same file."""
+    name = added.name.rpartition(".")[2]
+    found = [each for each in marks(index, "bounded") if each.file == added.file]
+    return next((each for each in found if each.about.rpartition(".")[2] == name), None)
+
+
+def _of_bounded(
+    first: Grown, place: str, each_bytes: float, bound: Mark, evidence: tuple[str, ...]
+) -> _Explanation:
+    """Memory of a container that is filled up to a bound."""
+    name = first.added.name
+    return _Explanation(
+        "private memory",
+        evidence,
+        f"{first.words}: {place} adds to it. It has a bound: {mark_words(bound)} is where entries "
+        "are removed. Until that is reached it fills, as a replay memory or a cache does, and "
+        f"then the growth ends. The memory that is gained is {bytes_text(each_bytes)} for each of "
+        "these entries.",
+        f"Nothing, if as many entries as the bound of {name} allows fit into memory at this size; "
+        "otherwise lower the bound, or keep less of each entry (a smaller dtype, compressed).",
+        is_shown=False,
     )
 
 
@@ -508,15 +544,6 @@ def _remove_advice(added: AddedTo) -> str:
         "that was fetched, tensors of a batch, of which numbers suffice); or bound it "
         "(collections.deque(maxlen=...), a cache with a limit). "
     )
-
-
-_OF_EXCEPTION = re.compile(r"(?:[=(,]\s*|\b)(?:e|err|error|ex|exc|exception)\)?$", re.IGNORECASE)
-"""The statement that adds ends with what a program calls an exception."""
-_KEEPS_FRAMES = (
-    " If that is an exception: it keeps its traceback, and with that all local variables of the "
-    "functions that it came through (rows, tables, tensors). Keep its text, "
-    "traceback.format_exception(...), or error.with_traceback(None) in place of it."
-)
 
 
 def _memory_by_source(index: Index, found: Growing) -> _Explanation:
@@ -868,6 +895,8 @@ def _of_kept(index: Index, process: Process, seen: list[str]) -> _Explanation:
     if len({_container(each) for each in large}) == 1:
         return _of_container(large, seen, rounds, slices, has_graphs=bool(is_torch and trains))
     example = f" (as {mark_words(added[0])})" if len(added) == 1 else ""
+    unsure = held(index, process)[:1] if not added else []
+    example = f" (as where {adds_words(unsure[0])})" if unsure else example
     lists = f"a list or dict that is only ever added to{example}, an unbounded cache{is_queue}"
     kept = f"It keeps what it allocates{rounds}: {lists}{_OR_GRAPHS if is_torch else ''}"
     if is_torch and trains:
@@ -994,6 +1023,8 @@ def _of_source(index: Index, process: Process, seen: list[str]) -> _Explanation 
         return kept
     if (registered := _of_registered(index, process, seen)) is not None:
         return registered
+    if (holding := _of_holders(index, process, seen)) is not None:
+        return holding
     caches = marks(index, "cache", process) or marks(index, "cache")
     if len(caches) == 1:
         return _Explanation(
@@ -1060,6 +1091,33 @@ def _of_unsent(index: Index, process: Process, seen: list[str]) -> _Explanation 
         "larger socket buffer or gc.collect() does not help.",
         is_shown=False,
     )
+
+
+def _of_holders(index: Index, process: Process, seen: Sequence[str]) -> _Explanation | None:
+    """Containers of the program that outlive the loop which adds to them."""
+    kept = kept_in(index, process)
+    if kept is None:
+        return None
+    evidence = (*seen, kept.evidence) if kept.evidence else tuple(seen)
+    cause, advice = kept.cause, kept.advice
+    text = held(index, process)[0].first.statement.text
+    is_torch = process.sample.torch_loaded and process.role != "loader-worker"
+    if is_torch and _may_be_graph(text) and _may_have_graphs(index, process):
+        cause += (
+            " If that is a tensor that a model has computed, it also keeps the autograd graph of "
+            "its batch with all activations: no detach() or item() is in that statement."
+        )
+        advice += _NO_GRAPHS
+    return _Explanation("private memory", evidence, cause, advice, is_shown=False)
+
+
+_COMPUTED = re.compile(r"(?:loss|logits?|pred\w*|outputs?|scores?|log_?probs?|hidden|actions?)\b")
+_CUT_OFF = re.compile(r"\.(?:detach|item|numpy|tolist|data)\b|\bfloat\(")
+
+
+def _may_be_graph(text: str) -> bool:
+    """Whether a statement adds what has the name of a result of a model, with its graph."""
+    return _COMPUTED.search(text) is not None and _CUT_OFF.search(text) is None
 
 
 def _of_hooks(index: Index, process: Process, seen: list[str]) -> _Explanation | None:
@@ -1221,6 +1279,14 @@ _KEEPERS: Mapping[str, tuple[str, str]] = {
         f"what os.register_at_fork() is given stays until the process ends, {_BOUND}.",
         "Register one function for all, once, that goes through a weakref.WeakSet.",
     ),
+    "remove() of its handle": (
+        "a module or tensor of torch keeps each hook until remove() of its own handle is called, "
+        "with all that the function of the hook refers to, and each later pass calls all of them, "
+        "so that passes become slower as well.",
+        "Register it once, before the loop; or keep every handle that is returned (append, not "
+        "assign: one that is overwritten can never be removed) and remove all of them in a "
+        "`finally` clause after each use.",
+    ),
     "removeHandler()": (
         "a logger keeps every handler that is added, with what the handler refers to, and writes "
         "each later record once for every one of them, so that logging becomes slower as well.",
@@ -1344,11 +1410,16 @@ def _kept_messages(index: Index, found: Growing) -> _Explanation | None:
         and not calls(own_frames(each.stack), "queue.py:get")
     ]
     passes = receiver.tid != process.pid and bool(users)
+    title = f"{called(process)} keeps what {reader} receives {at}"
+    has_read = f"it has read {bytes_text(read)} in that time, and keeps "
+    has_read += bytes_text(growth.gained)
+    if not passes and (holding := _of_holders(index, process, (has_read,))) is not None:
+        return holding._replace(title=title, is_shown=True, is_guess=True)
     used = f"its thread {users[0][0].name}, which is at {users[0][1]}," if users else ""
     return _Explanation(
         "private memory",
         (
-            f"it has read {bytes_text(read)} in that time, and keeps {bytes_text(growth.gained)}",
+            has_read,
             *(f"its thread {each.name} is at {place}" for each, place in users[:SHOWN]),
         ),
         (
@@ -1370,7 +1441,7 @@ def _kept_messages(index: Index, found: Growing) -> _Explanation | None:
             else f"Keep of each item {at} only what is needed later, and bound the rest "
             "(collections.deque(maxlen=...), queue.Queue(maxsize=...))."
         ),
-        f"{called(process)} keeps what {reader} receives {at}",
+        title,
         is_guess=True,
     )
 
@@ -1614,9 +1685,13 @@ def _of_descriptors(index: Index, found: Growing) -> _Explanation:
         if (accepted := newest_accepted(process, gained)) is not None:
             return _of_server(descriptor_words(index, process, gained), process, accepted)
     words = descriptor_words(index, process, gained)
-    held = _kept_to_end(index, process) if kind in ("torch", "shm") else None
-    if held is not None:
-        return _Explanation(noun, (*words, held.evidence), held.cause, held.advice)
+    at_end = _kept_to_end(index, process) if kind in ("torch", "shm") else None
+    if at_end is not None:
+        return _Explanation(noun, (*words, at_end.evidence), at_end.cause, at_end.advice)
+    if kind not in ("event", "epoll", "gpu") and noun != _LOG_FILES[0]:
+        kept = kept_in(index, process, None if kind == "torch" else "opens")
+        if kept is not None:
+            return _Explanation(noun, words, f"{cause} {kept.cause}", f"{advice} {kept.advice}")
     return _Explanation(noun, words, cause, advice)
 
 

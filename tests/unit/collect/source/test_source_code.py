@@ -1956,6 +1956,35 @@ def test_slices_that_are_kept_through_a_variable_or_a_function_are_read(tmp_path
     ]
 
 
+TOKENS = """\
+import torch
+
+def tokens(self, act):
+    if self.first_only:
+        act = act[:, 0, :]
+    else:
+        act = act.flatten(1)
+    return act
+
+def flat(self, act):
+    act = act[:, 0, :]
+    act = act.flatten(1)
+    return act
+
+def extract(self, loader):
+    rows, others = [], []
+    for batch in loader:
+        rows.append(self.tokens(batch).numpy())
+        others.append(self.flat(batch).numpy())
+"""
+
+
+def test_a_slice_that_only_one_branch_of_a_condition_makes_is_read(tmp_path: Path) -> None:
+    found = marks_of(tmp_path / "tokens.py", TOKENS)
+
+    assert [each for each in found if each[0] == "view"] == [("view", 18, "line 5: act[:, 0, :]")]
+
+
 PHASES = """\
 def fit(trainer, model, rows):
     if trainer.is_global_zero:
@@ -2562,6 +2591,8 @@ LOOP = "; conn.py:9-10 make"
         ("logging.getLogger('a').addHandler(Lines(item))", "removeHandler()"),
         ("bus.subscribe('readings', self.close)", "unsubscribe()"),
         ("self.bus.add_listener(self.close)", "remove_listener()"),
+        ("self.handle = bus.register_forward_hook(self.close)", "remove() of its handle"),
+        ("item.register_full_backward_hook(self.close)", "remove() of its handle"),
     ],
 )
 def test_what_objects_made_in_a_loop_register_and_never_take_back_is_read(
@@ -2584,12 +2615,40 @@ def test_what_objects_made_in_a_loop_register_and_never_take_back_is_read(
         ("log.addHandler(Lines(item))", "def end(log, h): log.removeHandler(h)\n"),
         ("bus.subscribe('readings', self.close)", "def end(b, f): b.unsubscribe(f)\n"),
         ("self.bus = Bus(); self.bus.subscribe('readings', self.close)", ""),  # its own
+        ("self.net = Net(); self.net.register_forward_hook(self.close)", ""),
+        ("self.handle = bus.register_forward_hook(self.close)", "def end(a): a.handle.remove()\n"),
     ],
 )
 def test_what_is_taken_back_or_keeps_nothing_is_not_called_registered(
     tmp_path: Path, body: str, head: str
 ) -> None:
     assert registered_in(tmp_path, body, head=head) == []
+
+
+@pytest.mark.parametrize(
+    ("keeps", "is_told"),
+    [("handles = found", True), ("handles.extend(found)", False)],
+)
+def test_handles_of_hooks_that_the_next_call_overwrites_are_never_removed(
+    tmp_path: Path, keeps: str, is_told: bool
+) -> None:
+    text = f"""\
+def scaled(model):
+    handles = []
+    def before(module, args):
+        nonlocal handles
+        found = []
+        for layer in module.modules():
+            found.append(layer.register_forward_hook(lambda m, a, out: out * args[0]))
+        {keeps}
+    first = model.register_forward_pre_hook(before)
+    for each in handles:
+        each.remove()
+    first.remove()
+"""
+    found = [about for kind, _, about in marks_of(tmp_path / "s.py", text) if kind == "registers"]
+
+    assert found == ["remove() of its handle; each call of before()"] * is_told
 
 
 def test_what_one_object_of_the_program_registers_is_not_called_repeated(tmp_path: Path) -> None:

@@ -327,6 +327,19 @@ def test_what_each_round_of_the_present_loop_registers_is_named(stack: str, is_t
     assert is_told is finding.advice.startswith("Call atexit.unregister() with the same function")
 
 
+def test_hooks_of_torch_that_each_round_registers_are_named_with_what_removes_them() -> None:
+    hooks = REGISTERS._replace(
+        about="remove() of its handle; train.py:48-55 mine",
+        statement=Statement(9, "layer.register_forward_hook(self.keep)"),
+    )
+    mines = main(threads=[thread(MAIN, "train.py:mine:51")])
+
+    finding = only(check, snapshot_of(mines, marks=(hooks,)), GROWS)
+
+    assert "a module or tensor of torch keeps each hook until remove()" in finding.cause
+    assert "one that is overwritten can never be removed" in finding.advice
+
+
 @pytest.mark.parametrize(
     ("frames", "is_told"),
     [(("/usr/lib/python3.11/asyncio/runners.py:run:118",), True), ((), False)],
@@ -1859,6 +1872,20 @@ def test_an_entry_that_only_its_owner_takes_out_stays_where_the_owner_has_left()
         "which that is not reached" in finding.cause
     )
     assert finding.advice.startswith("Remove the entry also where its owner gives up")
+
+
+def test_a_container_that_fills_up_to_a_bound_is_told_as_that() -> None:
+    over = Statement(60, "while len(self.tasks) > self.limit:")
+    bounded = Mark("bounded", TASKS.file, "add", "self.tasks", over)
+    taken = Statement(61, "self.tasks.pop(self.order.popleft())")
+    added = TASKS._replace(is_emptied=True, removed_in="add", removed_by=taken)
+    job = measured(tasks(100), tasks(150), tasks(200), added=added, marks=(bounded,))
+
+    finding = only(check, job, GROWS)
+
+    assert "It has a bound: `while len(self.tasks) > self.limit:` at data.py:60" in finding.cause
+    assert "nobody asks for it" not in finding.cause
+    assert finding.advice.startswith("Nothing, if as many entries as the bound of self.tasks")
 
 
 CAUGHT = Mark(

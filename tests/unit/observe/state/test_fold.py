@@ -15,7 +15,14 @@ from mpwatch.model.samples import (
     StacksTaken,
     ThreadSample,
 )
-from mpwatch.model.source_code import LINES_LIMIT, DroppedResult, SourceLine, SourceRead, Statement
+from mpwatch.model.source_code import (
+    LINES_LIMIT,
+    DroppedResult,
+    Holder,
+    SourceLine,
+    SourceRead,
+    Statement,
+)
 from mpwatch.observe.state.fold import ENDED_KEPT, Fold, NothingObserved
 from tests.builders.samples import (
     MAIN,
@@ -452,3 +459,16 @@ def test_source_lines_of_a_recording_are_bounded() -> None:
 
     assert len(snapshot.source) == LINES_LIMIT
     assert len(snapshot.dropped) == LINES_LIMIT
+
+
+def test_containers_of_a_later_reading_take_the_place_of_earlier_ones() -> None:
+    fold = Fold()
+    fold.apply(job(1000.0))
+    added = Statement(9, "self.rows.append(row)")
+    one = Holder("self.rows", "Store", "/a.py", "add", added, 1, False, False, False, ())
+    fold.apply(SourceRead(1000.0, holders=(one,)))
+    fold.apply(SourceRead(1001.0))
+
+    assert fold.snapshot().holders == (one,)
+    fold.apply(SourceRead(1002.0, holders=()))
+    assert fold.snapshot().holders == ()

@@ -1,0 +1,935 @@
+"""Containers of a program that are added to in each round, and what removes from them, if anything.
+
+A container outlives the loop that adds to it: an attribute of an object that is made before the
+loop, a global variable, or a variable of the loop's own function. What removes from it is looked
+for in all files that were read, and with that the ways past it: a statement that leaves before, a
+condition, a function that nothing calls.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple, TypeAlias, TypeGuard
+
+from mpwatch.collect.source.kept import ADDS, is_small_value
+from mpwatch.collect.source.program import (
+    Class,
+    Function,
+    Program,
+    Round,
+    Site,
+    expressions_of,
+    paired,
+)
+from mpwatch.collect.source.syntax import (
+    FUNCTIONS,
+    QUOTE_LIMIT,
+    ParsedFile,
+    children,
+    expression_text,
+    first_line,
+    last_line,
+    last_name,
+    names_in,
+    quoted,
+    receiver_of,
+)
+from mpwatch.model.sanitize import clean
+from mpwatch.model.source_code import Holder, LetGo, LetGoHow, RoundOf
+
+HOLDERS: Final = 64
+"""Containers kept of one program."""
+NODES: Final = 120_000
+"""Syntax nodes of a program that are looked at."""
+_ROUNDS: Final = 4
+_DEPTH: Final = 3
+"""Calls through which a container is followed that is given to a function."""
+
+_Key: TypeAlias = tuple[str, object, str]
+"""A container: `attribute` of a class, `global` of a file, `variable` or `argument` of a function;
+that; and its name."""
+
+
+class _Added(NamedTuple):
+    """A statement that adds to a container."""
+
+    function: Function
+    statement: ast.AST
+    parents: tuple[ast.AST, ...]
+    shown: str
+    """The container as it is written there."""
+    values: tuple[ast.expr, ...]
+    is_keyed: bool
+    """Whether it stores under a key, which may be there already."""
+    key: ast.expr | None = None
+
+
+_Leads: TypeAlias = defaultdict[int, list[tuple[ast.AST, tuple[ast.AST, ...]]]]
+
+
+class _Removed(NamedTuple):
+    """A statement that removes from a container, or gives it a new value."""
+
+    function: Function
+    statement: ast.AST
+    parents: tuple[ast.AST, ...]
+    bounds: bool
+    """Whether it keeps a part, or stands under a comparison of sizes or ages."""
+
+
+_GROWING: Final = frozenset(
+    ("Counter", "OrderedDict", "defaultdict", "deque", "dict", "list", "set")
+)
+_DICTS: Final = frozenset(("OrderedDict", "defaultdict", "dict"))
+_REMOVES: Final = frozenset(
+    ("pop", "popitem", "popleft", "clear", "remove", "discard", "difference_update", "heappop")
+)
+
+
+def holders(files: Iterable[tuple[str, ParsedFile]]) -> tuple[Holder, ...]:
+    """The containers of a program that grow in its loops, as far as its source shows.
+
+    Args:
+        files: All of its files that were read, in order.
+    """
+    used, count = [], 0
+    for file, module in files:
+        count += sum(1 for _ in ast.walk(module.tree))
+        if count > NODES:
+            break
+        used.append((file, module))
+    return tuple(_Search(Program(used)).found())[:HOLDERS]
+
+
+class _Search:
+    """Finds the containers of one program."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._adds: defaultdict[_Key, list[_Added]] = defaultdict(list)
+        self._removes: defaultdict[_Key, list[_Removed]] = defaultdict(list)
+        for function in program.functions:
+            for statement, parents in function.statements:
+                if isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
+                    continue
+                self._look(function, statement, parents)
+
+    def found(self) -> Iterator[Holder]:
+        """The containers that outlive a loop which adds to them, and are not emptied in it."""
+        for key, adds in self._adds.items():
+            if key[0] == "argument" or self._is_small(adds):
+                continue
+            for added in adds:
+                holder = self._holder(key, added, adds)
+                if holder is not None:
+                    yield holder
+                    break
+
+    # --- statements ---------------------------------------------------------------------------
+
+    def _look(self, function: Function, statement: ast.AST, parents: tuple[ast.AST, ...]) -> None:
+        for container, values, key in _adding(statement):
+            is_keyed = key is not None
+            for each in self._keys(container, function):
+                is_sum = isinstance(statement, ast.AugAssign)
+                is_other = is_sum and last_name(container) != each[2]  # of an element
+                is_limited = _is_limited((*parents, statement), each[2])
+                if self._may_grow(each, is_keyed) and not is_other and not is_limited:
+                    shown = expression_text(_base(container))
+                    added = _Added(function, statement, parents, shown, values, is_keyed, key)
+                    self._adds[each].append(added)
+        for container, is_trimmed, is_set in _removing(statement):
+            if is_set and isinstance(container, ast.Name) and container.id not in _shared(function):
+                continue  # a variable is given something else
+            for each in self._keys(container, function, is_any=True):
+                is_made = each[0] == "attribute" and function.name in ("__init__", "__new__")
+                if is_set and is_made:
+                    continue  # there it is made
+                bounds = is_trimmed or _is_of_size(parents, statement)
+                self._removes[each].append(_Removed(function, statement, parents, bounds))
+
+    def _keys(
+        self, container: ast.expr, function: Function, is_any: bool = False, depth: int = 0
+    ) -> list[_Key]:
+        """What container an expression is; with `is_any` all that it may be."""
+        container = _base(container)
+        if isinstance(container, ast.Name):
+            return self._keys_of_name(container.id, function, is_any, depth)
+        if not isinstance(container, ast.Attribute):
+            return []
+        of = self._program.class_of(container.value, function)
+        if of is not None:
+            return [self._attribute(of, container.attr)]
+        if isinstance(container.value, ast.Name):
+            owners = self._program.classes.get(container.value.id, [])
+            modules = [
+                (file, name)
+                for file, name in self._program.globals
+                if name == container.attr and file.endswith(f"/{container.value.id}.py")
+            ]
+            if owners:
+                return [self._attribute(each, container.attr) for each in owners[:1]]
+            if modules:
+                return [("global", *modules[0])]
+        having = [
+            each
+            for classes in self._program.classes.values()
+            for each in classes
+            if container.attr in each.values
+        ]
+        return [self._attribute(e, container.attr) for e in having if is_any or len(having) == 1]
+
+    def _attribute(self, of: Class, name: str) -> _Key:
+        """The attribute of a class, or of the one that it is derived from and that makes it."""
+        family = self._program.family(of)
+        owner = next((each for each in reversed(family) if name in each.values), of)
+        return "attribute", owner, name
+
+    def _keys_of_name(self, name: str, function: Function, is_any: bool, depth: int) -> list[_Key]:
+        at: Function | None = function
+        while at is not None:
+            if name in at.arguments and depth < _DEPTH:
+                return [
+                    key
+                    for site in at.callers
+                    if (given := _given(site, name)) is not None
+                    for key in self._keys(given, site.caller, is_any, depth + 1)
+                ]
+            if isinstance(at.node, FUNCTIONS) and (values := _values_of(at, name)):
+                of = [v for v in values if _is_alias(v)]
+                if of and depth < _DEPTH:
+                    return [k for v in of for k in self._keys(v, at, is_any, depth + 1)]
+                return [("variable", at, name)]
+            at = at.outer
+        if (function.file, name) in self._program.globals:
+            return [("global", function.file, name)]
+        imported = _imported_from(function.module.tree, name)
+        return [
+            ("global", file, each)
+            for file, each in self._program.globals
+            if each == name and imported and file.endswith(f"/{imported}.py")
+        ]
+
+    def _made_of(self, key: _Key) -> list[ast.expr]:
+        """What a container is given where it is made."""
+        kind, owner, name = key
+        if kind == "attribute" and isinstance(owner, Class):
+            return owner.values.get(name, [])
+        if kind == "variable" and isinstance(owner, Function):
+            return _values_of(owner, name)
+        return self._program.globals.get((str(owner), name), [])
+
+    def _may_grow(self, key: _Key, is_keyed: bool) -> bool:
+        """Whether it is a container without a bound, as far as its making shows."""
+        kinds = {_kind_of(value) for value in self._made_of(key)}
+        if "bounded" in kinds:
+            return False
+        return not kinds.isdisjoint(_DICTS if is_keyed else _GROWING)
+
+    def _is_small(self, adds: Sequence[_Added]) -> bool:
+        """Whether all that is added are numbers and texts."""
+        return all(
+            _size(value, _assigned(each.function)) == 0 for each in adds for value in each.values
+        )
+
+    # --- what keeps ---------------------------------------------------------------------------
+
+    def _holder(self, key: _Key, added: _Added, adds: Sequence[_Added]) -> Holder | None:
+        function = added.function
+        if key[0] == "attribute" and function.name == "__init__":
+            return None
+        line = first_line(added.statement)
+        lasting = [
+            each
+            for each in self._program.rounds(function, added.parents, line)
+            if self._outlives(key, each) and not _is_of_names(added, each)
+        ]
+        outside = None
+        if key[0] != "variable":
+            outside = self._program.outside_calls(function)
+            if outside is None and not lasting:
+                return None
+        elif not lasting:
+            return None
+        leads = self._leads(added)
+        rounds = [_round_of(each, self._let_go(key, each, leads)) for each in lasting[:_ROUNDS]]
+        let_go = None if lasting else self._let_go(key, None, leads)
+        of_all = [each.let_go for each in rounds] if rounds else [let_go]
+        if all(each is not None and each.how == "emptied" for each in of_all):
+            return None
+        assigned = _assigned(function)
+        return Holder(
+            clean(added.shown, QUOTE_LIMIT),
+            key[1].name if isinstance(key[1], Class) else "",
+            function.file,
+            function.name,
+            quoted(function.module, added.statement),
+            max(_size(value, assigned) for each in adds for value in each.values or (_NOTHING,)),
+            _is_asked_first(added, key[2]),
+            any(self._opens(value, each.function) for each in adds for value in each.values),
+            self._is_renewed(key),
+            tuple(rounds),
+            "" if outside is None else outside.name,
+            "" if outside is None else outside.file,
+            let_go,
+        )
+
+    def _opens(self, value: ast.expr, function: Function, depth: int = 0) -> bool:
+        """Whether a value is an open file, a socket or a mapping, or an object that opens one."""
+        if depth > _DEPTH:
+            return False
+        if isinstance(value, ast.Tuple | ast.List):
+            return any(self._opens(each, function, depth) for each in value.elts)
+        if isinstance(value, ast.Name):
+            if value.id in function.arguments:
+                given = [(s, g) for s in function.callers if (g := _given(s, value.id)) is not None]
+                return any(self._opens(g, site.caller, depth + 1) for site, g in given)
+            made = _assigned(function).get(value.id)
+            return made is not None and self._opens(made, function, depth + 1)
+        if not isinstance(value, ast.Call):
+            return False
+        if _is_opener(value):
+            return True
+        of = self._program.class_of(value, function)
+        init = of.methods.get("__init__") if of is not None else None
+        return init is not None and any(
+            isinstance(node, ast.Call) and _is_opener(node)
+            for statement, _ in init.statements
+            for node in expressions_of(statement)
+        )
+
+    def _is_renewed(self, key: _Key) -> bool:
+        """Whether the container itself is made again and again."""
+        kind, owner, _ = key
+        if kind == "variable" and isinstance(owner, Function):
+            return bool(self._program.rounds(owner, (), 0)) or (
+                self._program.outside_calls(owner) is not None
+            )
+        if kind == "attribute" and isinstance(owner, Class):
+            return any(
+                self._program.rounds(site.caller, site.parents, first_line(site.statement))
+                or self._program.outside_calls(site.caller) is not None
+                for site in self._made(owner)
+            )
+        return False
+
+    def _made(self, owner: Class) -> list[Site]:
+        """Where objects of a class, or of one derived from it, are made."""
+        return [
+            site
+            for classes in self._program.classes.values()
+            for each in classes
+            if owner in self._program.family(each)
+            for site in each.made
+        ]
+
+    def _outlives(self, key: _Key, found: Round) -> bool:
+        """Whether a container is the same in all rounds of a loop."""
+        kind, owner, name = key
+        if kind == "variable" and isinstance(owner, Function):
+            if not _is_within(found.function, owner):
+                return False
+            if found.function is not owner:
+                return True
+            return not any(
+                found.has(first_line(statement)) and found.loop in parents
+                for statement, parents in owner.statements
+                if isinstance(statement, ast.Assign | ast.AnnAssign | ast.With | ast.For)
+                and name in _names_made(statement)
+            )
+        if kind == "attribute" and isinstance(owner, Class):
+            made = self._made(owner)
+            reached = self._program.reached_in(found)
+            is_shared = any(
+                name in map(last_name, _targets(part))
+                for part in owner.node.body
+                if isinstance(part, ast.Assign)
+            )
+            return (
+                is_shared
+                or not made
+                or not all(
+                    (site.caller is found.function and found.loop in site.parents)
+                    or id(site.caller) in reached
+                    for site in made
+                )
+            )
+        return True
+
+    # --- what lets go -------------------------------------------------------------------------
+
+    def _leads(self, added: _Added) -> _Leads:
+        """The statement that adds and those that call it, by the ids of their functions."""
+        found: _Leads = defaultdict(list)
+        found[id(added.function)].append((added.statement, added.parents))
+        waiting = [added.function]
+        for _ in range(2 * HOLDERS):
+            if not waiting:
+                break
+            at = waiting.pop(0)
+            for site in at.callers:
+                is_new = id(site.caller) not in found
+                found[id(site.caller)].append((site.statement, site.parents))
+                waiting += [site.caller] * is_new
+        return found
+
+    def _let_go(self, key: _Key, found: Round | None, leads: _Leads) -> LetGo | None:
+        """What removes from a container; of several statements the one that does so most often."""
+        removals = [
+            self._removal(each, key[2], found, leads) for each in self._removes.get(key, ())
+        ]
+        order = ("emptied", "slower", "passed", "under", "later", "end")
+        return min(removals, key=lambda each: order.index(each.how), default=None)
+
+    def _removal(self, removed: _Removed, name: str, found: Round | None, leads: _Leads) -> LetGo:
+        function, line = removed.function, first_line(removed.statement)
+        by = quoted(function.module, removed.statement)
+        base = LetGo("end", function.file, function.name, by)
+        own = self._program.rounds(function, removed.parents, line)
+        outside = self._program.outside_calls(function)
+        if outside is None and not (own and self._program.is_reached(function)):
+            return base
+        is_inside = found is not None and self._is_in(removed, found)
+        if found is not None and not is_inside and any(self._contains(e, found) for e in own):
+            return base._replace(how="later")
+        if removed.bounds:
+            return base._replace(how="emptied")
+        past = self._way_past(removed, name, leads)
+        if past is not None:
+            return past
+        is_emptied = is_inside or found is None or outside is not None
+        return base._replace(how="emptied" if is_emptied else "slower")
+
+    def _is_in(self, removed: _Removed, found: Round) -> bool:
+        """Whether a statement is in a loop, or in what is called in its rounds."""
+        is_own = removed.function is found.function and found.loop in (
+            *removed.parents,
+            removed.statement,
+        )
+        return is_own or id(removed.function) in self._program.reached_in(found)
+
+    def _contains(self, outer: Round, inner: Round) -> bool:
+        """Whether a loop is around another one, also where it calls the function of that."""
+        is_around = outer.function is inner.function and outer.loop is not inner.loop
+        is_around = is_around and outer.has(first_line(inner.loop))
+        return is_around or id(inner.function) in self._program.reached_in(outer)
+
+    def _way_past(self, removed: _Removed, name: str, leads: _Leads) -> LetGo | None:
+        """How a statement that removes may not be reached, in its function or one that calls it."""
+        function = removed.function
+        by = quoted(function.module, removed.statement)
+        base = LetGo("passed", function.file, function.name, by)
+        at, statement, parents = function, removed.statement, removed.parents
+        seen = {id(function)}
+        for _ in range(_DEPTH):
+            if (past := self._past(at, statement, parents, name, leads)) is not None:
+                how, where, node = past
+                return base._replace(
+                    how=how,
+                    past_file=where.file,
+                    past_in=where.name,
+                    past=quoted(where.module, node),
+                )
+            if _has_loop(parents):
+                return None
+            sites = [each for each in at.callers if id(each.caller) not in seen]
+            clear = [
+                each
+                for each in sites
+                if self._past(each.caller, each.statement, each.parents, name, leads) is None
+            ]
+            if not sites:
+                return None
+            site = (clear or sites)[0]
+            seen.add(id(site.caller))
+            at, statement, parents = site.caller, site.statement, site.parents
+        return None
+
+    def _past(
+        self,
+        function: Function,
+        statement: ast.AST,
+        parents: Sequence[ast.AST],
+        name: str,
+        leads: _Leads,
+    ) -> tuple[LetGoHow, Function, ast.AST] | None:
+        """The statement that leaves a function before another one, or the condition around it.
+
+        Without those that come before what adds as well.
+        """
+        adding = leads.get(id(function), [])
+        common = {
+            id(each) for at, around in adding for each in (*_before(function, at, around), *around)
+        }
+        for each in _before(function, statement, parents):
+            if id(each) in common:
+                continue
+            leaving = _leaving(each, name)
+            raises = isinstance(leaving, ast.Raise)
+            if leaving is not None and (not raises or self._is_caught(function, parents)):
+                return "passed", function, leaving
+            raising = next(self._raises(function, each), None)
+            if raising is not None and self._is_caught(function, parents):
+                return "passed", *raising
+        for at, around in adding:
+            other = _other_branch([*parents, statement], [*around, at])
+            if other is not None:
+                return "under", function, other
+        for each in reversed(parents):
+            is_tested = isinstance(each, ast.If) and name not in expression_text(each.test)
+            if is_tested and id(each) not in common and not _is_main(each):
+                return "under", function, each
+        return None
+
+    def _is_caught(self, function: Function, parents: Sequence[ast.AST]) -> bool:
+        """Whether the program goes on where a statement raises: one that leads to it catches."""
+        if any(isinstance(each, ast.Try) and each.handlers for each in parents):
+            return True
+        waiting, seen = [function], {id(function)}
+        while waiting and len(seen) < HOLDERS:
+            at = waiting.pop(0)
+            if not at.callers and self._program.outside_calls(at) is not None:
+                return True
+            for site in at.callers:
+                if any(isinstance(each, ast.Try) and each.handlers for each in site.parents):
+                    return True
+                if id(site.caller) not in seen:
+                    seen.add(id(site.caller))
+                    waiting.append(site.caller)
+        return False
+
+    def _raises(self, function: Function, statement: ast.AST) -> Iterator[tuple[Function, ast.AST]]:
+        """Where a function that a statement calls raises, itself."""
+        if not isinstance(statement, ast.Expr | ast.Assign | ast.AnnAssign):
+            return
+        for site in function.calls:
+            if site.statement is statement and site.call is not None:
+                for node, parents in site.called.statements:
+                    is_caught = any(isinstance(each, ast.Try) for each in parents)
+                    if isinstance(node, ast.Raise) and node.exc is not None and not is_caught:
+                        yield site.called, node
+
+
+_NOTHING: Final = ast.Constant(None)
+
+
+def _shared(function: Function) -> set[str]:
+    """The variables of a file, or of functions around it, that a function sets."""
+    return {
+        name
+        for node, _ in function.statements
+        if isinstance(node, ast.Global | ast.Nonlocal)
+        for name in node.names
+    }
+
+
+def _same(one: Round, other: Round) -> bool:
+    return one.loop is other.loop
+
+
+def _is_within(function: Function, outer: Function) -> bool:
+    at: Function | None = function
+    while at is not None:
+        if at is outer:
+            return True
+        at = at.outer
+    return False
+
+
+def _has_loop(parents: Sequence[ast.AST]) -> bool:
+    return any(isinstance(each, ast.While | ast.For | ast.AsyncFor) for each in parents)
+
+
+def _other_branch(path: Sequence[ast.AST], other: Sequence[ast.AST]) -> ast.AST | None:
+    """The `if` or `try` of which one statement is in another branch than the other one."""
+    for node, mine, theirs in zip(path, path[1:], other[1:], strict=False):
+        if mine is theirs:
+            continue
+        blocks = {child: block for block, child in children(node)}
+        one, two = blocks.get(mine), blocks.get(theirs)  # type: ignore[call-overload]
+        is_apart = one != two and "finalbody" not in (one, two)
+        if isinstance(node, ast.If) and is_apart:
+            return node
+        is_handled = isinstance(node, ast.Try) and "handlers" in (one, two)
+        return (theirs if two == "handlers" else mine) if is_handled and is_apart else None
+    return None
+
+
+def _is_main(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and "__main__" in expression_text(node.test)
+
+
+def _round_of(found: Round, let_go: LetGo | None) -> RoundOf:
+    is_async = isinstance(found.function.node, ast.AsyncFunctionDef)
+    header = quoted(found.function.module, found.loop)
+    return RoundOf(
+        found.function.file,
+        first_line(found.loop),
+        last_line(found.loop),
+        found.function.name,
+        is_async,
+        header,
+        tuple(found.by),
+        let_go,
+    )
+
+
+def _is_of_names(added: _Added, found: Round) -> bool:
+    """Whether a key is what the loop goes through, if that is written there or a range."""
+    if added.key is None or not isinstance(found.loop, ast.For):
+        return False
+    own = names_in(found.loop.target)
+    of = found.loop.iter
+    is_few = isinstance(of, ast.List | ast.Tuple | ast.Set) or (
+        isinstance(of, ast.Call) and last_name(of.func) in _OF_NAMES
+    )
+    return is_few and bool(own & names_in(added.key))
+
+
+_OF_NAMES: Final = frozenset(
+    ("items", "keys", "named_buffers", "named_modules", "named_parameters", "parameters", "range")
+)
+
+
+def _is_asked_first(added: _Added, name: str) -> bool:
+    """Whether the function looks a key up first, as caches do."""
+    if added.key is None:
+        return False
+    for statement, _ in added.function.statements:
+        for node in expressions_of(statement):
+            if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
+                if last_name(node.comparators[0]) == name:
+                    return True
+            elif isinstance(node, ast.Call) and last_name(node.func) == "get":
+                of = receiver_of(node)
+                if of.rpartition(".")[2] == name:
+                    return True
+    return False
+
+
+def _base(container: ast.expr) -> ast.expr:
+    """`self.rows` of `self.rows[key]` and of `self.rows.setdefault(key, [])`."""
+    while True:
+        if isinstance(container, ast.Subscript):
+            container = container.value
+        elif (
+            isinstance(container, ast.Call)
+            and isinstance(container.func, ast.Attribute)
+            and container.func.attr in ("setdefault", "get", "values", "items")
+        ):
+            container = container.func.value
+        else:
+            return container
+
+
+def _adding(
+    statement: ast.AST,
+) -> Iterator[tuple[ast.expr, tuple[ast.expr, ...], ast.expr | None]]:
+    """The containers to which a statement adds, with what, and under which key."""
+    for node in expressions_of(statement):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+            continue
+        name, given = node.func.attr, tuple(node.args)
+        if name in ADDS - {"setdefault"} and given:
+            yield node.func.value, given[-1:], None
+        elif name == "heappush" and len(given) == 2:
+            yield given[0], given[1:], None
+        elif name == "setdefault" and len(given) == 2 and not _is_constant(given[0]):
+            yield node.func.value, given[1:], given[0]
+    if isinstance(statement, ast.Assign):
+        for target, value in (p for t in statement.targets for p in paired(t, statement.value)):
+            if isinstance(target, ast.Subscript):
+                into = target.slice
+                parts = into.elts if isinstance(into, ast.Tuple) else [into]
+                if not any(isinstance(each, ast.Slice | ast.Constant) for each in parts):
+                    yield target.value, (value,), into
+            elif (
+                isinstance(value, ast.BinOp)
+                and isinstance(value.op, ast.Add)
+                and expression_text(value.left) == expression_text(target)
+            ):
+                yield target, (value.right,), None
+    elif isinstance(statement, ast.AugAssign) and isinstance(statement.op, ast.Add):
+        yield statement.target, (statement.value,), None
+
+
+def _is_constant(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant)
+
+
+def _removing(statement: ast.AST) -> Iterator[tuple[ast.expr, bool, bool]]:
+    """The containers from which a statement removes.
+
+    Each with whether it keeps a part of a bound, and whether it is given a new value.
+    """
+    for node in expressions_of(statement):
+        if isinstance(node, ast.Call):
+            for each in (node.func, *node.args):
+                if isinstance(each, ast.Attribute) and each.attr in _REMOVES:
+                    yield each.value, False, False
+            if last_name(node.func) in ("heappop", "heapreplace", "heappushpop") and node.args:
+                yield node.args[0], False, False
+    if isinstance(statement, ast.Delete):
+        for each in statement.targets:
+            of = each.value if isinstance(each, ast.Subscript) else each
+            is_slice = isinstance(each, ast.Subscript) and isinstance(each.slice, ast.Slice)
+            yield of, is_slice, False
+    elif isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        for target, value in (p for t in targets for p in paired(t, statement.value)):
+            if isinstance(target, ast.Subscript):
+                if isinstance(target.slice, ast.Slice):
+                    yield target.value, True, False
+            elif isinstance(target, ast.Attribute | ast.Name):
+                name = last_name(target)
+                is_own = any(
+                    type(each) is type(target) and last_name(each) == name
+                    for each in ast.walk(value)
+                )
+                is_sum = isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add)
+                is_part = isinstance(value, ast.Subscript) and is_own
+                if is_part or not (is_own and is_sum):
+                    yield target, is_part, True
+
+
+def _is_of_size(parents: Sequence[ast.AST], statement: ast.AST) -> bool:
+    """Whether a comparison by size, number or age is around a statement, as of what has a bound."""
+    tests = [each.test for each in (*parents, statement) if isinstance(each, ast.If | ast.While)]
+    return any(
+        isinstance(node, ast.Compare) and any(isinstance(op, _ORDERS) for op in node.ops)
+        for test in tests
+        for node in ast.walk(test)
+    )
+
+
+def _is_limited(path: Sequence[ast.AST], name: str) -> bool:
+    """Whether a container is added to only as long as it is not too long."""
+    return any(
+        isinstance(call, ast.Call)
+        and last_name(call.func) == "len"
+        and any(last_name(each) == name for each in call.args)
+        for around in path
+        if isinstance(around, ast.If | ast.While)
+        for node in ast.walk(around.test)
+        if isinstance(node, ast.Compare) and isinstance(node.ops[0], _ORDERS)
+        for call in ast.walk(node)
+    )
+
+
+_ORDERS = (ast.Gt, ast.GtE, ast.Lt, ast.LtE)
+
+
+def _given(site: Site, name: str) -> ast.expr | None:
+    """What a call gives for an argument."""
+    if site.call is None:
+        return None
+    for each in site.call.keywords:
+        if each.arg == name:
+            return each.value
+    names = site.called.arguments
+    place = names.index(name) if name in names else -1
+    if place < 0 or place >= len(site.call.args):
+        return None
+    given = site.call.args[place]
+    return None if isinstance(given, ast.Starred) else given
+
+
+def _values_of(function: Function, name: str) -> list[ast.expr]:
+    """What a variable of a function is given by its assignments and loops."""
+    found: list[ast.expr] = []
+    for statement, _ in function.statements:
+        if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
+            targets = _targets(statement)
+            found += [
+                value
+                for target in targets
+                for part, value in paired(target, statement.value)
+                if isinstance(part, ast.Name) and part.id == name
+            ]
+        elif isinstance(statement, ast.For) and last_name(statement.target) == name:
+            of = statement.iter
+            found += of.elts if isinstance(of, ast.Tuple | ast.List) else [of]
+        elif isinstance(statement, ast.Global | ast.Nonlocal) and name in statement.names:
+            return []
+    return found
+
+
+def _targets(statement: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
+    return statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+
+
+def _names_made(statement: ast.AST) -> Iterator[str]:
+    """The variables that a statement gives a value which does not depend on their own."""
+    if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
+        for target in _targets(statement):
+            for part, value in paired(target, statement.value):
+                if isinstance(part, ast.Name) and part.id not in names_in(value):
+                    yield part.id
+    elif isinstance(statement, ast.For):
+        yield from names_in(statement.target)
+
+
+def _is_alias(value: ast.expr) -> bool:
+    """Whether a value is another name of a container, or of one inside of it."""
+    return isinstance(value, ast.Attribute | ast.Name) or (
+        isinstance(value, ast.Subscript | ast.Call)
+        and not isinstance(_base(value), ast.Call)
+        and _base(value) is not value
+        and isinstance(_base(value), ast.Attribute | ast.Name)
+        and not (isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Slice))
+    )
+
+
+def _imported_from(tree: ast.Module, name: str) -> str:
+    """The last name of the module from which a file imports a name."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and name in [e.asname or e.name for e in node.names]:
+            return (node.module or "").rpartition(".")[2]
+    return ""
+
+
+def _kind_of(value: ast.expr) -> str:
+    """The kind of container that an expression makes; `bounded`, or empty for none."""
+    if isinstance(value, ast.List | ast.ListComp):
+        return "list"
+    if isinstance(value, ast.Dict | ast.DictComp):
+        return "dict"
+    if isinstance(value, ast.Set | ast.SetComp):
+        return "set"
+    if not isinstance(value, ast.Call):
+        return ""
+    name = last_name(value.func)
+    if name == "field":
+        made = [each.value for each in value.keywords if each.arg == "default_factory"]
+        return last_name(made[0]) if made and last_name(made[0]) in _GROWING else ""
+    sizes = [each.value for each in value.keywords if each.arg in ("maxlen", "maxsize")]
+    sizes += value.args[1:] if name == "deque" else []
+    if any(not (_is_constant(each) and getattr(each, "value", 0) is None) for each in sizes):
+        return "bounded"
+    return name if name in _GROWING else ""
+
+
+def _assigned(function: Function) -> dict[str, ast.expr]:
+    """What the variables of a function are given; the last of each."""
+    return {
+        part.id: value
+        for statement, _ in function.statements
+        if isinstance(statement, ast.Assign)
+        for target in statement.targets
+        for part, value in paired(target, statement.value)
+        if isinstance(part, ast.Name)
+    }
+
+
+_LARGE: Final = frozenset(
+    (
+        *("asarray", "array", "astype", "b64encode", "clone", "concatenate", "contiguous", "copy"),
+        *("cpu", "cuda", "decode", "detach", "dumps", "empty", "encode", "from_numpy", "full"),
+        *("load", "loads", "numpy", "ones", "rand", "randn", "read", "recv", "stack", "tensor"),
+        *("to", "tobytes", "tolist", "zeros", "zeros_like"),
+    )
+)
+"""Calls that give arrays, tensors, or what was read."""
+_OPENERS: Final = frozenset(
+    (
+        *("Popen", "SharedMemory", "SummaryWriter", "accept", "connect", "create_connection"),
+        *("fdopen", "memfd_create", "memmap", "mkstemp", "mmap", "open", "open_memmap"),
+        *("socket", "socketpair", "urlopen"),
+    )
+)
+
+
+def _is_opener(call: ast.Call) -> bool:
+    """Whether a call opens a file, a socket or a mapping."""
+    is_mapped = any(each.arg == "mmap_mode" for each in call.keywords)
+    return last_name(call.func) in _OPENERS or is_mapped
+
+
+_NUMBERS: Final = frozenset(
+    ("count", "id", "max", "mean", "min", "ndim", "numel", "size", "std", "sum", "total_seconds")
+)
+
+
+def _size(value: ast.expr, assigned: dict[str, ast.expr], depth: int = 0) -> int:
+    """0 for numbers and texts, 2 for arrays and what was read, 1 for what does not show."""
+    if isinstance(value, ast.Name) and value.id in assigned and depth < _DEPTH:
+        return _size(assigned[value.id], assigned, depth + 1)
+    if isinstance(value, ast.Tuple | ast.List | ast.Set):
+        return max((_size(each, assigned, depth) for each in value.elts), default=0)
+    if isinstance(value, ast.Dict):
+        return max((_size(each, assigned, depth) for each in value.values), default=0)
+    if is_small_value(value) or isinstance(value, ast.Compare):
+        return 0
+    if isinstance(value, ast.BinOp):
+        return max(_size(each, assigned, depth) for each in (value.left, value.right))
+    if isinstance(value, ast.UnaryOp):
+        return _size(value.operand, assigned, depth)
+    if isinstance(value, ast.Call):
+        name = last_name(value.func)
+        given = [*value.args, *(each.value for each in value.keywords)]
+        if name in _NUMBERS and isinstance(value.func, ast.Attribute):
+            return 0
+        is_array = expression_text(value.func).partition(".")[0] in ("np", "numpy", "torch")
+        inside = [_size(each, assigned, depth) for each in given] if name[:1].isupper() else []
+        return 2 if name in _LARGE or is_array else max((1, *inside))
+    return 1
+
+
+def _before(
+    function: Function, statement: ast.AST, parents: Sequence[ast.AST]
+) -> Iterator[ast.AST]:
+    """The statements that are run before another one, of the blocks that it is in.
+
+    Where it is in a loop, only those of a round.
+    """
+    outer: ast.AST = function.node
+    path = [*parents, statement]
+    loops = [
+        n for n, each in enumerate(parents) if isinstance(each, ast.While | ast.For | ast.AsyncFor)
+    ]
+    for number, node in enumerate(path):
+        block = next((name for name, child in children(outer) if child is node), None)
+        if not loops or number > loops[-1]:
+            for name, child in children(outer):
+                if child is node:
+                    break
+                if name == block:
+                    yield child
+        outer = node
+
+
+_LEAVES: Final = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+
+
+_NOTHING_THERE: Final = frozenset(("BlockingIOError", "Empty", "QueueEmpty", "StopIteration"))
+"""Exceptions that tell that there was no item, and so none that could be passed over."""
+
+
+def _is_named(node: ast.AST) -> TypeGuard[ast.Name | ast.Attribute]:
+    return isinstance(node, ast.Name | ast.Attribute)
+
+
+def _leaving(statement: ast.AST, name: str) -> ast.AST | None:
+    """The statement that leaves, of an `if` that does not ask for the container, or an `except`."""
+    if isinstance(statement, ast.If) and name not in expression_text(statement.test):
+        last = statement.body[-1]
+        if isinstance(last, _LEAVES):
+            return statement if not isinstance(last, ast.Raise) else last
+        for each in statement.body:
+            if (found := _leaving(each, name)) is not None:
+                return found
+    elif isinstance(statement, ast.Try):
+        for handler in statement.handlers:
+            last = handler.body[-1]
+            caught = {last_name(n) for n in ast.walk(handler.type or last) if _is_named(n)}
+            if not caught.isdisjoint(_NOTHING_THERE):
+                continue
+            if isinstance(last, _LEAVES):
+                return last if isinstance(last, ast.Raise) else handler
+    elif isinstance(statement, ast.With):
+        for each in statement.body:
+            if (found := _leaving(each, name)) is not None:
+                return found
+    return None

@@ -1,0 +1,471 @@
+"""The functions and classes of all files of a program that were read, and which calls which.
+
+Nothing is run: names are followed as they are written. A method that several classes have is
+followed into all of them, unless what it is called of is known.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from mpwatch.collect.source.syntax import (
+    FUNCTIONS,
+    LOOPS,
+    ParsedFile,
+    expression_text,
+    first_line,
+    last_line,
+    last_name,
+    within,
+)
+
+_ORDINARY: Final = frozenset(
+    (
+        *("acquire", "add", "append", "appendleft", "cancel", "clear", "close", "copy", "count"),
+        *("discard", "done", "empty", "exists", "extend", "flush", "format", "get", "index"),
+        *("insert", "items", "join", "keys", "mean", "next", "open", "pop", "popitem", "popleft"),
+        *("put", "read", "recv", "release", "remove", "result", "run", "send", "set", "setdefault"),
+        *("size", "sort", "split", "start", "stop", "sum", "update", "values", "wait", "write"),
+    )
+)
+"""Methods that many classes have: a call of one says nothing about those of the program."""
+_TARGETS: Final = 4
+"""Functions that a call of an object of an unknown class may lead to."""
+_CALLS_UP: Final = 8
+"""Calls that are followed, one above the other."""
+_LOOPS_OF_ONE: Final = 8
+_FROM_OUTSIDE: Final = re.compile(
+    r"do_[A-Z]+|on_\w+|handle(?:_\w+)?|__call__|__getitem__|__iter__|__next__|forward"
+    r"|training_step|validation_step|test_step|predict_step|collate\w*|emit|filter|run|step"
+)
+"""Methods that a library calls of the classes that a program derives from its own."""
+
+
+@dataclass(eq=False, slots=True)
+class Function:
+    """A function of the program, or a file outside of its functions."""
+
+    file: str
+    module: ParsedFile
+    node: ast.AST
+    name: str
+    owner: Class | None
+    outer: Function | None
+    statements: list[tuple[ast.AST, tuple[ast.AST, ...]]] = field(default_factory=list)
+    """With the statements around each, outermost first."""
+    calls: list[Site] = field(default_factory=list)
+    callers: list[Site] = field(default_factory=list)
+
+    @property
+    def arguments(self) -> list[str]:
+        """The names of its arguments, without that of its object."""
+        if not isinstance(self.node, FUNCTIONS):
+            return []
+        given = self.node.args
+        names = [each.arg for each in (*given.posonlyargs, *given.args)]
+        is_bound = self.owner is not None and names[:1] in (["self"], ["cls"])
+        return [*names[is_bound:], *(each.arg for each in given.kwonlyargs)]
+
+
+@dataclass(eq=False, slots=True)
+class Class:
+    """A class of the program."""
+
+    file: str
+    node: ast.ClassDef
+    methods: dict[str, Function] = field(default_factory=dict)
+    values: defaultdict[str, list[ast.expr]] = field(default_factory=lambda: defaultdict(list))
+    """What its attributes are given, by their names."""
+    made: list[Site] = field(default_factory=list)
+    """Where it is called."""
+
+    @property
+    def name(self) -> str:
+        """Of the class."""
+        return self.node.name
+
+
+class Site(NamedTuple):
+    """A call in the program, or where a function is given to one."""
+
+    caller: Function
+    called: Function
+    call: ast.Call | None
+    statement: ast.AST
+    parents: tuple[ast.AST, ...]
+
+
+class Round(NamedTuple):
+    """A loop of the program in whose rounds something is reached."""
+
+    function: Function
+    loop: ast.AST
+    by: tuple[str, ...]
+    """The functions between the two, outermost first."""
+
+    def has(self, line: int) -> bool:
+        """Whether a line is in its body, or in the condition of a `while`."""
+        body = getattr(self.loop, "body", [self.loop])
+        first = self.loop if isinstance(self.loop, ast.While) else body[0]
+        return first_line(first) <= line <= last_line(body[-1])
+
+
+class Program:
+    """All files of a program that were read."""
+
+    def __init__(self, files: Iterable[tuple[str, ParsedFile]]) -> None:
+        self.functions: list[Function] = []
+        self.classes: defaultdict[str, list[Class]] = defaultdict(list)
+        self.globals: dict[tuple[str, str], list[ast.expr]] = {}
+        """Values of variables of files."""
+        self._named: defaultdict[str, list[Function]] = defaultdict(list)
+        self._reached: dict[int, frozenset[int]] = {}
+        for file, module in files:
+            self._add_file(file, module)
+        for each in self.functions:
+            self._add_values(each)
+        for each in self.functions:
+            self._add_calls(each)
+
+    # --- what there is ------------------------------------------------------------------------
+
+    def _add_file(self, file: str, module: ParsedFile) -> None:
+        whole = Function(file, module, module.tree, "<module>", None, None)
+        self._add_function(whole)
+
+    def _add_function(self, function: Function) -> None:
+        body = list(getattr(function.node, "body", ()))
+        function.statements = list(within(body))
+        self.functions.append(function)
+        self._named[function.name].append(function)
+        if function.owner is not None and function.outer is None:
+            function.owner.methods.setdefault(function.name, function)
+        self._add_definitions(function, [node for node, _ in function.statements])
+
+    def _add_definitions(self, function: Function, nodes: Iterable[ast.AST]) -> None:
+        is_file = isinstance(function.node, ast.Module)
+        for node in nodes:
+            if isinstance(node, FUNCTIONS):
+                outer = None if is_file else function
+                made = Function(
+                    function.file, function.module, node, node.name, function.owner, outer
+                )
+                self._add_function(made)
+            elif isinstance(node, ast.ClassDef):
+                self._add_class(function, node)
+
+    def _add_class(self, function: Function, node: ast.ClassDef) -> None:
+        made = Class(function.file, node)
+        self.classes[node.name].append(made)
+        for part in node.body:
+            if isinstance(part, FUNCTIONS):
+                method = Function(function.file, function.module, part, part.name, made, None)
+                self._add_function(method)
+            elif isinstance(part, ast.Assign | ast.AnnAssign) and part.value is not None:
+                targets = part.targets if isinstance(part, ast.Assign) else [part.target]
+                for each in targets:
+                    made.values[last_name(each)].append(part.value)
+
+    def _add_values(self, function: Function) -> None:
+        """Note what attributes of objects and variables of files are given."""
+        for node, _ in function.statements:
+            if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
+                continue
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            for target, value in (pair for t in targets for pair in paired(t, node.value)):
+                if isinstance(target, ast.Attribute) and last_name(target.value) in ("self", "cls"):
+                    if function.owner is not None:
+                        function.owner.values[target.attr].append(value)
+                elif isinstance(target, ast.Name) and isinstance(function.node, ast.Module):
+                    self.globals.setdefault((function.file, target.id), []).append(value)
+
+    # --- what calls what ----------------------------------------------------------------------
+
+    def _add_calls(self, function: Function) -> None:
+        for statement, parents in function.statements:
+            if isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
+                continue
+            for called in self._entered(statement, function):
+                site = Site(function, called, None, statement, parents)
+                function.calls.append(site)
+                called.callers.append(site)
+            for node in expressions_of(statement):
+                for call, called in self._targets(node, function):
+                    site = Site(function, called, call, statement, parents)
+                    function.calls.append(site)
+                    called.callers.append(site)
+                if isinstance(node, ast.Call):
+                    for each in self.classes.get(last_name(node.func), ()):
+                        each.made.append(Site(function, function, node, statement, parents))
+
+    def _entered(self, statement: ast.AST, function: Function) -> Iterator[Function]:
+        """What a `with` statement or the header of a `for` loop calls of the program's objects."""
+        values: list[ast.expr] = []
+        names: tuple[str, ...] = ("__iter__", "__next__", "__getitem__")
+        if isinstance(statement, ast.With | ast.AsyncWith):
+            values = [each.context_expr for each in statement.items]
+            names = ("__enter__", "__exit__", "__aenter__", "__aexit__")
+        elif isinstance(statement, ast.For | ast.AsyncFor):
+            values = [statement.iter]
+        for each in values:
+            of = self.class_of(each, function)
+            if of is not None:
+                yield from self._methods(of, *names)
+
+    def _targets(
+        self, node: ast.AST, function: Function
+    ) -> Iterator[tuple[ast.Call | None, Function]]:
+        """The functions that an expression calls, or gives to a call."""
+        if isinstance(node, ast.Call):
+            for called in self.called_by(node.func, function):
+                yield node, called
+            for given in (*node.args, *(each.value for each in node.keywords)):
+                if isinstance(given, ast.Name) or last_name(getattr(given, "value", given)) in (
+                    "self",
+                    "cls",
+                ):
+                    yield from ((None, called) for called in self._functions_at(given, function))
+        elif isinstance(node, ast.Subscript):
+            of = self.class_of(node.value, function)
+            if of is not None:
+                yield from ((None, m) for m in self._methods(of, "__getitem__", "__setitem__"))
+
+    def called_by(self, called: ast.expr, function: Function) -> list[Function]:
+        """The functions that a call of this expression may run."""
+        if found := self._functions_at(called, function):
+            return found
+        name = last_name(called)
+        if isinstance(called, ast.Name) and name in self.classes:
+            return [m for c in self.classes[name] for m in self._methods(c, "__init__")]
+        of = self.class_of(called, function)
+        if of is not None:
+            return self._methods(of, "__call__", "forward")
+        if isinstance(called, ast.Attribute):
+            return self._methods_named(called, function)
+        return []
+
+    def _functions_at(self, named: ast.expr, function: Function) -> list[Function]:
+        """The function of this name, or the method of its object."""
+        if isinstance(named, ast.Name):
+            plain = [each for each in self._named.get(named.id, ()) if each.owner is None]
+            inner = [each for each in plain if each.outer is not None]
+            inner = [each for each in inner if each.outer in (function, function.outer)]
+            plain = [each for each in plain if each.outer is None]
+            beside = [each for each in plain if each.file == function.file]
+            own = [
+                each
+                for each in self._named.get(named.id, ())
+                if each.owner is not None and each.outer is function
+            ]
+            return inner or own or beside or plain[:_TARGETS]
+        if isinstance(named, ast.Attribute):
+            of = self.class_of(named.value, function)
+            if of is not None:
+                return self._methods(of, named.attr)
+        return []
+
+    def _methods_named(self, called: ast.Attribute, function: Function) -> list[Function]:
+        """The methods, and functions of files, of a name that is called of something unknown."""
+        of = expression_text(called.value)
+        found = [each for each in self._named.get(called.attr, ()) if each.outer is None]
+        if called.attr in _ORDINARY:
+            last = of.rpartition(".")[2].strip("_").replace("_", "").lower()
+            found = [
+                each
+                for each in found
+                if each.owner is not None
+                and len(last) > 2
+                and (last in each.owner.name.lower() or each.owner.name.lower() in last)
+            ]
+        return found if len(found) <= _TARGETS else []
+
+    def _methods(self, of: Class, *names: str) -> list[Function]:
+        """Methods of a class: its own or inherited ones, and those of classes derived from it."""
+        found: list[Function] = []
+        for name in names:
+            own = next((c.methods[name] for c in self.family(of) if name in c.methods), None)
+            found += [own] if own is not None else []
+            found += [
+                each.methods[name]
+                for classes in self.classes.values()
+                for each in classes
+                if each is not of and name in each.methods and of in self.family(each)[1:]
+            ]
+        return found
+
+    def family(self, of: Class) -> list[Class]:
+        """A class of the program and those that it is derived from."""
+        found, waiting = [of], deque([of])
+        while waiting:
+            for base in waiting.popleft().node.bases:
+                for each in self.classes.get(last_name(base), ()):
+                    if each not in found:
+                        found.append(each)
+                        waiting.append(each)
+        return found
+
+    def class_of(self, value: ast.expr, function: Function) -> Class | None:
+        """The class of the program of which an expression is an object, as far as it shows."""
+        if isinstance(value, ast.Name):
+            if value.id in ("self", "cls"):
+                return function.owner
+            return self._class_of_variable(value.id, function)
+        if isinstance(value, ast.Call):
+            return self._only(last_name(value.func))
+        if isinstance(value, ast.Attribute):
+            of = self.class_of(value.value, function)
+            owners = self.family(of) if of is not None else []
+            made = [v for each in owners for v in each.values.get(value.attr, ())]
+            names = {last_name(v.func) for v in made if isinstance(v, ast.Call)}
+            if len(names) == 1:
+                return self._only(names.pop())
+        return None
+
+    def _class_of_variable(self, name: str, function: Function) -> Class | None:
+        node = function.node
+        if isinstance(node, FUNCTIONS):
+            for each in (*node.args.args, *node.args.kwonlyargs):
+                if each.arg == name and each.annotation is not None:
+                    return self._only(last_name(each.annotation))
+        values = [
+            value
+            for statement, _ in function.statements
+            if isinstance(statement, ast.Assign)
+            for target in statement.targets
+            for part, value in paired(target, statement.value)
+            if isinstance(part, ast.Name) and part.id == name
+        ]
+        values = values or self.globals.get((function.file, name), [])
+        names = {last_name(v.func) for v in values if isinstance(v, ast.Call)}
+        return self._only(names.pop()) if len(names) == 1 and len(values) == 1 else None
+
+    def _only(self, name: str) -> Class | None:
+        found = self.classes.get(name, ())
+        return found[0] if len(found) == 1 else None
+
+    # --- what runs again and again ------------------------------------------------------------
+
+    def rounds(self, function: Function, parents: Sequence[ast.AST], line: int) -> list[Round]:
+        """The loops in whose rounds a statement is reached, nearest first.
+
+        Args:
+            function: That has the statement.
+            parents: The statements around it.
+            line: Where it begins.
+        """
+        found = [Round(function, loop, ()) for loop in _loops(parents, line)]
+        waiting: deque[tuple[Function, tuple[str, ...]]] = deque([(function, (function.name,))])
+        seen = {id(function)}
+        while waiting and len(found) < _LOOPS_OF_ONE:
+            at, by = waiting.popleft()
+            for site in at.callers:
+                loops = _loops(site.parents, first_line(site.statement), site.statement)
+                found += [Round(site.caller, loop, by) for loop in loops]
+                if id(site.caller) not in seen and len(by) < _CALLS_UP:
+                    seen.add(id(site.caller))
+                    waiting.append((site.caller, (site.caller.name, *by)))
+        return found[:_LOOPS_OF_ONE]
+
+    def outside_calls(self, function: Function) -> Function | None:
+        """The function that leads to this one and that a library calls for each item or request."""
+        waiting, seen = deque([function]), {id(function)}
+        while waiting and len(seen) < 4 * _CALLS_UP:
+            at = waiting.popleft()
+            if not at.callers and self._is_of_library(at):
+                return at
+            for site in at.callers:
+                if id(site.caller) not in seen:
+                    seen.add(id(site.caller))
+                    waiting.append(site.caller)
+        return None
+
+    def is_reached(self, function: Function) -> bool:
+        """Whether the program comes to a function from what a file runs, or a library calls."""
+        waiting, seen = deque([function]), {id(function)}
+        while waiting:
+            at = waiting.popleft()
+            is_first = isinstance(at.node, ast.Module) or at.name == "main"
+            if is_first or (not at.callers and self._is_of_library(at)):
+                return True
+            for site in at.callers:
+                if id(site.caller) not in seen:
+                    seen.add(id(site.caller))
+                    waiting.append(site.caller)
+        return False
+
+    def _is_of_library(self, function: Function) -> bool:
+        """Whether something outside of the program calls it again and again, as far as it shows."""
+        if isinstance(function.node, FUNCTIONS) and function.node.decorator_list:
+            plain = ("property", "staticmethod", "classmethod", "dataclass", "no_grad")
+            names = {last_name(getattr(e, "func", e)) for e in function.node.decorator_list}
+            if names.difference(plain):
+                return True
+        if function.owner is None or not _FROM_OUTSIDE.fullmatch(function.name):
+            return False
+        bases = [base for each in self.family(function.owner) for base in each.node.bases]
+        return any(last_name(base) not in (*self.classes, "object") for base in bases)
+
+    def reached_in(self, found: Round) -> frozenset[int]:
+        """The ids of the functions that are called in the rounds of a loop."""
+        key = id(found.loop)
+        if key not in self._reached:
+            waiting = deque(
+                site.called
+                for site in found.function.calls
+                if found.has(first_line(site.statement)) and _is_inside(site, found.loop)
+            )
+            seen: set[int] = set()
+            while waiting:
+                at = waiting.popleft()
+                if id(at) not in seen:
+                    seen.add(id(at))
+                    waiting.extend(site.called for site in at.calls)
+            self._reached[key] = frozenset(seen)
+        return self._reached[key]
+
+
+def _is_inside(site: Site, loop: ast.AST) -> bool:
+    return loop in site.parents or site.statement is loop
+
+
+def _loops(
+    parents: Sequence[ast.AST], line: int, statement: ast.AST | None = None
+) -> Iterator[ast.AST]:
+    """The loops around a line, innermost first; what a `for` goes through is made once."""
+    around = [*parents, statement] if isinstance(statement, ast.While) else parents
+    for each in reversed(around):
+        if isinstance(each, LOOPS):
+            first = each if isinstance(each, ast.While) else each.body[0]
+            if first_line(first) <= line <= last_line(each.body[-1]):
+                yield each
+
+
+def expressions_of(statement: ast.AST) -> Iterator[ast.AST]:
+    """The expressions of a statement, without the statements in it."""
+    waiting = [
+        each
+        for each in ast.iter_child_nodes(statement)
+        if not isinstance(each, ast.stmt | ast.ExceptHandler | ast.match_case)
+    ]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting += ast.iter_child_nodes(node)
+
+
+def paired(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """What an assignment gives to what: `a, b = [], {}` are two."""
+    if isinstance(target, ast.Tuple | ast.List):
+        if isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts):
+            for each, of in zip(target.elts, value.elts, strict=True):
+                yield from paired(each, of)
+        else:
+            for each in target.elts:
+                yield each, value
+    else:
+        yield target, value

@@ -1,0 +1,474 @@
+"""Containers that grow in the loops of a program, and what removes from them."""
+
+from __future__ import annotations
+
+import ast
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from mpwatch.collect.source.holders import holders
+from mpwatch.collect.source.source_code import SourceCode
+from mpwatch.collect.source.syntax import ParsedFile
+from mpwatch.model.ids import ProcessId
+from mpwatch.model.source_code import Holder, LetGo, SourceRead
+
+
+def found(**files: str) -> Sequence[Holder]:
+    """The containers of a program of these files."""
+    parsed = [
+        (f"/home/me/{name}.py", ParsedFile(tuple(text.splitlines()), ast.parse(text)))
+        for name, text in files.items()
+    ]
+    return holders(parsed)
+
+
+def names(**files: str) -> list[str]:
+    """Their names."""
+    return [each.name for each in found(**files)]
+
+
+def let_go(number: int, **files: str) -> LetGo | None:
+    """What removes from the only container, seen from one of its loops, nearest first."""
+    (holder,) = found(**files)
+    return holder.rounds[number].let_go
+
+
+STORE = """\
+class Store:
+    def __init__(self, root):
+        self.root = root
+        self.items = []
+        self.names = []
+
+    def add(self, name, item):
+        self.names.append(str(name))
+        self.items.append((name, item))
+"""
+RUN = """\
+from store import Store
+
+
+class Run:
+    def __init__(self, args):
+        self.store = Store(args.root)
+
+    def finish(self, job):
+        self.store.add(job.name, job.result)
+
+    def main(self, jobs):
+        while True:
+            for job in jobs.done():
+                self.finish(job)
+
+
+if __name__ == "__main__":
+    Run(arguments()).main(jobs())
+"""
+
+
+def test_what_a_loop_adds_by_way_of_calls_and_nothing_removes_is_found_in_another_file() -> None:
+    (holder,) = found(store=STORE, run=RUN)
+
+    assert (holder.owner, holder.name, holder.function) == ("Store", "self.items", "add")
+    assert holder.file == "/home/me/store.py"
+    assert holder.statement.text == "self.items.append((name, item))"
+    assert [each.header.text for each in holder.rounds] == [
+        "for job in jobs.done():",
+        "while True:",
+    ]
+    assert holder.rounds[0].by == ("finish", "add")
+    assert holder.rounds[1].let_go is None
+    assert not holder.is_renewed
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        "    def take(self):\n        return self.items.pop()\n",
+        "    def take(self):\n        items, self.items = self.items, []\n        return items\n",
+        "    def take(self):\n        for each in (self.items, self.names):\n"
+        "            each.clear()\n",
+        "    def take(self):\n        self.items = self.items[-100:]\n",
+    ],
+)
+def test_what_empties_in_the_same_rounds_is_known(method: str) -> None:
+    last = "                self.finish(job)\n"
+    taken = RUN.replace(last, f"{last}            self.store.take()\n")
+
+    gone = let_go(-1, store=f"{STORE}\n{method}", run=taken)
+    never = let_go(-1, store=f"{STORE}\n{method}", run=RUN)
+
+    assert gone is not None
+    assert gone.how == "emptied"
+    assert never is not None
+    assert never.how == "end"
+
+
+@pytest.mark.parametrize(
+    "adds",
+    [
+        "if len(self.items) < 100:\n            self.items.append(item)",
+        "self.items.append(item)\n        if len(self.items) > 100:\n            del self.items[0]",
+        "self.items.append(time.monotonic() - item.began_s.item())",
+        "self.items.append(len(item))",
+    ],
+)
+def test_what_has_a_bound_or_keeps_numbers_is_left_out(adds: str) -> None:
+    store = f"""\
+class Store:
+    def __init__(self):
+        self.items = []
+
+    def add(self, item):
+        {adds}
+"""
+    run = "from store import Store\n\nstore = Store()\nfor item in read():\n    store.add(item)\n"
+
+    assert names(store=store, run=run) == []
+
+
+def test_a_deque_with_a_length_is_left_out_and_one_without_is_not() -> None:
+    text = (
+        "import collections\nrows = collections.deque({})\nwhile True:\n    rows.append(read())\n"
+    )
+
+    assert names(run=text.format("maxlen=9")) == []
+    assert names(run=text.format("")) == ["rows"]
+
+
+def test_what_is_made_anew_in_each_round_is_not_kept() -> None:
+    text = """\
+def work(jobs):
+    for job in jobs:
+        rows = []
+        for part in job:
+            rows.append(part.load())
+        job.save(rows)
+
+
+def main():
+    while True:
+        work(receive())
+"""
+    (holder,) = found(run=text)
+
+    assert [each.header.text for each in holder.rounds] == ["for part in job:"]
+    assert holder.is_renewed
+
+
+def test_an_object_that_is_made_in_each_round_is_not_kept_by_that_loop() -> None:
+    run = """\
+from store import Store
+
+
+def main(args):
+    for path in args.paths:
+        store = Store(path)
+        for row in open(path):
+            store.add(path, row)
+"""
+    (holder,) = found(store=STORE, run=run)
+
+    assert [each.header.text for each in holder.rounds] == ["for row in open(path):"]
+
+
+PENDING = """\
+class Pending:
+    def __init__(self, link):
+        self.link = link
+        self.waiting = {{}}
+
+    def send(self, key, data):
+        self.waiting[key] = (data, 1)
+
+    def receive(self, key):
+        {first}
+        del self.waiting[key]
+
+
+def main(link):
+    pending = Pending(link)
+    while True:
+        pending.send(link.next_key(), link.read())
+        for key in link.answers():
+            try:
+                pending.receive(key)
+            except ValueError:
+                continue
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "past"),
+    [
+        ("if self.link.status(key): raise ValueError(key)", "if self.link.status(key): raise"),
+        ("if key.late: return", "if key.late:"),
+        ("if key not in self.waiting: return", None),
+        ("print(key)", None),
+    ],
+)
+def test_a_removal_that_something_leaves_before_is_found_with_that(
+    first: str, past: str | None
+) -> None:
+    text = PENDING.format(first=first)
+    if past is None:
+        assert names(run=text) == []
+        return
+    gone = let_go(-1, run=text)
+
+    assert gone is not None
+    assert gone.past is not None
+    assert (gone.how, gone.statement.text) == ("passed", "del self.waiting[key]")
+    assert gone.past.text.startswith(past)
+    assert gone.past_in == "receive"
+
+
+def test_a_function_that_raises_before_the_removal_is_found() -> None:
+    checks = "\n\ndef check(key):\n    if not key:\n        raise ValueError(key)\n"
+    gone = let_go(-1, run=PENDING.format(first="check(key)") + checks)
+
+    assert gone is not None
+    assert gone.past is not None
+    assert (gone.how, gone.past_in, gone.past.text) == ("passed", "check", "raise ValueError(key)")
+
+
+def test_an_exception_that_nothing_catches_is_no_way_past_a_removal() -> None:
+    ends = PENDING.format(first="check(key)").replace("except ValueError:", "finally:")
+    ends = ends.replace("                continue\n", "                print(key)\n")
+    checks = "\n\ndef check(key):\n    if not key:\n        raise ValueError(key)\n"
+
+    assert names(run=ends + checks) == []
+
+
+def test_a_removal_in_another_branch_than_what_adds_does_not_empty() -> None:
+    text = """\
+class Results:
+    def __init__(self):
+        self.outcomes = {}
+
+    def success(self, message):
+        self.outcomes.pop(message.key, None)
+
+    def failure(self, message, error):
+        self.outcomes[message.key] = error
+
+
+def main(queue):
+    results = Results()
+    while True:
+        message = queue.get()
+        if message is None:
+            continue
+        try:
+            message.run()
+            results.success(message)
+        except Exception as error:
+            results.failure(message, error)
+"""
+    gone = let_go(0, run=text)
+
+    assert gone is not None
+    assert gone.past is not None
+    assert (gone.how, gone.past.text) == ("under", "except Exception as error:")
+
+
+def test_a_caller_that_gives_up_before_it_takes_its_entry_is_found() -> None:
+    text = """\
+import threading
+
+
+class Client:
+    def __init__(self, answers):
+        self.answers = answers
+        self.done = {}
+        threading.Thread(target=self.collect).start()
+
+    def collect(self):
+        while True:
+            key, image = self.answers.get()
+            self.done[key] = image
+
+    def fetch(self, key):
+        return self.done.pop(key)
+
+
+def serve(client, connection):
+    while True:
+        key = connection.read()
+        if connection.is_closed:
+            raise ConnectionError(key)
+        connection.write(client.fetch(key))
+
+
+def accept(client, server):
+    for connection in server:
+        try:
+            serve(client, connection)
+        except ConnectionError:
+            pass
+
+
+accept(Client(answers()), listen())
+"""
+    gone = let_go(0, run=text)
+
+    assert gone is not None
+    assert gone.past is not None
+    assert (gone.how, gone.function, gone.past_in) == ("passed", "fetch", "serve")
+    assert gone.past.text == "raise ConnectionError(key)"
+
+
+def test_what_is_emptied_after_the_loop_or_never_called_is_told_as_that() -> None:
+    text = """\
+class Meter:
+    def __init__(self):
+        self.rows = []
+
+    def update(self, row):
+        self.rows.append(row.cpu())
+
+    def reset(self):
+        self.rows.clear()
+
+
+def epoch(meter, loader):
+    for row in loader:
+        meter.update(row)
+{end}
+
+def main(loader):
+    meter = Meter()
+    while True:
+        epoch(meter, loader)
+"""
+    later = let_go(0, run=text.format(end="    meter.reset()\n"))
+    never = let_go(0, run=text.format(end=""))
+
+    assert later is not None
+    assert later.how == "later"
+    assert never is not None
+    assert never.how == "end"
+    assert let_go(-1, run=text.format(end="")) == never
+
+
+def test_a_global_of_another_file_and_a_method_that_a_library_calls_are_found() -> None:
+    cache = "ROWS = {}\n\n\ndef row(key):\n    if key not in ROWS:\n"
+    cache += "        ROWS[key] = load(key)\n    return ROWS[key]\n"
+    data = """\
+import torch
+import cache
+
+
+class Rows(torch.utils.data.Dataset):
+    def __getitem__(self, index):
+        return cache.row(index)
+"""
+    (holder,) = found(cache=cache, data=data)
+
+    assert (holder.name, holder.outside, holder.is_asked) == ("ROWS", "__getitem__", True)
+
+
+def test_what_has_a_descriptor_is_known_also_where_its_class_opens_it() -> None:
+    text = """\
+import numpy as np
+
+
+class Reader:
+    def __init__(self, path):
+        self.rows = np.load(path, mmap_mode="r")
+
+
+class Source:
+    def __init__(self):
+        self.readers = []
+        self.notes = []
+
+    def add(self, reader, note):
+        self.readers.append(reader)
+        self.notes.append(note)
+
+
+def main(paths):
+    source = Source()
+    for path in paths:
+        source.add(Reader(path), path.note)
+"""
+    opens = {each.name: each.opens for each in found(run=text)}
+
+    assert opens == {"self.readers": True, "self.notes": False}
+
+
+def test_methods_of_any_name_are_not_taken_for_those_of_a_program() -> None:
+    text = """\
+class Meter:
+    def __init__(self):
+        self.rows = []
+
+    def update(self, row):
+        self.rows.append(row)
+
+
+METER = Meter()
+
+
+def main(things):
+    for thing in things:
+        thing.update(thing)
+"""
+    assert names(run=text) == []
+
+
+def test_arrays_that_are_added_up_are_no_containers() -> None:
+    text = """\
+import numpy as np
+
+
+def main():
+    weights = {"a": np.zeros(9)}
+    total = np.zeros(9)
+    while True:
+        for each in weights.values():
+            each += np.ones(9)
+        total += np.ones(9)
+"""
+    assert names(run=text) == []
+
+
+def test_a_file_of_any_shape_gives_no_more_than_a_bounded_number() -> None:
+    many = "\n".join(f"a{n} = []" for n in range(200))
+    many += "\nwhile True:\n" + "\n".join(f"    a{n}.append(read())" for n in range(200))
+
+    assert len(found(run=many)) == 64
+
+
+def test_a_file_that_is_read_later_changes_what_is_kept(tmp_path: Path) -> None:
+    take = "\n\ndef take(run):\n    while True:\n        run.store.items.pop()\n\n\ntake(RUN)\n"
+    (tmp_path / "store.py").write_text(STORE)
+    (tmp_path / "run.py").write_text(RUN)
+    (tmp_path / "taker.py").write_text(f"from run import RUN{take}")
+    code, own = SourceCode(), ProcessId(os.getpid(), 1)
+
+    code.marks(own, str(tmp_path / "run.py"), time.time() + 9.0)
+    first, again = code.holders(), code.holders()
+    code.marks(own, str(tmp_path / "taker.py"), time.time() + 9.0)
+    later = code.holders()
+
+    assert first is not None
+    assert first[0].rounds[0].let_go is None
+    assert again is None
+    assert later is not None
+    gone = later[0].rounds[0].let_go
+    assert gone is not None
+    assert (gone.how, gone.function) == ("slower", "take")
+
+
+def test_containers_survive_a_recording() -> None:
+    read = SourceRead(1.0, holders=tuple(found(run=PENDING.format(first="if key.late: return"))))
+
+    assert read.holders
+    assert msgspec.convert(msgspec.to_builtins(read), SourceRead) == read

@@ -1,0 +1,325 @@
+"""Memory that a container of the program keeps, as its source shows together with stacks."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+import pytest
+
+from mpwatch.collect.source.holders import holders
+from mpwatch.collect.source.syntax import ParsedFile
+from mpwatch.diagnose.rules.memory import persistent_workers_leak
+from mpwatch.diagnose.rules.memory.steady_growth import check
+from mpwatch.model.findings import Finding
+from mpwatch.model.samples import FdLink, Frame, FrameValues, NameValue, ValuesRead
+from mpwatch.model.snapshot import Snapshot, Thread
+from mpwatch.model.source_code import AddedTo, Holder, SourceLine, Statement
+from tests.builders.snapshots import (
+    MAIN,
+    MIB,
+    NOW_S,
+    fds,
+    history,
+    line,
+    main,
+    only,
+    pid,
+    process,
+    snapshot_of,
+    thread,
+)
+from tests.unit.diagnose.rules.test_steady_growth import rising
+
+BROKER = """\
+class Broker:
+    def __init__(self, link):
+        self.link = link
+        self.open = {}
+        self.done = []
+
+    def send(self, key, data):
+        self.open[key] = (data, data.copy())
+
+    def receive(self, key):
+        if self.link.is_late(key):
+            raise TimeoutError(key)
+        del self.open[key]
+
+    def record(self, result):
+        self.done.append(result.tobytes())
+"""
+RUN = """\
+from broker import Broker
+
+
+def serve(broker, link):
+    for key in link.requests():
+        broker.send(key, link.read())
+        try:
+            broker.receive(key)
+        except TimeoutError:
+            continue
+
+
+def collect(broker, link):
+    while link.is_open:
+        broker.record(link.read())
+
+
+def main(link):
+    broker = Broker(link)
+    serve(broker, link)
+    collect(broker, link)
+
+
+main(connect())
+"""
+
+
+def kept(**files: str) -> tuple[Holder, ...]:
+    return holders(
+        (f"/home/me/{name}.py", ParsedFile(tuple(text.splitlines()), ast.parse(text)))
+        for name, text in files.items()
+    )
+
+
+def at(*calls: str) -> Thread:
+    """The main thread in functions of the program, innermost first: `run.py:main:20`."""
+    parts = [each.split(":") for each in calls]
+    stack = [Frame(name, f"/home/me/{file}", int(line)) for file, name, line in parts]
+    return replace(thread(MAIN), stack=tuple(stack))
+
+
+def finding(found: tuple[Holder, ...], *stack: str) -> Finding:
+    grows = main(threads=[at(*stack)])
+    return only(check, snapshot_of(grows, holders=found), GROWS)
+
+
+def test_the_attribute_that_the_present_loop_adds_to_is_named_with_the_loop() -> None:
+    found = finding(kept(broker=BROKER, run=RUN), "run.py:collect:15", "run.py:main:21")
+
+    assert found.cause == (
+        "Most likely `self.done.append(result.tobytes())` at broker.py:16 record adds to self.done "
+        "of Broker in each round of `while link.is_open:` at run.py:14 collect, and nothing in the "
+        "program removes anything from it."
+    )
+    assert found.advice.startswith("Remove each entry of done once it was used")
+    assert "losses" not in found.cause + found.advice
+
+
+def test_a_removal_that_is_passed_over_is_named_with_what_passes_it() -> None:
+    found = finding(kept(broker=BROKER, run=RUN), "run.py:serve:6", "run.py:main:20")
+
+    assert found.cause == (
+        "Most likely `self.open[key] = (data, data.copy())` at broker.py:8 send adds to self.open "
+        "of Broker in each round of `for key in link.requests():` at run.py:5 serve, and what "
+        "removes from it, `del self.open[key]` at broker.py:13 receive, is not reached where "
+        "`raise TimeoutError(key)` at broker.py:12 receive leaves before: such entries stay."
+    )
+    assert found.advice.startswith("Remove the entry of open on every way out")
+
+
+@pytest.mark.parametrize("stack", ["run.py:serve:11", "run.py:main:21", "other.py:collect:12"])
+def test_no_container_is_named_outside_of_its_loop(stack: str) -> None:
+    found = finding(kept(broker=BROKER, run=RUN), stack)
+
+    assert "self.done" not in found.cause
+    assert "self.open" not in found.cause
+    assert "a list or dict that is only ever added to" in found.cause
+
+
+def test_what_is_emptied_in_the_same_loop_is_not_named() -> None:
+    run = RUN.replace("record(link.read())", "record(link.read())\n        broker.done.clear()")
+    found = finding(kept(broker=BROKER, run=run), "run.py:collect:16", "run.py:main:22")
+
+    assert "self.done" not in found.cause
+
+
+TABLES = """\
+import numpy as np
+
+
+class Tables:
+    def __init__(self):
+        self.policy = {}
+        self.value = {}
+        self.ended = {}
+
+    def look(self, key, game):
+        if key not in self.ended:
+            self.ended[key] = game.ended()
+            self.policy[key] = np.zeros(9)
+            self.value[key] = np.ones(9)
+
+
+TABLES = Tables()
+while True:
+    TABLES.look(read(), GAME)
+"""
+
+
+def test_containers_of_one_class_are_named_together_the_larger_first() -> None:
+    found = finding(kept(tables=TABLES), "tables.py:<module>:18")
+
+    assert found.cause.startswith(
+        "Most likely `self.policy[key] = np.zeros(9)` at tables.py:13 look and 2 more lines add to "
+        "self.policy, self.value and self.ended of Tables in each round of `while True:`"
+    )
+    assert "nothing in the program removes anything from them" in found.cause
+
+
+def test_a_variable_of_a_function_that_ends_is_only_an_example() -> None:
+    text = """\
+def work(job):
+    rows = []
+    for part in job:
+        rows.append(part.load())
+    return len(rows)
+
+
+while True:
+    work(receive())
+"""
+    found = finding(kept(work=text), "work.py:work:4", "work.py:<module>:9")
+
+    assert found.cause.startswith("It keeps what it allocates")
+    assert "(as where `rows.append(part.load())` at work.py:4 work adds to rows" in found.cause
+
+
+def test_of_several_containers_the_one_that_was_measured_to_grow_is_named() -> None:
+    text = """\
+class Store:
+    def __init__(self):
+        self.rows = []
+        self.files = []
+
+    def add(self, row):
+        self.rows.append(row)
+
+    def keep(self, file):
+        self.files.append(file)
+
+
+def work(store):
+    while True:
+        store.add(read())
+        store.keep(write())
+
+
+work(Store())
+"""
+    both = finding(kept(work=text), "work.py:work:15")
+    added = AddedTo(
+        "store.files", "/home/me/work.py", "keep", Statement(10, "self.files.append(file)"), False
+    )
+    one = only(check, measured(added, kept(work=text)), GROWS)
+
+    assert "self.rows of Store" in both.cause
+    assert "It can also be that `self.files.append(file)` at work.py:10 keep adds" in both.cause
+    assert one.cause.startswith("`self.files.append(file)` at work.py:10 keep adds to self.files")
+    assert "self.rows" not in one.cause
+    assert "`store.files` (list, work.py:10 keep) has 300 entries, 10 a second more" in one.evidence
+
+
+@pytest.mark.parametrize(
+    ("value", "is_told"), [("loss", True), ("loss.detach()", False), ("frame", False)]
+)
+def test_a_result_of_a_model_that_is_kept_may_have_its_graph(value: str, is_told: bool) -> None:
+    text = "import torch\nrows = []\nwhile True:\n    frame = loss = read()\n"
+    text += f"    rows.append({value})\n"
+    grows = main(threads=[at("v.py:<module>:4")], torch_loaded=True)
+
+    found = only(check, snapshot_of(grows, holders=kept(v=text)), GROWS)
+
+    assert found.cause.startswith(f"Most likely `rows.append({value})` at v.py:5")
+    assert ("autograd graph" in found.cause) is is_told
+    assert ("under torch.no_grad()" in found.advice) is is_told
+
+
+CACHE = """\
+import torch
+
+
+class Views(torch.utils.data.Dataset):
+    def __init__(self):
+        self.views = {}
+
+    def __getitem__(self, key):
+        if key not in self.views:
+            self.views[key] = render(key)
+        return self.views[key]
+"""
+
+
+def test_what_a_data_set_keeps_in_the_workers_of_a_loader_is_named() -> None:
+    workers = [process(number, start_method="fork") for number in (200, 201)]
+    past = history(
+        {
+            (number, metric): line(300 * MIB, 2 * MIB)
+            for number in (200, 201)
+            for metric in ("rss_bytes", "private_bytes")
+        }
+    )
+    job = snapshot_of(main(), *workers, holders=kept(views=CACHE))
+
+    found = only(persistent_workers_leak.check, job, past)
+
+    assert found.cause.startswith(
+        "Most likely `self.views[key] = render(key)` at views.py:10 __getitem__ adds to self.views "
+        "of Views each time that __getitem__() is called, and nothing in the program removes"
+    )
+    assert "one entry for each new key" in found.cause
+
+
+MAPS = """import numpy as np
+
+
+class Source:
+    def __init__(self):
+        self.parts = []
+        self.notes = []
+
+    def add(self, path):
+        self.parts.append(np.load(path, mmap_mode="r"))
+        self.notes.append(path.note)
+
+
+source = Source()
+while True:
+    source.add(read())
+"""
+
+
+def test_open_files_that_a_container_keeps_are_named_with_it() -> None:
+    links = [FdLink(fd, "file", f"/data/{fd}.npy", None, True) for fd in range(900)]
+    sample = main(threads=[at("maps.py:<module>:16")], fds=fds(900, 1024, links, file=900))
+    past = history(rising("fds", 900, 5))
+
+    found = only(check, snapshot_of(sample, holders=kept(maps=MAPS)), past)
+
+    assert "It opens files and does not close them. Most likely `self.parts.append(" in found.cause
+    assert "self.notes" not in found.cause
+
+
+def measured(added: AddedTo, found: tuple[Holder, ...]) -> Snapshot:
+    """A process whose `store.files` gains 100 entries each 10 seconds."""
+    source = SourceLine(added.file, 15, "work", Statement(15, "store.add(read())"), added=(added,))
+    reads = tuple(
+        ValuesRead(
+            pid(MAIN),
+            NOW_S - 30 + 10 * number,
+            "hook",
+            (FrameValues(MAIN, added.file, "work", 15, (files_of(100 * number),)),),
+        )
+        for number in (1, 2, 3)
+    )
+    grows = main(threads=[at("work.py:work:15")])
+    return snapshot_of(grows, source=(source,), values=reads, holders=found)
+
+
+def files_of(length: int) -> NameValue:
+    return NameValue("store.files", "list", length=length)
+
+
+GROWS = history(rising("anon_bytes", 900 * MIB, 5 * MIB))
