@@ -370,10 +370,10 @@ def _process(dead: Dead, autopsy: Autopsy, style: TextStyle) -> list[str]:
     lines = [f"{title}  last event {moment}"]
     lines += labelled("ended", ended(dead).words.removeprefix("unknown: "), style, LABEL_WIDTH)
     if dead.unfinished is not None:
-        started = f"started {_before(dead.unfinished, box.last_ns)} that"
+        started = f"started {_earlier(dead.unfinished, box.last_ns)}"
         lines += labelled("unfinished", f"{_call(dead.unfinished)}, {started}", style, LABEL_WIDTH)
     for number, event in enumerate(box.events[-EVENTS_SHOWN:]):
-        words = f"{_before(event, box.last_ns):>14}  {_call(event)}"
+        words = f"{_earlier(event, box.last_ns):>15}  {_call(event)}"
         lines += labelled("last" if number == 0 else "", words, style, LABEL_WIDTH)
     notes = [note for note in box.notes if note.kind not in _NOTES_OMITTED]
     for number, note in enumerate(notes[-NOTES_SHOWN:]):
@@ -398,6 +398,9 @@ def _utc(box: BlackBox, at_ns: int) -> str:
 
 def _call(event: HookEvent) -> str:
     """`share, 16.0K, took 45 us`."""
+    if event.kind == wire.KNOWN:  # no call: the hook found it when it was attached
+        size = bytes_text(event.bytes) if event.bytes else "freed here meanwhile"
+        return f"shared before the hook was attached: a tensor's storage, {size}"
     parts = [wire.KIND_NAMES.get(event.kind, f"kind {event.kind}")]
     if event.kind in LOADER_CALLS:
         parts.append(f"batch {event.aux}")
@@ -410,5 +413,6 @@ def _call(event: HookEvent) -> str:
     return ", ".join(parts)
 
 
-def _before(event: HookEvent, last_ns: int) -> str:
-    return f"{seconds_text(max(0, last_ns - event.at_ns) / 1e9)} before"
+def _earlier(event: HookEvent, last_ns: int) -> str:
+    """How long before the last event: `1.7 s earlier`."""
+    return f"{seconds_text(max(0, last_ns - event.at_ns) / 1e9)} earlier"

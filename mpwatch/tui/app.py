@@ -15,6 +15,7 @@ from textual.screen import Screen
 from mpwatch.attach.actions import ProcessActions
 from mpwatch.model.findings import Finding
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.snapshot import Snapshot
 from mpwatch.observe.sources.source import Source
 from mpwatch.tui.actions import JumpProvider, ReplayActions
 from mpwatch.tui.hook_question import HookQuestion
@@ -225,6 +226,7 @@ def run_dashboard(
     question: HookQuestion | None = None,
     process_actions: ProcessActions | None = None,
     on_stuck: Callable[[], None] = lambda: None,
+    on_closed: Callable[[Snapshot, str | None], None] | None = None,
 ) -> int:
     """Show a job until the user quits, SIGTERM or SIGHUP arrives or the terminal is gone.
 
@@ -237,6 +239,8 @@ def run_dashboard(
         question: Whether to inject the hook; without it nothing can be injected.
         process_actions: Performs actions on processes.
         on_stuck: Called before a dashboard that does not end in time is killed.
+        on_closed: Called with the last snapshot of a live job and the file of its recording, once
+            the terminal is as before.
 
     Returns:
         An exit code: 128 + n after SIGTERM or SIGHUP.
@@ -252,4 +256,8 @@ def run_dashboard(
         process_actions=process_actions,
         termination=termination,
     )
-    return termination.run(app)
+    code = termination.run(app)
+    last = app.view_state.newest
+    if on_closed is not None and last is not None and source.is_live:
+        on_closed(last, app.view_state.settings.recording)
+    return code

@@ -72,6 +72,13 @@ class ViewState:
         self.view = SnapshotView(snapshot, rows_before=rows, node=self.settings.node)
         return True
 
+    @property
+    def newest(self) -> Snapshot | None:
+        """The newest snapshot, also while the display is paused; `None` before the first."""
+        if self._waiting is not None:
+            return self._waiting
+        return self.view.snapshot if self.view is not None else None
+
     def toggle_pause(self) -> bool:
         """Pause, or resume with the newest snapshot; returns whether paused."""
         paused = not self.settings.is_paused
