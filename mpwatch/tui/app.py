@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
@@ -30,9 +31,12 @@ from mpwatch.tui.screens.base import (
     TooSmallScreen,
 )
 from mpwatch.tui.screens.dashboard import Dashboard, ProcessScreen
+from mpwatch.tui.screens.output import is_started_here
 from mpwatch.tui.screens.texts import FindingScreen, HelpScreen, HelpText, KeyHelp, column_keys
 from mpwatch.tui.termination import Termination
 from mpwatch.tui.view_state import ViewState
+
+OUTPUT_HINT = "o shows what the program prints; it is printed here once the dashboard is closed."
 
 
 class DashboardApp(ReplayActions):
@@ -167,6 +171,7 @@ class MpwatchApp(DashboardApp):
             source, title, refresh_hz, is_readonly=readonly, question=question
         )
         self._termination = termination or Termination()
+        self._has_told_output = False
         self.view_state.settings = replace(self.view_state.settings, recording=recording)
         self.dashboard = Dashboard(self.view_state)
 
@@ -201,6 +206,9 @@ class MpwatchApp(DashboardApp):
     def on_snapshot_arrived(self, message: SnapshotArrived) -> None:
         """Check the terminal; Textual calls the handler of the base class as well."""
         self._termination.check_terminal()
+        if not self._has_told_output and is_started_here(message.snapshot, os.getpid()):
+            self.show_message(OUTPUT_HINT)
+        self._has_told_output = True
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Commands of the palette in addition to jumps."""

@@ -90,7 +90,7 @@ class PageRequested(Message):
         self.digit = digit
 
 
-HINTS = (("?", "help"), ("/", "filter"), ("space", "pause"), ("q", "quit"))
+HINTS = (("?", "help"), ("o", "output"), ("/", "filter"), ("space", "pause"), ("q", "quit"))
 ABOVE_HINTS = (HINTS[0], ("esc", "back"), *HINTS[1:])
 """Of screens that are opened above the dashboard."""
 
