@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from mpwatch.describe.waits import edge_words
 from mpwatch.model.findings import Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.units import seconds_text
@@ -96,7 +97,7 @@ def _single(edge: WaitEdge, view: SnapshotView) -> WaitRow:
     name = view.name(edge.waiter)
     if edge.tid != edge.waiter.pid:
         name += f" thread {edge.tid}"
-    words = f"waits for {edge.what}"
+    words = edge_words(edge)
     if edge.providers:
         words += f" from {', '.join(view.name(p) for p in edge.providers[:3])}"
     return WaitRow(
