@@ -25,7 +25,7 @@ from mpwatch.observe.sources.source import (
     TakeStacks,
 )
 from mpwatch.tui.elements.page import tab_separated
-from mpwatch.tui.hook_question import HookQuestion
+from mpwatch.tui.hook_question import HookQuestion, blocked_in_c
 from mpwatch.tui.pages.gpu import allocator_request, request_words
 from mpwatch.tui.screens.base import LiveScreen, PagesScreen
 from mpwatch.tui.screens.dashboard import CompareScreen, MergedScreen, TimeScreen
@@ -353,7 +353,9 @@ class HookActions(JobActions):
             if yes is not None:
                 self.action_answer_hook(yes)
 
-        self.push_screen(InjectionScreen(question.plan), answered)
+        view = self.view_state.view
+        blocked = blocked_in_c(view.snapshot) if view is not None else {}
+        self.push_screen(InjectionScreen(question.plan, blocked), answered)
 
 
 class ReplayActions(HookActions):

@@ -32,7 +32,14 @@ from mpwatch.tui.screens.base import (
 )
 from mpwatch.tui.screens.dashboard import Dashboard, ProcessScreen
 from mpwatch.tui.screens.output import is_started_here
-from mpwatch.tui.screens.texts import FindingScreen, HelpScreen, HelpText, KeyHelp, column_keys
+from mpwatch.tui.screens.texts import (
+    FindingScreen,
+    HelpScreen,
+    HelpText,
+    InjectionScreen,
+    KeyHelp,
+    column_keys,
+)
 from mpwatch.tui.termination import Termination
 from mpwatch.tui.view_state import ViewState
 
@@ -97,7 +104,7 @@ class DashboardApp(ReplayActions):
             page = screen.page_view.page
             keys = [*self._keys(), *column_keys(page.columns)]
             self.push_screen(HelpScreen(HelpText(page.title, page.help, keys)))
-        elif isinstance(screen, LiveScreen):
+        elif isinstance(screen, LiveScreen | InjectionScreen):
             self.push_screen(
                 HelpScreen(HelpText(screen.help_title, screen.help_lines, self._keys()))
             )

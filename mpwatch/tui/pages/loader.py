@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from statistics import median
 
+from mpwatch.describe.processes import can_have_hook
 from mpwatch.diagnose.analysis.process_queries import counted
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Loader, Process, WorkerLoad
@@ -138,7 +139,11 @@ def above(view: SnapshotView, width: int) -> tuple[Line, ...]:
     If no hook reports a loader, what its figures need.
     """
     if not view.snapshot.loaders and not any(process.loader for process in items(view)):
-        return (cell(f" {NEEDS_HOOK}: {view.attach_advice}.", "dim"),) if items(view) else ()
+        if not items(view):
+            return ()
+        if not all(p.hook.state == "absent" for p in view.snapshot.living() if can_have_hook(p)):
+            return (cell(f" {NEEDS_HOOK}; they come with its next batches.", "dim"),)
+        return (cell(f" {NEEDS_HOOK}: {view.attach_advice}.", "dim"),)
     return tuple(
         cut(content, width)
         for loader in view.snapshot.loaders

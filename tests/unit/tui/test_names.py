@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended
-from mpwatch.model.snapshot import Loader, Process, WorkerLoad
+from mpwatch.model.snapshot import Hook, Loader, Process, WorkerLoad
 from mpwatch.tui.elements.page import SnapshotView
 from mpwatch.tui.elements.styled_text import text_of
 from mpwatch.tui.pages import loader
@@ -72,10 +72,14 @@ def test_the_loader_page_says_which_figures_need_the_hook() -> None:
     unknown = replace(worker_of(main, 0, 7), loader=None)
     job = replace(loader_job(), loaders=(), processes=(main, unknown))
 
-    (said,) = loader.above(SnapshotView(job), 80)
+    bare = replace(job, processes=tuple(replace(each, hook=Hook()) for each in job.processes))
+
+    (said,) = loader.above(SnapshotView(bare), 80)
     assert text_of(said) == (
         " Fetch times, queues and waiting need the hook: press i to inject the hook."
     )
+    (said,) = loader.above(SnapshotView(job), 80)
+    assert text_of(said).endswith("need the hook; they come with its next batches.")
     assert len(loader.above(SnapshotView(loader_job()), 80)) == 2
     assert loader.above(SnapshotView(replace(job, processes=(main,))), 80) == ()
 
