@@ -69,7 +69,7 @@ def wait_words(waited: WaitedOn | None) -> str:
 
 def _row(item: ThreadRow, view: SnapshotView) -> Row:
     process, thread = item
-    state = state_word(thread.state)
+    state = "ended" if process.is_gone else state_word(thread.state)
     return Row(
         (process.process, thread.tid),
         (
@@ -79,7 +79,10 @@ def _row(item: ThreadRow, view: SnapshotView) -> Row:
             cell(state, state_tone(state)),
             cell(percent_text(thread.cpu_percent)),
             cell(_still_words(thread.still_s), _still_tone(thread.still_s)),
-            cell(wait_words(thread.waits_on) or thread.wchan or "-", "dim"),
+            cell(
+                "-" if process.is_gone else wait_words(thread.waits_on) or thread.wchan or "-",
+                "dim",
+            ),
             _innermost(thread, any(t.stack for t in process.threads)),
         ),
         mark=Span("G", "good") if thread.has_gil else Span(" "),

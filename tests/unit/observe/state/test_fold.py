@@ -423,3 +423,11 @@ def test_source_lines_of_a_recording_are_bounded() -> None:
 
     assert len(snapshot.source) == LINES_LIMIT
     assert len(snapshot.dropped) == LINES_LIMIT
+
+
+def test_a_zombie_that_loses_its_parent_is_no_orphan() -> None:
+    fold = Fold()
+    fold.apply(job(1.0))
+    fold.apply(tree(2.0, sample(WORKER_0, 2.0, parent=1, state="Z")))
+
+    assert not any(entry.kind == "orphaned" for entry in fold.snapshot().log)
