@@ -273,6 +273,7 @@ def show(
         process_actions=process_actions,
         on_stuck=on_stuck,
         on_closed=on_closed,
+        needs_terminal=not is_served(),
     )
 
 

@@ -242,6 +242,7 @@ def run_dashboard(
     process_actions: ProcessActions | None = None,
     on_stuck: Callable[[], None] = lambda: None,
     on_closed: Callable[[Snapshot, str | None], None] | None = None,
+    needs_terminal: bool = False,
 ) -> int:
     """Show a job until the user quits, SIGTERM or SIGHUP arrives or the terminal is gone.
 
@@ -256,11 +257,12 @@ def run_dashboard(
         on_stuck: Called before a dashboard that does not end in time is killed.
         on_closed: Called with the last snapshot of a live job and the file of its recording, once
             the terminal is as before.
+        needs_terminal: See `Termination`.
 
     Returns:
         An exit code: 128 + n after SIGTERM or SIGHUP.
     """
-    termination = Termination(on_stuck)
+    termination = Termination(on_stuck, needs_terminal=needs_terminal)
     app = MpwatchApp(
         source,
         title=title,
