@@ -26,6 +26,8 @@ def object_words(kind: WaitKind, what: str) -> str:
         kind: Of the wait.
         what: The resource, or a name that says more, which is kept: `batch 417`.
     """
+    if kind == "child" and what.startswith("exit of "):
+        return f"the {what}"
     name = what.removeprefix(_READER)
     if not _CHANNEL.match(name):
         return what

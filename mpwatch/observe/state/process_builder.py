@@ -303,7 +303,7 @@ def wait_words(waits_on: WaitedOn) -> str:
         targets += f" and {len(waits_on.targets) - 2} more"
     match waits_on.kind:
         case "child":
-            return f"waits for the exit of {targets}".rstrip()
+            return f"waits for the exit of {targets.replace('pid ', '') or 'a child'}"
         case "futex":
             return "waits for a lock or condition of its own process"
         case "unknown":

@@ -95,7 +95,15 @@ ABOVE_HINTS = (HINTS[0], ("esc", "back"), *HINTS[1:])
 """Of screens that are opened above the dashboard."""
 
 REPLAY_HINTS = (("[ ]", "10 s"), (", .", "step"), ("+ -", "speed"))
-"""Of all screens with pages in a replay, below that of the help."""
+"""Of all screens with pages in a replay, after help and the way back."""
+
+
+def in_replay(hints: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """The hints of a screen in a replay, which has no output of the job."""
+    first = [each for each in hints if each[0] in ("?", "esc")]
+    others = [each for each in hints if each not in first and each[0] != "o"]
+    return (*first, *REPLAY_HINTS, *others)
+
 
 AnyPage = Page[Any]
 AnyPageView = PageView[Any]
@@ -147,9 +155,8 @@ class PagesScreen(LiveScreen):
         tabs = [Tab(digit, page.title, page.short) for digit, page in self.pages.items()]
         self._header = LineView(id="header", classes="bar")
         self._body = Container(id="body")
-        first, *others = self.hints
-        moving = () if view_state.source.is_live else REPLAY_HINTS
-        self._tabs = TabBar(tabs, (first, *moving, *others), id="tabs")
+        hints = self.hints if view_state.source.is_live else in_replay(self.hints)
+        self._tabs = TabBar(tabs, hints, id="tabs")
         self._filter = Input(placeholder="words a row must contain, -word excludes", id="filter")
         self._filter.cursor_blink = False  # blinking costs two repaints a second
 

@@ -20,6 +20,7 @@ from mpwatch.observe.state.process_builder import wait_words
         ("poll", "batch 417", "batch 417"),
         ("pipe-read", "work on pipe 5", "work on pipe 5"),
         ("semaphore", "semaphore 9:7", "semaphore 9:7"),
+        ("child", "exit of 300", "the exit of 300"),
     ],
 )
 def test_the_object_of_a_wait(kind: WaitKind, what: str, words: str) -> None:
@@ -39,7 +40,7 @@ def test_a_target_has_the_name_of_the_wait_graph(target: str, words: str) -> Non
     [
         (WaitedOn("pipe-write", "write", ("pipe:[5]",)), "waits for room in a full pipe (pipe 5)"),
         (WaitedOn("poll", "poll", ()), "sleeps"),
-        (WaitedOn("child", "wait4", ("pid 7",)), "waits for the exit of pid 7"),
+        (WaitedOn("child", "wait4", ("pid 7",)), "waits for the exit of 7"),
         (WaitedOn("futex", "futex", ("futex 0x7",)), "waits for a lock or condition of its own"),
     ],
 )
