@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -17,8 +18,12 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.observe.sources.collectors import HookUse
 from mpwatch.observe.sources.source import Source
 
+CLOSING_INDENT = 10
+"""Cells of a label of what is printed when a dashboard is closed, and the gap after it."""
+
 if TYPE_CHECKING:
     from mpwatch.attach.actions import ProcessActions
+    from mpwatch.model.snapshot import Snapshot
     from mpwatch.observe.sources.live import LiveSource
     from mpwatch.tui.hook_question import HookQuestion
 
@@ -167,6 +172,7 @@ def watch(
     readonly: bool = False,
     inline: bool = False,
     on_stuck: Callable[[], None] = lambda: None,
+    on_closed: Callable[[Snapshot, str | None], None] | None = None,
 ) -> int:
     """Open the dashboard on a live job, or print a few lines of it.
 
@@ -180,20 +186,18 @@ def watch(
         readonly: Refuse everything that changes a process.
         inline: Print a few lines instead of the full screen.
         on_stuck: Called before a dashboard that ignores its end request is killed.
+        on_closed: Tells what was last seen, see `run_dashboard`; by default printed at once.
 
     Returns:
         An exit code: 128 + n after SIGTERM or SIGHUP.
     """
     from mpwatch.attach.actions import ProcessActions
-    from mpwatch.tui.hook_question import HookQuestion
 
     if record is not None:
         check_recordable(record)
     session = LazySession(process, only=only, keeps=keeps)
-    use: HookUse = "inject" if consent == "always" else "use"
-    source = _live_source(process, session, use, refresh_hz, record)
+    source = _live_source(process, session, consent, refresh_hz, record)
     title = str(process.pid)
-    asks_nobody = readonly or (is_served() and consent != "always")
 
     def stuck() -> None:
         session.end()
@@ -210,19 +214,34 @@ def watch(
             refresh_hz=refresh_hz,
             readonly=readonly,
             recording=record,
-            question=None if asks_nobody else HookQuestion(session.plan, asks=consent == "ask"),
+            question=None if readonly else _question(session, consent),
             process_actions=ProcessActions(detach=session.detach),
             on_stuck=stuck,
+            on_closed=on_closed or print_closing,
         )
     finally:
         session.end()
 
 
+def _question(session: LazySession, consent: HookConsent) -> HookQuestion | None:
+    """The question whether to inject; `None` where nobody can be asked: in a browser."""
+    from mpwatch.tui.hook_question import HookQuestion
+
+    if is_served() and consent != "always":
+        return None
+    return HookQuestion(session.plan, asks=consent == "ask")
+
+
 def _live_source(
-    process: ProcessId, session: LazySession, use: HookUse, refresh_hz: float, record: str | None
+    process: ProcessId,
+    session: LazySession,
+    consent: HookConsent,
+    refresh_hz: float,
+    record: str | None,
 ) -> LiveSource:
     from mpwatch.observe.sources.live import LiveOptions, LiveSource
 
+    use: HookUse = "inject" if consent == "always" else "use"
     values = read_configuration().values
     options = LiveOptions(refresh_hz=refresh_hz, hook=use, record=record, values=values)
     return LiveSource(process, options, inject=session.inject)
@@ -238,6 +257,7 @@ def show(
     question: HookQuestion | None = None,
     process_actions: ProcessActions | None = None,
     on_stuck: Callable[[], None] = lambda: None,
+    on_closed: Callable[[Snapshot, str | None], None] | None = None,
 ) -> int:
     """Open the dashboard on a source."""
     from mpwatch.tui.app import run_dashboard
@@ -252,4 +272,26 @@ def show(
         question=question,
         process_actions=process_actions,
         on_stuck=on_stuck,
+        on_closed=on_closed,
+        needs_terminal=not is_served(),
     )
+
+
+def print_closing(snapshot: Snapshot, recording: str | None) -> None:
+    """Print what was last seen of a job, after its dashboard is closed.
+
+    On standard error: standard output is the job's own, where mpwatch has started it.
+    """
+    from mpwatch.describe.closing import closing_lines
+    from mpwatch.report.text import SEVERITY_EMPHASIS
+
+    if is_served():
+        return
+    # The terminal may be gone: that is one way in which dashboards end.
+    with contextlib.suppress(OSError):
+        style = text_style()
+        for label, text, severity in closing_lines(snapshot, recording):
+            emphasis = SEVERITY_EMPHASIS[severity] if severity is not None else "plain"
+            first, *rest = style.wrap(text, " " * CLOSING_INDENT) if label else style.wrap(text)
+            head = style.paint(label, emphasis) + first[len(label) :] if label else first
+            print("\n".join((head, *rest)), file=sys.stderr, flush=True)

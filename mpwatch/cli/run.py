@@ -23,7 +23,7 @@ from types import FrameType
 from typing import IO, NamedTuple
 
 from mpwatch.cli.configuration import read_configuration
-from mpwatch.cli.dashboards import watch
+from mpwatch.cli.dashboards import print_closing, watch
 from mpwatch.cli.failures import Failure, check_recordable
 from mpwatch.cli.targets import exiting_on_signals, ignore_signal
 from mpwatch.cli.terminal import Progress, text_style
@@ -187,6 +187,7 @@ def _has_terminal() -> bool:
 
 def _behind_dashboard(launch: _Launch, arguments: argparse.Namespace) -> int:
     """Run a program with its output in a file while the dashboard uses the terminal."""
+    last: list[tuple[Snapshot, str | None]] = []
     with captured() as output:
         child = start(launch.command, output, launch.environment)
         with forwarding_signals(child) as signals:
@@ -195,12 +196,22 @@ def _behind_dashboard(launch: _Launch, arguments: argparse.Namespace) -> int:
                 refresh_hz=arguments.refresh,
                 record=arguments.record,
                 on_stuck=lambda: signals.forward(signal.SIGHUP),
+                on_closed=lambda snapshot, recording: last.append((snapshot, recording)),
             )
             if code > 128 and signals.first is None:
                 signals.forward(code - 128)  # the dashboard handled the signal
             is_left_running = child.poll() is None and signals.first is None
+            if is_left_running:
+                _print_last(last)
             copy_output(output.name, child, signals, _CLOSED if is_left_running else "")
+            if not is_left_running:
+                _print_last(last)  # below the output, which may be long
             return signals.wait()
+
+
+def _print_last(last: Sequence[tuple[Snapshot, str | None]]) -> None:
+    for snapshot, recording in last:
+        print_closing(snapshot, recording)
 
 
 def _recorded(launch: _Launch, arguments: argparse.Namespace) -> int:

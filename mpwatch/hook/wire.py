@@ -251,7 +251,8 @@ ASKS = ("ping", "stacks", "gauges", "values", "detach")
 - `gauges`: only those that exist, each `{"error": reason}` if it cannot be read:
   `own` as in the hello; `strategy`; `shared_cache` {`entries`, `limit`, `expired`};
   `loaders` [{`key`, `workers`, `prefetch`, `persistent`, `pin_memory`, `pids`, `dataset`,
-  `batches`, `rcvd`, `outstanding`, `parked`, `owner`, `waiting_since_ns`}];
+  `batch_size`, `place`: the line that iterates, `batches`, `rcvd`, `outstanding`, `parked`,
+  `owner`, `waiting_since_ns`}];
   `worker` {`worker_id`, `loader`, `task`, `since_ns`, `index`, `fetched`}, in DataLoader workers;
   `sites` [{`function`, `file`, `line`, `puts`, `bytes`}]: where tensors are put into queues, most
   bytes first, estimated from one `put` in 16;

@@ -378,10 +378,10 @@ def _process(dead: Dead, autopsy: Autopsy, style: TextStyle) -> list[str]:
     lines = [f"{title}  last event {moment}"]
     lines += labelled("ended", ended(dead).words.removeprefix("unknown: "), style, LABEL_WIDTH)
     if dead.unfinished is not None:
-        started = f"started {_before(dead.unfinished, files.last_ns)} that"
+        started = f"started {_earlier(dead.unfinished, files.last_ns)}"
         lines += labelled("unfinished", f"{_call(dead.unfinished)}, {started}", style, LABEL_WIDTH)
     for number, event in enumerate(files.events[-EVENTS_SHOWN:]):
-        words = f"{_before(event, files.last_ns):>14}  {_call(event)}"
+        words = f"{_earlier(event, files.last_ns):>15}  {_call(event)}"
         lines += labelled("last" if number == 0 else "", words, style, LABEL_WIDTH)
     notes = [note for note in files.notes if note.kind not in _NOTES_OMITTED]
     for number, note in enumerate(notes[-NOTES_SHOWN:]):
@@ -406,6 +406,9 @@ def _utc(files: HookFiles, at_ns: int) -> str:
 
 def _call(event: HookEvent) -> str:
     """`share, 16.0K, took 45 us`."""
+    if event.kind == wire.KNOWN:  # no call: the hook found it when it was attached
+        size = bytes_text(event.bytes) if event.bytes else "freed here meanwhile"
+        return f"shared before the hook was attached: a tensor's storage, {size}"
     parts = [wire.KIND_NAMES.get(event.kind, f"kind {event.kind}")]
     if event.kind in LOADER_CALLS:
         parts.append(f"batch {event.aux}")
@@ -418,5 +421,6 @@ def _call(event: HookEvent) -> str:
     return ", ".join(parts)
 
 
-def _before(event: HookEvent, last_ns: int) -> str:
-    return f"{seconds_text(max(0, last_ns - event.at_ns) / 1e9)} before"
+def _earlier(event: HookEvent, last_ns: int) -> str:
+    """How long before the last event: `1.7 s earlier`."""
+    return f"{seconds_text(max(0, last_ns - event.at_ns) / 1e9)} earlier"

@@ -25,10 +25,11 @@ from mpwatch.observe.sources.source import (
     TakeStacks,
 )
 from mpwatch.tui.elements.page import tab_separated
-from mpwatch.tui.hook_question import HookQuestion
+from mpwatch.tui.hook_question import HookQuestion, blocked_in_c
 from mpwatch.tui.pages.gpu import allocator_request, request_words
 from mpwatch.tui.screens.base import LiveScreen, PagesScreen
 from mpwatch.tui.screens.dashboard import CompareScreen, MergedScreen, TimeScreen
+from mpwatch.tui.screens.output import OutputScreen
 from mpwatch.tui.screens.process_actions import ProcessActionsScreen, write_new
 from mpwatch.tui.screens.texts import FindingScreen, InjectionScreen
 from mpwatch.tui.view_state import SEEK_S, ViewState
@@ -84,6 +85,7 @@ class StackActions(SnapshotApp):
         Binding("f", "follow", "Start or stop following stacks", id="stacks.follow"),
         Binding("w", "time", "What processes do with their time", id="time"),
         Binding("m", "merged", "Merge the stacks of all processes", id="stacks.merged"),
+        Binding("o", "output", "What the job prints", id="output"),
         Binding("b", "save_snapshot", "Save a snapshot to compare with", id="compare.mark"),
         Binding("d", "compare", "Compare with the saved snapshot", id="compare.open"),
         Binding("y", "copy", "Copy the row under the cursor", id="copy"),
@@ -135,6 +137,17 @@ class StackActions(SnapshotApp):
         """Open the merged stacks of all processes."""
         if not isinstance(self.screen, MergedScreen):
             self.push_screen(MergedScreen(self.view_state))
+
+    def action_output(self) -> None:
+        """Open the output of the job."""
+        node = self.view_state.settings.node
+        if not self.view_state.source.is_live:
+            self.show_message("A recording does not keep what the job prints.", failed=True)
+        elif node:
+            words = f"What a job prints on another node is not read; it is on {node}."
+            self.show_message(words, failed=True)
+        elif not isinstance(self.screen, OutputScreen):
+            self.push_screen(OutputScreen(self.view_state))
 
     def action_save_snapshot(self) -> None:
         """Save the displayed snapshot for comparison."""
@@ -340,7 +353,9 @@ class HookActions(JobActions):
             if yes is not None:
                 self.action_answer_hook(yes)
 
-        self.push_screen(InjectionScreen(question.plan), answered)
+        view = self.view_state.view
+        blocked = blocked_in_c(view.snapshot) if view is not None else {}
+        self.push_screen(InjectionScreen(question.plan, blocked), answered)
 
 
 class ReplayActions(HookActions):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
@@ -15,6 +16,7 @@ from textual.screen import Screen
 from mpwatch.attach.actions import ProcessActions
 from mpwatch.model.findings import Finding
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.snapshot import Snapshot
 from mpwatch.observe.sources.source import Source
 from mpwatch.tui.actions import JumpProvider, ReplayActions
 from mpwatch.tui.hook_question import HookQuestion
@@ -29,9 +31,19 @@ from mpwatch.tui.screens.base import (
     TooSmallScreen,
 )
 from mpwatch.tui.screens.dashboard import Dashboard, ProcessScreen
-from mpwatch.tui.screens.texts import FindingScreen, HelpScreen, HelpText, KeyHelp, column_keys
+from mpwatch.tui.screens.output import is_started_here
+from mpwatch.tui.screens.texts import (
+    FindingScreen,
+    HelpScreen,
+    HelpText,
+    InjectionScreen,
+    KeyHelp,
+    column_keys,
+)
 from mpwatch.tui.termination import Termination
 from mpwatch.tui.view_state import ViewState
+
+OUTPUT_HINT = "o shows what the program prints; it is printed here once the dashboard is closed."
 
 
 class DashboardApp(ReplayActions):
@@ -92,7 +104,7 @@ class DashboardApp(ReplayActions):
             page = screen.page_view.page
             keys = [*self._keys(), *column_keys(page.columns)]
             self.push_screen(HelpScreen(HelpText(page.title, page.help, keys)))
-        elif isinstance(screen, LiveScreen):
+        elif isinstance(screen, LiveScreen | InjectionScreen):
             self.push_screen(
                 HelpScreen(HelpText(screen.help_title, screen.help_lines, self._keys()))
             )
@@ -166,6 +178,7 @@ class MpwatchApp(DashboardApp):
             source, title, refresh_hz, is_readonly=readonly, question=question
         )
         self._termination = termination or Termination()
+        self._has_told_output = False
         self.view_state.settings = replace(self.view_state.settings, recording=recording)
         self.dashboard = Dashboard(self.view_state)
 
@@ -200,6 +213,9 @@ class MpwatchApp(DashboardApp):
     def on_snapshot_arrived(self, message: SnapshotArrived) -> None:
         """Check the terminal; Textual calls the handler of the base class as well."""
         self._termination.check_terminal()
+        if not self._has_told_output and is_started_here(message.snapshot, os.getpid()):
+            self.show_message(OUTPUT_HINT)
+        self._has_told_output = True
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Commands of the palette in addition to jumps."""
@@ -225,6 +241,8 @@ def run_dashboard(
     question: HookQuestion | None = None,
     process_actions: ProcessActions | None = None,
     on_stuck: Callable[[], None] = lambda: None,
+    on_closed: Callable[[Snapshot, str | None], None] | None = None,
+    needs_terminal: bool = False,
 ) -> int:
     """Show a job until the user quits, SIGTERM or SIGHUP arrives or the terminal is gone.
 
@@ -237,11 +255,14 @@ def run_dashboard(
         question: Whether to inject the hook; without it nothing can be injected.
         process_actions: Performs actions on processes.
         on_stuck: Called before a dashboard that does not end in time is killed.
+        on_closed: Called with the last snapshot of a live job and the file of its recording, once
+            the terminal is as before.
+        needs_terminal: See `Termination`.
 
     Returns:
         An exit code: 128 + n after SIGTERM or SIGHUP.
     """
-    termination = Termination(on_stuck)
+    termination = Termination(on_stuck, needs_terminal=needs_terminal)
     app = MpwatchApp(
         source,
         title=title,
@@ -252,4 +273,8 @@ def run_dashboard(
         process_actions=process_actions,
         termination=termination,
     )
-    return termination.run(app)
+    code = termination.run(app)
+    last = app.view_state.newest
+    if on_closed is not None and last is not None and source.is_live:
+        on_closed(last, app.view_state.settings.recording)
+    return code

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.injection import InjectionPlan
+from mpwatch.model.injection import InjectionPlan, PlannedInjection
 from mpwatch.model.samples import ProcSample
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.tui.elements.styled_text import Line, cell, cut, line, width_of
+from mpwatch.tui.elements.styled_text import Line, cell, cut, line, width_of, wrapped
 
 READABLE_AFTER_S = 0.5
 """A key pressed sooner was meant for the previous screen contents."""
 REPLAN_S = 2.0
 """Minimum interval between plans while processes start and exit."""
+BLOCKED_S = 2.0
+"""A main thread that has used no cpu for so long in one call is blocked."""
+ENDS_S = 10.0
+"""A call with a time limit of at most this comes back, as the polls of a DataLoader do."""
 RETRY_S = 10.0
 """Interval of plans while a process is left out for a reason that passes, such as a tracer."""
 
@@ -110,6 +114,23 @@ class HookQuestion:
             self._shown_s = self._clock()
 
 
+def blocked_in_c(snapshot: Snapshot) -> dict[ProcessId, str]:
+    """Processes in which a hook would not begin at once, with what their main threads do.
+
+    The call that begins it is made by the main thread when it comes back to the interpreter. A
+    thread that has waited in one call does not, unless that has a short time limit.
+    """
+    found = {}
+    for process in snapshot.living():
+        main = next((each for each in process.threads if each.tid == process.pid), None)
+        wait = main.waits_on if main is not None else None
+        if main is None or wait is None or (wait.timeout_s or ENDS_S + 1) <= ENDS_S:
+            continue
+        if main.still_s is not None and main.still_s >= BLOCKED_S:
+            found[process.process] = process.doing
+    return found
+
+
 def _candidates(snapshot: Snapshot) -> frozenset[ProcessId]:
     return frozenset(
         process.process
@@ -142,12 +163,28 @@ def _keys(*, enter_is_yes: bool) -> tuple[Line, Line]:
     return full, short
 
 
-def question_line(plan: InjectionPlan, width: int, *, enter_is_yes: bool) -> Line:
-    """The question with its answers; the reasons are shortened to the width."""
-    count = len(plan.injectable())
+def question_line(
+    plan: InjectionPlan,
+    width: int,
+    *,
+    enter_is_yes: bool,
+    blocked: Collection[ProcessId] = (),
+) -> Line:
+    """The question with its answers; the reasons are shortened to the width.
+
+    Args:
+        plan: What an injection would do.
+        width: Cells of the line.
+        enter_is_yes: Whether enter answers it.
+        blocked: Processes in which the hook would not begin at once.
+    """
+    injected = plan.injectable()
+    count = len(injected)
+    later = sum(each.process in blocked for each in injected)
+    use = f" (of use now in {count - later})" if later else ""
     asked = line(
         " ",
-        (f"inject the hook into {count} process{'' if count == 1 else 'es'}?", "warning"),
+        (f"inject the hook into {count} process{'' if count == 1 else 'es'}{use}?", "warning"),
         " ",
     )
     full, short = _keys(enter_is_yes=enter_is_yes)
@@ -171,15 +208,38 @@ def _left_out(plan: InjectionPlan) -> list[str]:
     return [f"{words}: {reason}{more}. ", f"{words}: {reason[:24].rstrip()}.. ", f"{words}. ", ""]
 
 
-def plan_lines(plan: InjectionPlan, width: int) -> tuple[Line, ...]:
-    """The effect of an injection on each process, and the keys for the answer."""
+def plan_lines(
+    plan: InjectionPlan, blocked: Mapping[ProcessId, str], width: int
+) -> tuple[Line, ...]:
+    """The effect of an injection on each process, first where it is of no use at once."""
     # Imported for the first question: not all jobs have one.
     from mpwatch.report.injection_plan import plan_text
     from mpwatch.report.table import TextStyle
 
     text = plan_text(plan, style=TextStyle(width=width, has_colour=False))
+    later = [each for each in plan.injectable() if each.process in blocked]
     return (
         line(("inject the hook", "title")),
         cell(""),
+        *_later_lines(later, blocked, width),
         *(cell(each) for each in text.splitlines()),
+    )
+
+
+def _later_lines(
+    later: Sequence[PlannedInjection], blocked: Mapping[ProcessId, str], width: int
+) -> tuple[Line, ...]:
+    if not later:
+        return ()
+    it = "this process" if len(later) == 1 else f"these {len(later)} processes"
+    told = (
+        f"The hook begins when the main thread comes back to the interpreter. In {it} that thread "
+        "is blocked in a call, so the hook stays pending there until the call returns, and does "
+        "not help with a job that hangs in it:"
+    )
+    named = (f"  {each.process.pid:<8} {blocked[each.process]}" for each in later)
+    return (
+        *wrapped(told, width, "warning"),
+        *(cut(cell(words), width) for words in named),
+        cell(""),
     )

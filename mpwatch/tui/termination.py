@@ -45,15 +45,20 @@ class Termination:
 
     Args:
         on_stuck: Called on another thread before the process is killed.
+        needs_terminal: Whether to end also if the terminal was lost before this was made: the
+            signal of that had no handler here then. By default a program without one goes on.
 
     Attributes:
         signal: SIGTERM or SIGHUP once one arrived, SIGHUP also for a lost terminal.
     """
 
-    def __init__(self, on_stuck: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, on_stuck: Callable[[], None] = lambda: None, *, needs_terminal: bool = False
+    ) -> None:
         self._on_stuck = on_stuck
         self._is_over = threading.Event()
-        self._has_terminal = os.isatty(_STDIN)  # behind textual-serve there is none
+        # Behind textual-serve there is none.
+        self._has_terminal = needs_terminal or os.isatty(_STDIN)
         self._app: Exitable | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.signal: signal.Signals | None = None
@@ -82,6 +87,7 @@ class Termination:
     def started(self, app: Exitable) -> None:
         """Register the application; called within its event loop."""
         self._app, self._loop = app, asyncio.get_running_loop()
+        self.check_terminal()
         if self.signal is not None:
             app.exit()
 

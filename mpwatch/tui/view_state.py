@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.observe.sources.source import Command, Focus, Follow, Pause, Source, StartRecording
+from mpwatch.observe.sources.source import (
+    Command,
+    Focus,
+    Follow,
+    Pause,
+    Source,
+    StartRecording,
+    TakeStacks,
+)
 from mpwatch.tui.elements.header import ViewSettings
-from mpwatch.tui.elements.page import SnapshotView
+from mpwatch.tui.elements.page import KnownRows, SnapshotView, Variables
 from mpwatch.tui.hook_question import HookQuestion
 from mpwatch.tui.pages.stacks.flame import Sampled
 
@@ -60,17 +69,27 @@ class ViewState:
         self._focused: ProcessId | None = None
         self._samples: deque[Sampled] = deque(maxlen=SAMPLES_KEPT)
         self._first_at_s: float | None = None
+        self._asked: ProcessId | None = None
+        self._variables: dict[tuple[ProcessId, int], Variables] = {}
 
     def arrived(self, snapshot: Snapshot) -> bool:
         """Store a new snapshot; returns whether to display it."""
         self._keep_stack(snapshot)
+        self._keep_variables(snapshot)
         self._note_lost(snapshot)
         if self.settings.is_paused and self.source.is_live and self.view is not None:
             self._waiting = snapshot
             return False
         rows = self.view.rows if self.view is not None else {}
-        self.view = SnapshotView(snapshot, rows_before=rows, node=self.settings.node)
+        self.view = self._view_of(snapshot, rows)
         return True
+
+    @property
+    def newest(self) -> Snapshot | None:
+        """The newest snapshot, also while the display is paused; `None` before the first."""
+        if self._waiting is not None:
+            return self._waiting
+        return self.view.snapshot if self.view is not None else None
 
     def toggle_pause(self) -> bool:
         """Pause, or resume with the newest snapshot; returns whether paused."""
@@ -79,9 +98,19 @@ class ViewState:
         if not self.source.is_live:
             self.source.ask(Pause(paused))
         elif not paused and self._waiting is not None:
-            self.view = SnapshotView(self._waiting, node=self.settings.node)
+            self.view = self._view_of(self._waiting)
             self._waiting = None
         return paused
+
+    def _view_of(self, snapshot: Snapshot, rows: KnownRows = MappingProxyType({})) -> SnapshotView:
+        settings = self.settings
+        return SnapshotView(
+            snapshot,
+            rows_before=rows,
+            node=settings.node,
+            is_readonly=settings.is_readonly,
+            variables=self._variables,
+        )
 
     def set_filter(self, wanted: str) -> None:
         """Show only rows that contain these words."""
@@ -96,6 +125,9 @@ class ViewState:
 
     def ask(self, command: Command) -> str | None:
         """Send a command to the source; returns an error message or `None`."""
+        if isinstance(command, TakeStacks) and command.locals and command.process is not None:
+            self._asked = command.process
+            self._variables = {}
         return self.source.ask(command)
 
     def save_snapshot(self) -> None:
@@ -146,6 +178,16 @@ class ViewState:
             return
         if not self._samples or thread.stack_at_s > self._samples[-1].at_s:
             self._samples.append(Sampled(thread.stack_at_s, thread.stack))
+
+    def _keep_variables(self, snapshot: Snapshot) -> None:
+        """Keep local variables: the next stack, half a second later, is without them."""
+        process = snapshot.get(self._asked) if self._asked is not None else None
+        if process is None:
+            return
+        for thread in process.threads:
+            if any(frame.locals for frame in thread.stack):
+                kept = Variables(thread.stack_at_s, thread.stack)
+                self._variables[process.process, thread.tid] = kept
 
     def _note_lost(self, snapshot: Snapshot) -> None:
         """Record the count of hook records overwritten before the dashboard started."""

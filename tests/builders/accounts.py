@@ -32,7 +32,7 @@ READINGS_IN_BUCKET = 5
 
 def waits_for_lock(inode: int, place: str = "train.py:34 run") -> Activity:
     """A wait for a semaphore; with a place it is known from stacks that it is a lock."""
-    return Activity("waiting", f"semaphore 1b:{inode} between processes", "lock", (), place)
+    return Activity("waiting", f"semaphore 1b:{inode}", "lock", (), place)
 
 
 def answers_from(number: int, place: str = "train.py:41 gather") -> Activity:

@@ -10,13 +10,13 @@ from textual.pilot import Pilot
 from textual.screen import Screen
 
 from mpwatch.model.injection import InjectionPlan, PlannedInjection
-from mpwatch.model.samples import Ended, ProcSample
-from mpwatch.model.snapshot import Snapshot
+from mpwatch.model.samples import Ended, ProcSample, WaitedOn
+from mpwatch.model.snapshot import Snapshot, Thread
 from mpwatch.observe.sources.source import InjectHook
 from mpwatch.tui import hook_question
 from mpwatch.tui.app import MpwatchApp
 from mpwatch.tui.elements.styled_text import text_of
-from mpwatch.tui.hook_question import HookQuestion, question_line
+from mpwatch.tui.hook_question import HookQuestion, blocked_in_c, plan_lines, question_line
 from mpwatch.tui.screens.dashboard import ProcessScreen
 from mpwatch.tui.screens.texts import FindingScreen, InjectionScreen
 from tests.builders.screen_job import fd_finding
@@ -238,6 +238,8 @@ async def test_d_shows_the_plan_and_the_question_can_be_answered_there() -> None
             "without",
             "an",
             "answer",
+            "?",
+            "help",
         ]
 
         await pilot.press("escape")
@@ -343,3 +345,49 @@ def test_the_question_and_its_keys_fit_into_any_width(width: int) -> None:
     assert "y" in shown.split("?")[1]
     assert ("2 are left out" in shown) == (width >= 80)
     assert ("sandboxed by seccomp" in shown) == (width >= 120)
+
+
+def test_the_question_says_where_the_hook_is_of_no_use_at_once() -> None:
+    job = job_without_hook()
+    samples = [each.sample for each in job.processes]
+    main, *others = job.processes
+    limited = WaitedOn("poll", "poll", ("pipe:[7]",), timeout_s=5.0)
+    waits = (WaitedOn("futex", "futex", ("futex 0x7f",)), limited)
+    stuck, polls = (
+        replace(each, threads=(Thread(each.pid, "python", "S", still_s=9.0, waits_on=wait),))
+        for each, wait in zip((main, others[0]), waits, strict=True)
+    )
+    blocked = blocked_in_c(replace(job, processes=(stuck, polls, *others[1:])))
+
+    assert set(blocked) == {main.process}
+    shown = text_of(question_line(plan(samples, refused=0), 80, enter_is_yes=True, blocked=blocked))
+    assert "inject the hook into 6 processes (of use now in 5)?" in shown
+    plan_text = " ".join(
+        text_of(each).strip() for each in plan_lines(plan(samples, refused=0), blocked, 80)
+    )
+    assert "that thread is blocked in a call" in plan_text
+    assert f"  {main.pid} " in "".join(
+        map(text_of, plan_lines(plan(samples, refused=0), blocked, 80))
+    )
+
+
+async def test_the_plan_has_help() -> None:
+    app, _ = dashboard()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settled(app, pilot)
+        await pilot.press("d", "question_mark")
+        await pilot.pause()
+        assert "nothing of it has been done yet" in screen_text(app)
+
+
+async def test_a_read_only_dashboard_gives_no_advice_to_press_i() -> None:
+    app, source = dashboard(readonly=True)
+    async with app.run_test(size=(100, 30)) as pilot:
+        bare = [replace(each, loader=None) for each in job_without_hook().processes]
+        source.push(replace(job_without_hook(), loaders=(), processes=tuple(bare)))
+        await pilot.pause()
+        await pilot.press("4")
+        await pilot.pause()
+        text = screen_text(app)
+    assert "need the hook: run mpwatch attach" in text
+    assert "press i" not in text

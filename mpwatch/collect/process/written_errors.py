@@ -350,15 +350,11 @@ def _tail(pid: int, way: str, file: _File, job: _Job) -> tuple[bytes, int]:
     Raises:
         OSError: It cannot be read, is no regular file, or another one than before.
     """
-    # To open a file that is no regular one may block, or be seen by others.
-    if not stat.S_ISREG(os.stat(way).st_mode):
-        raise OSError(f"{way} is no regular file")
-    descriptor = os.open(way, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    descriptor, status = open_output(pid, way)
     try:
-        status = os.fstat(descriptor)
         identity = status.st_dev, status.st_ino
-        if not _may_be_read(status, pid) or file.identity not in (None, identity):
-            raise OSError(f"{way} is another file, or its processes may not read it")
+        if file.identity not in (None, identity):
+            raise OSError(f"{way} is another file")
         state = status.st_size, status.st_mtime_ns
         if file.state == state or status.st_mtime < job.since_s - STARTED_S:
             return b"", 0
@@ -376,6 +372,30 @@ def _tail(pid: int, way: str, file: _File, job: _Job) -> tuple[bytes, int]:
         return os.pread(descriptor, status.st_size - start, start), start
     finally:
         os.close(descriptor)
+
+
+def open_output(pid: int, way: str) -> tuple[int, os.stat_result]:
+    """A descriptor of a file to which a process writes its output, and the status of the file.
+
+    Args:
+        pid: The process.
+        way: A path below `/proc/PID`.
+
+    Raises:
+        OSError: It cannot be read, is no regular file, or the owner of the process may not read it.
+    """
+    # To open a file that is no regular one may block, or be seen by others.
+    if not stat.S_ISREG(os.stat(way).st_mode):
+        raise OSError(f"{way} is no regular file")
+    descriptor = os.open(way, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    try:
+        status = os.fstat(descriptor)
+        if not _may_be_read(status, pid):
+            raise OSError(f"the owner of process {pid} may not read {way}")
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor, status
 
 
 def _was_emptied_for(way: str, status: os.stat_result, parent: int) -> bool:

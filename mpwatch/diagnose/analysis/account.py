@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from mpwatch.describe.frames import frame_words, own_frames
+from mpwatch.describe.waits import object_words, resource_words
 from mpwatch.diagnose.analysis.distributed.ranks import (
     BACKWARD,
     ITS_RANKS,
@@ -710,8 +711,7 @@ hold it."""
 
 def _target_words(wait: WaitedOn) -> str:
     """The targets of a call in short: `pipe 18174, socket 77`."""
-    found = [target.replace(":[", " ").rstrip("]") for target in wait.targets[:2]]
-    return ", ".join(found)
+    return ", ".join(resource_words(target) for target in wait.targets[:2])
 
 
 def _words_of_call(wait: WaitedOn, what: str) -> tuple[str, Target]:
@@ -719,13 +719,13 @@ def _words_of_call(wait: WaitedOn, what: str) -> tuple[str, Target]:
     what = what.removeprefix("a reader of ")
     match wait.kind:
         case "semaphore":
-            return f"semaphore {wait.segment} between processes", "lock"
+            return f"semaphore {wait.segment}", "lock"
         case "child":
             return "the exit of a child", "child"
         case "pipe-write":
-            return f"room in a full pipe ({what})", "pipe"
+            return object_words(wait.kind, what), "pipe"
         case "socket-write":
-            return f"the other end of {what} to read", "socket"
+            return object_words(wait.kind, what), "socket"
         case "accept":
             return f"a connection on {what}", "socket"
         case "pipe-read" | "socket-read" | "poll":

@@ -12,6 +12,7 @@ from .. import checks, wire
 from ..lifecycle.patcher import attribute
 from ..safe import foreign_exceptions
 from ..safe.exact import is_a, key_of
+from ..state.call_sites import place_here
 from .exits import nothing_to_undo
 
 TYPE_CHECKING = False
@@ -34,6 +35,8 @@ def begin(session: Context, reading: LoaderState, iterator: Any) -> None:
     # A wrapper that another library has wrapped in turn is still called after detaching.
     if session.state != "off":
         reading.begin(iterator)
+        # All wrappers that call this run in the thread that iterates.
+        reading.fixed["place"] = place_here()
 
 
 def wrap_next_data(original: Callable[..., Any], session: Context) -> Callable[..., Any]:

@@ -13,7 +13,7 @@ import operator
 import weakref
 
 from ..safe import foreign_exceptions
-from ..safe.exact import class_name, key_of
+from ..safe.exact import attributes, class_name, key_of
 from ..safe.one_call import dereference, through
 
 TYPE_CHECKING = False
@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 
 _positions = operator.attrgetter("_rcvd_idx", "_tasks_outstanding")
 _tasks = operator.attrgetter("_task_info")
+
+
+def _batch_size(iterator: Any) -> int | None:
+    """Samples in a batch; `None` for a sampler that keeps it elsewhere."""
+    size = attributes(attributes(iterator).get("_index_sampler")).get("batch_size")
+    return size if type(size) is int else None
 
 
 def _no_iterator() -> None:
@@ -70,6 +76,7 @@ class LoaderState:
             "pin_memory": iterator._pin_memory,
             "pids": [worker.pid for worker in iterator._workers],
             "dataset": class_name(type(iterator._dataset))[:128],
+            "batch_size": _batch_size(iterator),
         }
 
     def drop_iterator(self) -> None:

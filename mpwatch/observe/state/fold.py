@@ -183,7 +183,10 @@ class Fold:
                 words = f"{label(sample)} {sample.process.pid} was started"
                 self._log.add(tree.at_s, "started", sample.process, words)
             return
-        if record.parent is not None and parent is None and sample.process != tree.root:
+        is_over = (
+            record.ended is not None or sample.state in ("Z", "X") or sample.process == tree.root
+        )
+        if record.parent is not None and parent is None and not is_over:
             words = f"{label(sample)} {sample.process.pid} lost its parent {record.parent.pid}"
             self._log.add(tree.at_s, "orphaned", sample.process, words)
         record.set_parent(parent)

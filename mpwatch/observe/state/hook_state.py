@@ -305,7 +305,8 @@ class BatchWaits:
 
     def __init__(self) -> None:
         self._first_ns: int | None = None
-        self._waits: deque[tuple[int, int]] = deque()
+        self._waits: deque[tuple[int, int, int]] = deque()
+        """End and duration of each in the last minute, and the loader."""
         self._batches: dict[int, int] = {}
         """By loader."""
         self._last: dict[int, HookEvent] = {}
@@ -317,7 +318,7 @@ class BatchWaits:
             return
         if self._first_ns is None:
             self._first_ns = event.at_ns - event.duration_ns
-        self._waits.append((event.at_ns, event.duration_ns))
+        self._waits.append((event.at_ns, event.duration_ns, event.key))
         self._batches[event.key] = self._batches.get(event.key, 0) + 1
         self._last[event.key] = event
         for by_loader in (self._batches, self._last):
@@ -326,15 +327,24 @@ class BatchWaits:
         while self._waits and self._waits[0][0] < event.at_ns - WAIT_WINDOW_NS:
             self._waits.popleft()
 
-    def share(self, now_ns: int) -> float | None:
-        """Part of the last minute spent waiting, 0 to 1; `None` before the first batch."""
+    def share(self, now_ns: int, loader: int | None = None) -> float | None:
+        """Part of the last minute spent waiting, 0 to 1; `None` before the first batch.
+
+        Args:
+            now_ns: End of that minute.
+            loader: Only of the waits for this one.
+        """
         if self._first_ns is None:
             return None
         start_ns = max(self._first_ns, now_ns - WAIT_WINDOW_NS)
         span_ns = now_ns - start_ns
         if span_ns <= 0:
             return None
-        waited = sum(min(ns, max(0, at - start_ns)) for at, ns in self._waits if at > start_ns)
+        waited = sum(
+            min(ns, max(0, at - start_ns))
+            for at, ns, key in self._waits
+            if at > start_ns and loader in (None, key)
+        )
         return min(1.0, waited / span_ns)
 
     def loader(self, process: ProcessId, gauge: Mapping[str, Any], now_ns: int) -> Loader:
@@ -357,6 +367,7 @@ class BatchWaits:
             parked=_integer(gauge.get("parked")),
             owner_worker=_integer(gauge.get("owner")),
             wait_share=self.share(now_ns),
+            own_wait_share=self.share(now_ns, key),
             waiting_since_s=None if since_ns is None else max(0, now_ns - since_ns) / 1e9,
             batches=self._batches.get(key, 0),
             data=gauge,

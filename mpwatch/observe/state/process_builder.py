@@ -15,6 +15,7 @@ from mpwatch.describe.frames import (
     waits_for_task,
 )
 from mpwatch.describe.processes import role_name, state_explanation
+from mpwatch.describe.waits import object_words, resource_words
 from mpwatch.model.cmdline import python_program
 from mpwatch.model.ids import Role
 from mpwatch.model.samples import (
@@ -28,6 +29,7 @@ from mpwatch.model.samples import (
     StackSample,
     ThreadSample,
     WaitedOn,
+    WaitKind,
 )
 from mpwatch.model.sanitize import clean
 from mpwatch.model.snapshot import GpuUse, Hook, Loader, Process, Thread, Trends, WorkerLoad
@@ -222,21 +224,13 @@ def _gpu_uses(pid: int, gpus: Sequence[GpuSample], hook: HookRecord | None) -> t
 CURRENT_S = 2.5
 """The stack of a running thread that is older than this is not shown as what the thread does."""
 
-_WAIT_WORDS: Mapping[str, str] = {
-    "pipe-read": "reads",
-    "pipe-write": "blocked writing to",
-    "socket-read": "reads",
-    "socket-write": "blocked writing to",
-    "accept": "accepts on",
-    "semaphore": "waits for",
-    "futex": "waits for a lock:",
-    "child": "waits for the exit of",
-    "poll": "polls",
+_STATES: Mapping[WaitKind, str] = {
     "timer": "sleeps",
     "disk": "in uninterruptible sleep",
     "signal": "waits for a signal",
     "stopped": "stopped",
 }
+"""Waits without a target."""
 
 
 WAITS_FOR_WORK = "waits for work"
@@ -320,12 +314,22 @@ def stack_words(frames: Sequence[Frame]) -> str:
 
 
 def wait_words(waits_on: WaitedOn) -> str:
-    """What a system call waits for, in words: `reads pipe:[18174]`."""
-    words = _WAIT_WORDS.get(waits_on.kind, f"in {waits_on.call}")
-    targets = ", ".join(waits_on.targets[:2])
+    """What a system call waits for, in words: `waits for data on pipe 18174`."""
+    if waits_on.kind in _STATES:
+        return _STATES[waits_on.kind]
+    targets = ", ".join(resource_words(target) for target in waits_on.targets[:2])
     if len(waits_on.targets) > 2:
         targets += f" and {len(waits_on.targets) - 2} more"
-    return f"{words} {targets}".strip()
+    match waits_on.kind:
+        case "child":
+            return f"waits for the exit of {targets.replace('pid ', '') or 'a child'}"
+        case "futex":
+            return "waits for a lock or condition of its own process"
+        case "unknown":
+            return f"in {waits_on.call} {targets}".rstrip()
+        case "poll" if not targets:
+            return "sleeps"
+    return f"waits for {object_words(waits_on.kind, targets) or waits_on.call}"
 
 
 STACKS_KEPT = 4096

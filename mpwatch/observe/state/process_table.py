@@ -41,6 +41,8 @@ class Wait(NamedTuple):
 
     what: tuple[object, ...]
     since_s: float
+    address: int | None = None
+    """Of a futex."""
 
 
 class Counters(NamedTuple):
@@ -72,6 +74,8 @@ class ProcessRecord:
     """By thread: since when it has used no cpu."""
     waits: dict[int, Wait] = field(init=False)
     """By thread: its last wait, and the beginning of that."""
+    futexes: dict[int, Wait] = field(init=False)
+    """By thread: the futex that it waits on now, and since when."""
     stacks: Mapping[int, StackSample] = field(default_factory=dict)
     """By kernel thread id; those without one are under negative numbers."""
     stacks_problem: str | None = None
@@ -84,7 +88,8 @@ class ProcessRecord:
         self.original_parent = self.parent
         self.confirmed_s = self.sample.at_s
         self.shm_bytes = _shm_bytes(self.sample)
-        self.waits = dict(_waits(self.sample, {}))
+        self.futexes = _futexes(self.sample, {})
+        self.waits = dict(_waits(self.sample, {}, self.futexes))
 
     def set_parent(self, parent: ProcessId | None) -> None:
         """Note the present parent, and the first one that was known."""
@@ -148,14 +153,33 @@ class ProcessRecord:
             if old is not None and old.cpu_ticks == thread.cpu_ticks and thread.state != "R":
                 since[thread.tid] = self.still_since.get(thread.tid, self.confirmed_s)
         self.still_since = since
-        self.waits = dict(_waits(sample, self.waits))
+        self.futexes = _futexes(sample, self.futexes)
+        self.waits = dict(_waits(sample, self.waits, self.futexes))
 
 
 def _shm_bytes(sample: ProcSample) -> int | None:
     return None if sample.segments is None else mapped_bytes(sample.segments)
 
 
-def _waits(sample: ProcSample, before: Mapping[int, Wait]) -> Iterator[tuple[int, Wait]]:
+def _futexes(sample: ProcSample, before: Mapping[int, Wait]) -> dict[int, Wait]:
+    """The futex of each thread that waits on one, and since when, also where its kind is not known.
+
+    The mappings of a process, which tell a semaphore from a lock of its own, are read later than
+    its first system calls.
+    """
+    found: dict[int, Wait] = {}
+    for thread in sample.threads or ():
+        wait, last = thread.waits_on, before.get(thread.tid)
+        if thread.state == "R" or wait is None or wait.address is None:
+            continue
+        is_same = last is not None and last.address == wait.address
+        found[thread.tid] = last if last and is_same else Wait((), sample.at_s, wait.address)
+    return found
+
+
+def _waits(
+    sample: ProcSample, before: Mapping[int, Wait], futexes: Mapping[int, Wait]
+) -> Iterator[tuple[int, Wait]]:
     """The wait of each thread and its beginning; if the sample has none, the one before.
 
     Futexes of the own process are ignored: a thread waits on them on its way to anything else. A
@@ -169,7 +193,8 @@ def _waits(sample: ProcSample, before: Mapping[int, Wait]) -> Iterator[tuple[int
             continue
         what = (wait.kind, wait.segment, wait.targets)
         is_same = last is not None and last.what == what
-        yield thread.tid, last if last and is_same else Wait(what, sample.at_s)
+        since_s = futexes[thread.tid].since_s if wait.address is not None else sample.at_s
+        yield thread.tid, last if last and is_same else Wait(what, since_s)
 
 
 def _is_passing(wait: WaitedOn) -> bool:

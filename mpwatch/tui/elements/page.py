@@ -11,11 +11,12 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from mpwatch.describe.processes import STATE_WORDS, full_name_of, process_state, unique_names
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.units import seconds_text
 from mpwatch.model.waits import WaitEdge
@@ -74,6 +75,16 @@ KnownRow: TypeAlias = tuple[Process, tuple[object, ...], Row]
 KnownRows: TypeAlias = Mapping[ProcessId, KnownRow]
 
 
+class Variables(NamedTuple):
+    """A stack with local variables."""
+
+    at_s: float | None
+    stack: tuple[Frame, ...]
+
+
+KnownVariables: TypeAlias = Mapping[tuple[ProcessId, int], Variables]
+
+
 class SnapshotView:
     """A snapshot prepared for pages; each lookup is computed at most once.
 
@@ -81,6 +92,8 @@ class SnapshotView:
         snapshot: The snapshot itself.
         scope: The one process a page is limited to, or `None` for the whole job.
         node: The node that the job runs on; empty for this machine.
+        variables: Stacks with local variables that were asked for, by thread.
+        is_readonly: Whether this dashboard injects nothing.
         rows: The rows of the tree that were built, with their inputs.
         rows_before: The rows of the previously displayed view.
     """
@@ -91,8 +104,12 @@ class SnapshotView:
         scope: ProcessId | None = None,
         rows_before: KnownRows = MappingProxyType({}),
         node: str = "",
+        is_readonly: bool = False,
+        variables: KnownVariables = MappingProxyType({}),
     ) -> None:
         self.snapshot = snapshot
+        self.variables = variables
+        self.is_readonly = is_readonly
         self.scope = scope
         self.node = node
         self.rows: dict[ProcessId, KnownRow] = {}
@@ -101,7 +118,15 @@ class SnapshotView:
 
     def scoped(self, scope: ProcessId | None) -> SnapshotView:
         """The same snapshot, limited to one process."""
-        return self if scope == self.scope else SnapshotView(self.snapshot, scope, node=self.node)
+        if scope == self.scope:
+            return self
+        return SnapshotView(
+            self.snapshot,
+            scope,
+            node=self.node,
+            is_readonly=self.is_readonly,
+            variables=self.variables,
+        )
 
     @property
     def attach_advice(self) -> str:
@@ -110,6 +135,8 @@ class SnapshotView:
             return f"on {self.node}, run mpwatch attach {self.snapshot.root.pid}"
         if self.snapshot.playback is not None:
             return "record the job with its hook (mpwatch record --hook)"
+        if self.is_readonly:
+            return f"run mpwatch attach {self.snapshot.root.pid}, which this read-only view is not"
         return "press i to inject the hook"
 
     @cached_property

@@ -91,7 +91,7 @@ def _empty(view: SnapshotView) -> tuple[str, ...]:
     of_it = "" if view.scope is None else " of this process"
     return (
         f"No events{of_it} since mpwatch was started.",
-        "Process starts and exits, hooks and exceptions appear here.",
+        "Process starts and exits, hooks and exceptions appear here; o shows what the job prints.",
     )
 
 
@@ -116,7 +116,7 @@ PAGE: Page[LogEntry] = Page(
     sorts={"KIND": lambda entry: entry.kind},
     goes_on=True,
     help=(
-        "Events of the job since mpwatch was started, newest first.",
+        "Events of the job since mpwatch was started, newest first; o shows what it prints.",
         "A cursor on the newest event moves on to each new one; on any other event it stays.",
         "Below: everything known about the event under the cursor, exceptions with their text.",
         "The list is bounded; the number of dropped events is shown on top.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from statistics import median
 
+from mpwatch.describe.processes import can_have_hook
 from mpwatch.diagnose.analysis.process_queries import counted
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Loader, Process, WorkerLoad
@@ -16,6 +17,7 @@ from mpwatch.tui.elements.styled_text import (
     Tone,
     Trend,
     cell,
+    cut,
     line,
     name_cell,
 )
@@ -81,7 +83,15 @@ def _row(process: Process, view: SnapshotView) -> Row:
 
 
 def _process_name(process: Process, view: SnapshotView) -> str:
-    """`worker 3`; `3 of rank 1` if the number is not unique."""
+    """`worker 3`; `3 of rank 1` if the number is not unique; `0 loader 2` of several loaders."""
+    load = process.loader
+    if load is not None and load.loader is not None and process.parent is not None:
+        number = _numbers(view).get((process.parent, load.loader))
+        if number is not None:
+            short = process.label.removeprefix("worker ")
+            owner = view.by_id.get(process.parent)
+            of_rank = f" of {owner.label}" if owner is not None and owner.role == "rank" else ""
+            return f"{short} loader {number}{of_rank}"
     name = view.name(process.process)
     return name if name == process.label else name.removeprefix("worker ")
 
@@ -124,48 +134,77 @@ def _now(process: Process, load: WorkerLoad, view: SnapshotView) -> Line:
 
 
 def above(view: SnapshotView, width: int) -> tuple[Line, ...]:
-    """Two lines for each active loader: share of time main waits, and the batch in order.
+    """Two lines for each active loader: which one it is, then the wait for it and its batches.
 
     If no hook reports a loader, what its figures need.
     """
     if not view.snapshot.loaders and not any(process.loader for process in items(view)):
-        return (cell(f" {NEEDS_HOOK}: {view.attach_advice}.", "dim"),) if items(view) else ()
+        if not items(view):
+            return ()
+        if not all(p.hook.state == "absent" for p in view.snapshot.living() if can_have_hook(p)):
+            return (cell(f" {NEEDS_HOOK}; they come with its next batches.", "dim"),)
+        return (cell(f" {NEEDS_HOOK}: {view.attach_advice}.", "dim"),)
     return tuple(
-        content
+        cut(content, width)
         for loader in view.snapshot.loaders
-        for content in (share_line(loader, view), order_line(loader))
+        for content in (share_line(loader, view), order_line(loader, view))
     )
 
 
 def share_line(loader: Loader, view: SnapshotView) -> Line:
-    """`DataLoader of main  4 workers  prefetch 2  main waited 71% of the last minute`."""
-    spans: list[str | tuple[str, Tone]] = [
-        (f" DataLoader of {view.name(loader.process)}", "title"),
-        # A hook attached after the loader started does not know the number of workers.
-        f"  {counted(loader.workers or len(items(view)), 'worker')}",
-    ]
+    """`DataLoader 2 of main at train.py:83  Pictures, batches of 64  4 workers  prefetch 2`."""
+    number = _numbers(view).get((loader.process, loader.key))
+    name = f" DataLoader{f' {number}' if number else ''} of {view.name(loader.process)}"
+    spans: list[str | tuple[str, Tone]] = [(name, "title")]
+    place, dataset, batch_size = (loader.data.get(x) for x in ("place", "dataset", "batch_size"))
+    if isinstance(place, str):
+        spans.append(f" at {place}")
+    about = [str(dataset)] if isinstance(dataset, str) else []
+    about += [f"batches of {batch_size}"] if isinstance(batch_size, int) else []
+    if about:
+        spans.append(f"  {', '.join(about)}")
+    # A hook attached after the loader started does not know the number of workers.
+    spans.append(f"  {counted(loader.workers or len(items(view)), 'worker')}")
     if loader.prefetch is not None:
         spans.append(f"  prefetch {loader.prefetch}")
-    if loader.wait_share is not None:
-        tone: Tone = "warning" if loader.wait_share >= 0.5 else ""
+    return line(*spans)
+
+
+def order_line(loader: Loader, view: SnapshotView) -> Line:
+    """`main waited 71% of the last minute  next 417 from worker 3  out of order 3`."""
+    spans: list[str | tuple[str, Tone]] = ["  "]
+    share = loader.wait_share if loader.own_wait_share is None else loader.own_wait_share
+    if share is not None:
+        tone: Tone = "warning" if share >= 0.5 else ""
         owner = view.by_id.get(loader.process)
         it = "main" if owner is None or owner.role == "main" else "it"
-        spans.append((f"  {it} waited {loader.wait_share:.0%} of the last minute", tone))
-    return line(*spans)
-
-
-def order_line(loader: Loader) -> Line:
-    """`next in order: 417, owner worker 3  outstanding 8  parked 3`."""
-    spans: list[str | tuple[str, Tone]] = ["  "]
+        spans.append((f" {it} waited {share:.0%} of the last minute", tone))
     if loader.next_task is not None:
-        spans.append(f" next in order: {loader.next_task}")
+        spans.append(f"  next {loader.next_task}")
         if loader.owner_worker is not None:
-            spans.append(f", owner worker {loader.owner_worker}")
+            spans.append(f" from worker {loader.owner_worker}")
+    if loader.parked:
+        spans.append((f"  out of order {loader.parked}", "warning"))
     if loader.outstanding is not None:
         spans.append((f"  outstanding {loader.outstanding}", "dim"))
-    if loader.parked is not None:
-        spans.append((f"  parked {loader.parked}", "warning" if loader.parked else "dim"))
     return line(*spans)
+
+
+def _numbers(view: SnapshotView) -> dict[tuple[ProcessId, int], int]:
+    """Numbers for the loaders of processes that have several, from 1, by process and key."""
+    return view.once("loader numbers", _numbered)
+
+
+def _numbered(view: SnapshotView) -> dict[tuple[ProcessId, int], int]:
+    keys: dict[ProcessId, list[int]] = {}
+    for loader in view.snapshot.loaders:
+        keys.setdefault(loader.process, []).append(loader.key)
+    return {
+        (process, key): number
+        for process, found in keys.items()
+        if len(found) > 1
+        for number, key in enumerate(sorted(found), start=1)
+    }
 
 
 def details(process: Process, view: SnapshotView, width: int) -> tuple[Line, ...]:
@@ -226,7 +265,11 @@ PAGE: Page[Process] = Page(
         "LAST BATCHES  one block per batch, all workers on one scale.",
         "CPU  percent of one core: a worker far below 100 that is never idle waits for its data.",
         "PRIVATE  memory of this worker only: what grows in one worker is its copy of the dataset.",
-        "main takes batches in order; the owner of the next one holds up all others.",
+        "Above, each DataLoader with the line that iterates over it, its dataset and batch size,"
+        " how long main waited for it, and its next batch. Numbers tell apart the loaders of a"
+        " process.",
+        "main takes batches in order; the worker of the next one holds up all others: finished ones"
+        " that main has received and not used yet are out of order.",
         "QUEUED  batches assigned to the worker and not begun.",
         "PARKED  batches the worker has finished and main has not taken: an earlier batch is"
         " missing, or main is busy.",

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process
-from mpwatch.model.units import bytes_text, count_text, percent_text, rate_text, seconds_text
+from mpwatch.model.units import bytes_text, count_text, percent_text, seconds_text
 from mpwatch.tui.elements.header import ending_tone, share_tone
 from mpwatch.tui.elements.page import Page, SnapshotView, ago_text, state_tone
 from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, Tone, cell, cut, gauge, line
@@ -76,16 +76,20 @@ def _limit(name: str, used: int | None, limit: int | None) -> Line:
     return (*words, *gauge(share, 20, share_tone(share)))
 
 
+GROWTH_BYTES = 1 << 20
+"""Less comes and goes in any process."""
+
+
 def memory_growth(process: Process) -> str:
-    """The growth rate of private memory over the trend; empty unless it grew steadily."""
+    """How much private memory has grown over the trend; empty unless it grew steadily."""
     known = [value for value in process.trends.private_bytes if value is not None]
     if (
         len(known) < 4
-        or known[-1] <= known[0]
+        or known[-1] - known[0] < GROWTH_BYTES
         or any(after < before for before, after in pairwise(known))
     ):
         return ""
-    return f"{rate_text((known[-1] - known[0]) / (len(known) - 1), 'B')[:-2]} per sample"
+    return f"+{bytes_text(known[-1] - known[0])} in {len(known)} readings"
 
 
 def _doing(process: Process) -> Line:

@@ -135,7 +135,7 @@ def _copied_share(made: SegmentGroup, view: SnapshotView) -> float | None:
 
 def above(view: SnapshotView, width: int) -> tuple[Line, ...]:
     """The usage of /dev/shm with its forecast, and the number of segments by kind."""
-    segments = view.snapshot.segments
+    segments = [each for made in items(view) for each in made.segments]
     orphaned = sum(not (s.mappers or s.holders) and s.is_linked for s in segments)
     unlinked = sum(not s.is_linked for s in segments)
     counts = line(
@@ -170,8 +170,10 @@ def usage_line(view: SnapshotView) -> Line:
 def details(made: SegmentGroup, view: SnapshotView, width: int) -> tuple[Line, ...]:
     """The segments of the group under the cursor, oldest first."""
     name = maker_name(made, view)
-    maker = "a process that is not known" if name == "unknown" else name
-    lines = [line((f" {maker}", "title"), f" made {len(made.segments)} {_where(made, view)}")]
+    count = len(made.segments)
+    lines = [line((f" {name}", "title"), f" made {count} {_where(made, view)}")]
+    if name == "unknown":
+        lines = [line((" not known", "title"), f" which process made these {count}: {_UNSEEN}")]
     oldest = sorted(made.segments, key=lambda s: -(s.age_s(made.wall_s) or 0.0))
     for segment in oldest[:40]:
         held = names(sorted({*segment.mappers, *segment.holders}), view) or "no process"
@@ -185,6 +187,9 @@ def details(made: SegmentGroup, view: SnapshotView, width: int) -> tuple[Line, .
             )
         )
     return tuple(lines)
+
+
+_UNSEEN = "no hook was there then, and who maps them now need not have made them"
 
 
 def _where(made: SegmentGroup, view: SnapshotView) -> str:

@@ -337,7 +337,9 @@ PAGE: Page[TreeRow] = Page(
         "STATE  running, waiting (for something that should come), idle (for work), sleeping,"
         " disk, stopped, traced, zombie, ended.",
         "CPU    percent of one core, with its trend against one full core.",
-        "PRIVATE memory of this process only; SHM mapped shared segments, each counted once.",
+        "PRIVATE memory of this process only; SHM mapped shared segments, each counted once. Where"
+        " processes that were forked from it end, what they had in common counts as its own again:"
+        " PRIVATE rises, and no memory was taken.",
         "FDS, MAPS  used of the limit; the trend of FDS shows change, not height.",
         "HOOK   absent, pending (waits for the interpreter), ready, silent (no answer), gone.",
         "left and right fold and unfold a branch; E hides and shows processes that have ended.",

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from mpwatch.describe.processes import lasting_text
+from mpwatch.describe.waits import edge_words
+from mpwatch.diagnose.analysis.waits.providers import is_of_this_wait
 from mpwatch.model.findings import Severity
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.waits import Verdict, WaitChain, WaitEdge
+from mpwatch.model.snapshot import Process
+from mpwatch.model.waits import SETTLED_S, Verdict, WaitChain, WaitEdge
 from mpwatch.tui.elements.page import MARKS, TONES, Page, SnapshotView
 from mpwatch.tui.elements.styled_text import Line, Row, ScreenColumn, Span, Tone, cell, headed, line
-from mpwatch.tui.pages.stacks.threads import stack_lines
+from mpwatch.tui.pages.stacks.threads import stack_head, stack_lines
 
 COLUMNS = (
     ScreenColumn("PROCESS", 22, keep=9, most=26, spreads=34),
@@ -66,13 +69,24 @@ def items(view: SnapshotView) -> list[WaitRow]:
     for number, chain in enumerate(chains):
         if view.scope is not None and all(k.process != view.scope for k in chain.links):
             continue
+        if not _lasts(chain):
+            continue
         rows += _chain_rows(chain, number)
         chained |= {link.process for link in chain.links}
     for edge in graph.edges:
         in_scope = view.scope in (None, edge.waiter)
-        if in_scope and not edge.is_ordinary and edge.waiter not in chained:
+        is_new = edge.since_s is not None and edge.since_s < SETTLED_S
+        if in_scope and not edge.is_ordinary and edge.waiter not in chained and not is_new:
             rows.append(_single(edge, view))
     return rows
+
+
+def _lasts(chain: WaitChain) -> bool:
+    """Whether a chain may be more than what healthy processes wait for each other in passing."""
+    if chain.verdict in ("cycle", "dead-end"):
+        return True
+    known = [link.since_s for link in chain.links if link.since_s is not None]
+    return not known or max(known) >= SETTLED_S
 
 
 def _chain_rows(chain: WaitChain, number: int) -> list[WaitRow]:
@@ -96,7 +110,7 @@ def _single(edge: WaitEdge, view: SnapshotView) -> WaitRow:
     name = view.name(edge.waiter)
     if edge.tid != edge.waiter.pid:
         name += f" thread {edge.tid}"
-    words = f"waits for {edge.what}"
+    words = edge_words(edge)
     if edge.providers:
         words += f" from {', '.join(view.name(p) for p in edge.providers[:3])}"
     return WaitRow(
@@ -145,9 +159,24 @@ def details(item: WaitRow, view: SnapshotView, width: int) -> tuple[Line, ...]:
         lines.append(line(" evidence ", (item.edge.evidence, "dim")))
     if process is not None:
         lines.append(cell(f" {view.full_name(process.process)}  {process.doing}"))
-        stack = process.threads[0].shown_stack if process.threads else ()
-        lines += stack_lines(stack, width)
+        lines += _stack_lines(item, process, view, width)
     return tuple(lines)
+
+
+def _stack_lines(
+    item: WaitRow, process: Process, view: SnapshotView, width: int
+) -> tuple[Line, ...]:
+    """The stack of the thread that waits, unless it was taken before this wait."""
+    tid = item.edge.tid if item.edge is not None else process.pid
+    thread = next((each for each in process.threads if each.tid == tid), None)
+    if thread is None or not thread.stack:
+        return ()
+    if not is_of_this_wait(thread):
+        return (cell("   its last stack was taken before this wait", "dim"),)
+    return (
+        stack_head(thread, view.snapshot.at_s),
+        *stack_lines(thread.shown_stack, width),
+    )
 
 
 def _in_full(item: WaitRow, view: SnapshotView, width: int) -> list[Line]:

@@ -22,7 +22,7 @@ from mpwatch.model.snapshot import Snapshot
 from mpwatch.tui.elements.header import Tab, TabRange, header, tab_line
 from mpwatch.tui.elements.page import Page, SnapshotView
 from mpwatch.tui.elements.styled_text import Line, cell
-from mpwatch.tui.hook_question import question_line
+from mpwatch.tui.hook_question import blocked_in_c, question_line
 from mpwatch.tui.view_state import ViewState
 from mpwatch.tui.widgets.line_view import LineView
 from mpwatch.tui.widgets.page_view import PageView
@@ -90,9 +90,20 @@ class PageRequested(Message):
         self.digit = digit
 
 
-HINTS = (("?", "help"), ("/", "filter"), ("space", "pause"), ("q", "quit"))
+HINTS = (("?", "help"), ("o", "output"), ("/", "filter"), ("space", "pause"), ("q", "quit"))
 ABOVE_HINTS = (HINTS[0], ("esc", "back"), *HINTS[1:])
 """Of screens that are opened above the dashboard."""
+
+REPLAY_HINTS = (("[ ]", "10 s"), (", .", "step"), ("+ -", "speed"))
+"""Of all screens with pages in a replay, after help and the way back."""
+
+
+def in_replay(hints: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """The hints of a screen in a replay, which has no output of the job."""
+    first = [each for each in hints if each[0] in ("?", "esc")]
+    others = [each for each in hints if each not in first and each[0] != "o"]
+    return (*first, *REPLAY_HINTS, *others)
+
 
 AnyPage = Page[Any]
 AnyPageView = PageView[Any]
@@ -144,7 +155,8 @@ class PagesScreen(LiveScreen):
         tabs = [Tab(digit, page.title, page.short) for digit, page in self.pages.items()]
         self._header = LineView(id="header", classes="bar")
         self._body = Container(id="body")
-        self._tabs = TabBar(tabs, self.hints, id="tabs")
+        hints = self.hints if view_state.source.is_live else in_replay(self.hints)
+        self._tabs = TabBar(tabs, hints, id="tabs")
         self._filter = Input(placeholder="words a row must contain, -word excludes", id="filter")
         self._filter.cursor_blink = False  # blinking costs two repaints a second
 
@@ -186,7 +198,12 @@ class PagesScreen(LiveScreen):
         """The status line, or the question whether to inject the hook."""
         question = self.view_state.question
         if question is not None and question.is_shown and question.plan is not None:
-            return question_line(question.plan, self.size.width, enter_is_yes=question.enter_is_yes)
+            return question_line(
+                question.plan,
+                self.size.width,
+                enter_is_yes=question.enter_is_yes,
+                blocked=blocked_in_c(view.snapshot),
+            )
         return header(view.snapshot, self.view_state.settings, self.size.width)
 
     def request_stacks(self) -> None:

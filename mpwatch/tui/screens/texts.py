@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import ClassVar, NamedTuple, TypeVar
 
@@ -12,6 +12,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from mpwatch.model.findings import Finding
+from mpwatch.model.ids import ProcessId
 from mpwatch.model.injection import InjectionPlan
 from mpwatch.tui.elements.header import header
 from mpwatch.tui.elements.styled_text import Line, ScreenColumn, cell, headed, line, wrapped
@@ -214,16 +215,22 @@ class HelpScreen(TextScreen[None]):
 class InjectionScreen(TextScreen[bool]):
     """The plan; closes with the answer, or without one on `esc`."""
 
-    KEYS = " y inject   n do not   esc back without an answer"
+    KEYS = " y inject   n do not   esc back without an answer   ? help"
+    help_title = "the plan of an injection"
+    help_lines = (
+        "What an injection would do to each process of the job, and why a process is left out;"
+        " nothing of it has been done yet. The same as text: mpwatch attach PID --dry-run.",
+    )
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "answer(True)", "Inject", id="injection.yes"),
         Binding("n", "answer(False)", "Do not inject", id="injection.no"),
         Binding("escape,q,d,enter", "back", "Back", id="injection.back"),
+        Binding("question_mark", "app.help", show=False, id="injection.help"),
     ]
 
-    def __init__(self, plan: InjectionPlan) -> None:
-        super().__init__(partial(plan_lines, plan))
+    def __init__(self, plan: InjectionPlan, blocked: Mapping[ProcessId, str]) -> None:
+        super().__init__(partial(plan_lines, plan, blocked))
 
     def action_answer(self, yes: bool) -> None:
         """Close with the answer."""

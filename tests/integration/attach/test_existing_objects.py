@@ -177,7 +177,7 @@ def cache(observed: Observed, name: str) -> Any:
     return next(p.shared_cache for p in observed.after.processes if p.label == name)
 
 
-FIXED = ("workers", "prefetch", "persistent", "pin_memory", "dataset")
+FIXED = ("workers", "prefetch", "persistent", "pin_memory", "dataset", "batch_size")
 
 
 def test_a_job_attached_late_shows_the_same_as_one_with_the_hook_from_its_start(

@@ -198,3 +198,16 @@ def test_passing_objects_on_is_no_other_computing() -> None:
     words = sentence(shares, NAMES)
 
     assert words.startswith("50% pickling at a.py:5 f, 50% computing, mostly at a.py:9 g")
+
+
+def test_a_wait_for_a_queue_has_one_name_whether_its_stack_is_new_or_not() -> None:
+    place = "service.py:76 main"
+    shares = (
+        Share(Activity("waiting", "data on pipe 9", "pipe", (pid(202),), place), 0.35),
+        Share(Activity("waiting", "an item of a queue", "queue", (), place), 0.13),
+        Share(Activity("waiting", "data on pipe 9", "pipe", (), "other.py:1 f"), 0.12),
+    )
+
+    said = sentence(shares, NAMES)
+
+    assert said.startswith(f"48% waiting for an item of a queue at {place}, 12% waiting for data")

@@ -415,9 +415,7 @@ def test_the_semaphore_of_a_lock_is_named_with_the_line_that_waits() -> None:
 
     found = doing("multiprocessing/synchronize.py:__enter__", "train.py:run:9", waits=waits)
 
-    assert found == Activity(
-        "waiting", "semaphore 9:7 between processes", "lock", place="train.py:9 run"
-    )
+    assert found == Activity("waiting", "semaphore 9:7", "lock", place="train.py:9 run")
 
 
 def test_a_stack_from_before_the_present_wait_gives_no_line() -> None:

@@ -85,8 +85,8 @@ def test_the_chain_goes_to_the_thread_that_has_the_lock_not_to_the_idle_main_thr
 
     assert chain.verdict == "progress"
     assert chain.sentence == (
-        "main waits for socket 700 <- replay sleeps at train.py:27 serve in its thread serve-1, "
-        "likely with the lock for which 2 threads wait at train.py:22 serve"
+        "main waits for data on socket 700 <- replay sleeps at train.py:27 serve in its thread "
+        "serve-1, likely with the lock for which 2 threads wait at train.py:22 serve"
     )
 
 
@@ -113,7 +113,7 @@ def test_the_chain_goes_on_where_the_thread_with_the_lock_waits_for_another_proc
     chain = wait_graph(Index(snapshot_of(one, two))).chains[0]
 
     assert chain.links[1].process == two.process
-    assert "replay waits for socket 900 in its thread serve-1, likely with the lock" in (
+    assert "replay waits for data on socket 900 in its thread serve-1, likely with the lock" in (
         chain.sentence
     )
 

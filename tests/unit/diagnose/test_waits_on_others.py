@@ -192,7 +192,7 @@ def test_a_wait_for_a_child_ends_when_the_child_has_exited() -> None:
     assert chain(snapshot_of(joins, process(300, "spawned", state="Z"))).verdict == "progress"
     dead = process(300, "spawned", ended=exited(300, signal=9))
     found = chain(snapshot_of(joins, dead))
-    assert (found.verdict, found.sentence) == ("progress", "main waits for exit of 300")
+    assert (found.verdict, found.sentence) == ("progress", "main waits for the exit of 300")
 
 
 def test_a_wait_for_data_from_a_zombie_is_a_dead_end() -> None:

@@ -61,7 +61,7 @@ def test_a_join_before_the_queue_is_drained_is_a_cycle() -> None:
 
     assert found.verdict == "cycle"
     assert "by way of its thread QueueFeederThread" in found.sentence
-    assert "a reader of pipe 500" in found.sentence
+    assert "room in a full pipe (pipe 500)" in found.sentence
 
 
 def test_a_write_into_a_pipe_that_only_the_writer_can_read_is_a_dead_end() -> None:

@@ -49,7 +49,7 @@ def test_a_child_waits_for_whoever_holds_the_other_end_of_its_pair() -> None:
     found = chain_of(parent(), child())
 
     assert found.verdict == "progress"
-    assert found.sentence == "child waits for socket 701 <- main runs"
+    assert found.sentence == "child waits for data on socket 701 <- main runs"
 
 
 def test_two_processes_that_both_read_form_a_cycle() -> None:
@@ -71,13 +71,13 @@ def test_a_connection_that_leaves_the_machine_is_named_by_its_address() -> None:
     found = chain_of(parent(reads(OURS), [socket(3, OURS, None, TCP)]))
 
     assert found.verdict == "unknown"
-    assert found.sentence == f"main waits for {TCP}"
+    assert found.sentence == f"main waits for data on {TCP}"
 
 
 def test_a_socket_newer_than_the_list_of_descriptors_has_an_unknown_end() -> None:
     found = chain_of(parent(reads(999)))
 
-    assert found.sentence == "main waits for socket 999"
+    assert found.sentence == "main waits for data on socket 999"
     assert "It has just been opened" in found.conclusion
 
 
@@ -153,7 +153,7 @@ def test_a_process_that_polls_its_own_ends_has_only_inherited_another_one() -> N
 
     chains = wait_graph(Index(snapshot_of(parent(reads(720), ours), second, third))).chains
 
-    assert "main waits for socket 720 <- env 212 waits for socket 721" in {
+    assert "main waits for data on socket 720 <- env 212 waits for data on socket 721" in {
         each.sentence for each in chains
     }
 
@@ -175,7 +175,10 @@ def test_a_child_that_reads_from_the_other_end_is_waited_for() -> None:
 
     cycle = chains[0]
     assert cycle.verdict == "cycle"
-    assert cycle.sentence == "main waits for socket 710 <- env 211 waits for socket 711"
+    assert (
+        cycle.sentence
+        == "main waits for data on socket 710 <- env 211 waits for data on socket 711"
+    )
 
 
 def test_a_server_that_waits_for_clients_is_idle_whatever_its_other_threads_wait_for() -> None:

@@ -268,10 +268,8 @@ def test_the_text_shows_exit_status_unfinished_call_and_last_events(folder: Path
     worker = lines[lines.index("") + 1 :]
     assert worker[0] == ("5000002 worker 3 of 5000001  last event 2027-01-15 08:00:00.450 UTC")
     assert worker[1].startswith("  ended       no exit was recorded: a signal")
-    assert (
-        "  unfinished  loader fetch begins, batch 417, 4.0K, started 150 ms before that" in worker
-    )
-    assert worker[-1].split() == ["0", "us", "before", "share,", "4.0K,", "took", "2", "ms"]
+    assert "  unfinished  loader fetch begins, batch 417, 4.0K, started 150 ms earlier" in worker
+    assert worker[-1].split() == ["0", "us", "earlier", "share,", "4.0K,", "took", "2", "ms"]
 
 
 def test_no_line_is_wider_than_the_given_width(folder: Path) -> None:
@@ -321,3 +319,12 @@ def test_the_last_batch_of_a_killed_worker_is_known(start: Start) -> None:
     assert ended(dead).problem == NO_EXIT
     main = autopsies(str(program.pid))[0].dead[0]
     assert ended(main).exit_code == 1
+
+
+def test_a_tensor_from_before_the_injection_is_no_call(folder: Path) -> None:
+    write_hook_files(folder, WORKER, [(wire.KNOWN, 100)])
+
+    text = autopsy_text(autopsies(str(folder)), style=TextStyle(120))
+
+    assert "earlier  shared before the hook was attached: a tensor's storage, 4.0K" in text
+    assert "took" not in text

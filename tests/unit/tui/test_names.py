@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended
-from mpwatch.model.snapshot import Process
+from mpwatch.model.snapshot import Hook, Loader, Process, WorkerLoad
 from mpwatch.tui.elements.page import SnapshotView
 from mpwatch.tui.elements.styled_text import text_of
 from mpwatch.tui.pages import loader
@@ -72,10 +72,14 @@ def test_the_loader_page_says_which_figures_need_the_hook() -> None:
     unknown = replace(worker_of(main, 0, 7), loader=None)
     job = replace(loader_job(), loaders=(), processes=(main, unknown))
 
-    (said,) = loader.above(SnapshotView(job), 80)
+    bare = replace(job, processes=tuple(replace(each, hook=Hook()) for each in job.processes))
+
+    (said,) = loader.above(SnapshotView(bare), 80)
     assert text_of(said) == (
         " Fetch times, queues and waiting need the hook: press i to inject the hook."
     )
+    (said,) = loader.above(SnapshotView(job), 80)
+    assert text_of(said).endswith("need the hook; they come with its next batches.")
     assert len(loader.above(SnapshotView(loader_job()), 80)) == 2
     assert loader.above(SnapshotView(replace(job, processes=(main,))), 80) == ()
 
@@ -97,3 +101,29 @@ def test_other_children_with_one_label_have_the_pid_in_their_name() -> None:
         replace(main_process(), process=ProcessId(pid, 1), label="spawned") for pid in (7, 8)
     ]
     assert named(*spawned) == ["spawned 7", "spawned 8"]
+
+
+def test_loaders_of_one_process_are_told_apart_on_their_page() -> None:
+    main = main_process()
+    train, val = (
+        replace(worker_of(main, 0, pid), loader=WorkerLoad(0, loader=key), label="worker 0")
+        for pid, key in ((7, 3), (8, 5))
+    )
+    facts = {"place": "train.py:76", "dataset": "Pictures", "batch_size": 32}
+    loaders = (
+        Loader(main.process, 3, 1, 2, wait_share=0.2, own_wait_share=0.15, data=facts),
+        Loader(main.process, 5, 1, 2, wait_share=0.2, own_wait_share=0.05, parked=2),
+    )
+    view = SnapshotView(replace(loader_job(), processes=(main, train, val), loaders=loaders))
+
+    said = [text_of(each) for each in loader.above(view, 100)]
+
+    assert said == [
+        " DataLoader 1 of main at train.py:76  Pictures, batches of 32  1 worker  prefetch 2",
+        "   main waited 15% of the last minute",
+        " DataLoader 2 of main  1 worker  prefetch 2",
+        "   main waited 5% of the last minute  out of order 2",
+    ]
+    assert [row_text(loader.PAGE, each, view, 11)[:11] for each in loader.items(view)] == [
+        "0 loader 1 ", "0 loader 2 ",
+    ]  # fmt: skip

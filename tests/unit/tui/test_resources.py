@@ -6,11 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import FdLink
-from mpwatch.model.snapshot import Flow
+from mpwatch.model.snapshot import Flow, Trends
 from mpwatch.tui.elements.page import SnapshotView
 from mpwatch.tui.elements.styled_text import drawn, text_of
 from mpwatch.tui.pages import files, flows, loader, shm
+from mpwatch.tui.pages.process import memory_growth
 from tests.builders.screen_job import MAIN, worker_id
 from tests.tui.scripted import loader_job
 from tests.unit.tui.rows import row_text
@@ -110,3 +112,25 @@ def test_a_low_rate_is_not_shown_as_zero() -> None:
     words = row_text(flows.PAGE, flows.PAGE.items(view)[0], view)
 
     assert " 0.2 " in words
+
+
+def test_the_page_of_one_process_counts_its_own_segments_only(view: SnapshotView) -> None:
+    nobody = replace(view.snapshot.processes[-1], process=ProcessId(9, 9))
+    job = replace(view.snapshot, processes=(*view.snapshot.processes, nobody))
+    mine = SnapshotView(job).scoped(nobody.process)
+
+    assert shm.PAGE.items(mine) == []
+    assert text_of(shm.above(mine, 120)[1]).startswith(" segments 0,")
+    assert text_of(shm.above(view, 120)[1]).startswith(" segments 24,")
+
+
+def test_growth_of_memory_is_told_with_its_readings_and_not_below_a_mebibyte() -> None:
+    process = loader_job().processes[0]
+
+    def grown(*mebibytes: float) -> str:
+        values = [each * (1 << 20) for each in mebibytes]
+        return memory_growth(replace(process, trends=Trends(private_bytes=values)))
+
+    assert grown(10, 11, 12, 15) == "+5.0M in 4 readings"
+    assert grown(10, 10.1, 10.2, 10.3) == ""
+    assert grown(10, 12, 11, 15) == ""

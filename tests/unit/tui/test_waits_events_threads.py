@@ -10,12 +10,14 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
 from mpwatch.model.source_code import SourceLine, Statement
 from mpwatch.model.waits import WaitGraph
+from mpwatch.observe.sources.source import TakeStacks
 from mpwatch.tui.elements.page import SnapshotView
 from mpwatch.tui.elements.styled_text import text_of
 from mpwatch.tui.pages import events, waits
 from mpwatch.tui.pages.stacks import merged, threads
-from tests.builders.screen_job import worker_id
-from tests.tui.scripted import loader_job
+from mpwatch.tui.view_state import ViewState
+from tests.builders.screen_job import MAIN, NOW_S, worker_id
+from tests.tui.scripted import ScriptedSource, loader_job
 from tests.unit.tui.rows import row_text
 
 
@@ -146,3 +148,31 @@ def test_merged_stacks_name_each_worker_and_say_when_their_stacks_are_old() -> N
     assert "rank 0, rank 1 " in rows
     assert above.endswith("; the oldest stack was taken 70 s ago")
     assert "oldest" not in text_of(merged.PAGE.above(SnapshotView(job), 200)[-1])
+
+
+def test_variables_stay_as_long_as_the_calls_are_the_same() -> None:
+    bare = (Frame("step", "/home/u/train.py", 57),)
+    shown = (bare[0]._replace(locals=(("x", "<Tensor at 0x7f>"), ("n", "3"))),)
+    state = ViewState(ScriptedSource(loader_job()), "train.py")
+    state.ask(TakeStacks(MAIN, locals=True))
+
+    def details(stack: tuple[Frame, ...], at_s: float) -> list[str]:
+        job = loader_job()
+        main, *others = job.processes
+        first = replace(main.threads[0], stack=stack, stack_at_s=at_s)
+        main = replace(main, threads=(first, *main.threads[1:]))
+        state.arrived(replace(job, processes=(main, *others)))
+        assert state.view is not None
+        process = state.view.by_id[MAIN]
+        row = threads.ThreadRow(process, process.threads[0])
+        return [text_of(each) for each in threads.PAGE.details(row, state.view, 120)]
+
+    taken = details(shown, NOW_S - 2)
+    later = details(bare, NOW_S)
+    elsewhere = details((bare[0]._replace(line=58),), NOW_S)
+
+    assert any("x = <Tensor at 0x7f>" in each for each in taken)
+    assert any("of 1 of these variables py-spy reads type and address alone" in x for x in later)
+    assert any("n = 3" in each for each in later)
+    assert "variables 2.0 s ago" in later[0]
+    assert not any("n = 3" in each for each in elsewhere)

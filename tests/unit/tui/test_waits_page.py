@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from mpwatch.model.samples import Frame
+from mpwatch.model.waits import Verdict
 from mpwatch.tui.elements.page import SnapshotView
-from mpwatch.tui.elements.styled_text import place
+from mpwatch.tui.elements.styled_text import place, text_of
 from mpwatch.tui.pages import waits
 from tests.builders.screen_job import main_process
 from tests.tui.scripted import loader_job
@@ -27,3 +31,42 @@ def test_a_pid_is_shown_once(name: str) -> None:
 @pytest.mark.parametrize("width", [58, 78, 120])
 def test_the_wait_is_shown_at_every_width(width: int) -> None:
     assert [placed.column for placed in place(waits.COLUMNS, width)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "since_s", "is_shown"),
+    [
+        ("unknown", 1.0, False),
+        ("progress", 1.9, False),
+        ("unknown", 2.5, True),
+        ("cycle", 1.0, True),
+        ("dead-end", 1.0, True),
+    ],
+)
+def test_what_processes_wait_for_in_passing_is_left_out(
+    verdict: Verdict, since_s: float, is_shown: bool
+) -> None:
+    job = loader_job()
+    (chain,) = job.waits.chains
+    links = tuple(replace(link, since_s=since_s) for link in chain.links)
+    graph = replace(job.waits, edges=(), chains=(replace(chain, links=links, verdict=verdict),))
+
+    assert bool(waits.items(SnapshotView(replace(job, waits=graph)))) is is_shown
+
+
+@pytest.mark.parametrize(("age_s", "is_shown"), [(3.0, True), (20.0, False)])
+def test_a_stack_from_before_the_wait_is_not_shown_below_it(age_s: float, is_shown: bool) -> None:
+    job = replace(loader_job(), findings=())
+    main, *others = job.processes
+    stack = (Frame("sleeps", "/home/u/service.py", 85),)
+    at = replace(
+        main.threads[0], stack=stack, stack_age_s=age_s, stack_at_s=job.at_s - age_s, waits_s=4.0
+    )
+    main = replace(main, threads=(at, *main.threads[1:]))
+    view = SnapshotView(replace(job, processes=(main, *others)))
+    row = waits.WaitRow(("link",), main.process, 0, "main", "waits for data on pipe 7")
+
+    said = "\n".join(text_of(each) for each in waits.details(row, view, 100))
+
+    assert ("service.py:85" in said.split("\n", 2)[-1]) is is_shown
+    assert ("taken before this wait" in said) is not is_shown

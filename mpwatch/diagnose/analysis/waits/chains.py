@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from mpwatch.describe.waits import edge_words
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import channels_among
 from mpwatch.diagnose.analysis.stack_patterns import main_thread
@@ -181,9 +182,9 @@ class ChainBuilder:
         name = self._names[process.process]
         if edge is not first:
             thread = next((t.name for t in process.threads if t.tid == edge.tid), f"{edge.tid}")
-            words = f"waits for {first.what}, by way of its thread {thread}"
+            words = f"{edge_words(first)}, by way of its thread {thread}"
             yield WaitLink(process.process, first.tid, name, words, first.since_s)
-        words = f"waits for {edge.what}"
+        words = edge_words(edge)
         lock = held_lock(self._index, process.process)
         if lock is not None and edge.tid == lock.holder.tid:
             words = f"{words} in {words_of(process, lock)}"

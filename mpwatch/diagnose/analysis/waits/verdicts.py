@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames, program_frames
 from mpwatch.describe.processes import STATE_D, full_name, names_text
+from mpwatch.describe.waits import edge_words
 from mpwatch.diagnose.analysis.distributed.ranks import OTHERS, conclusion, is_in_backward
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import channels_among
@@ -171,19 +172,19 @@ def end_at(around: ReadContext, process: Process, edges: Sequence[WaitEdge]) -> 
         return WaitEnd("unknown", state, "What it waits for is unknown.")
     if edges[0].kind == "child" and any(map(around.has_ended, edges[0].providers)):
         # It was read before that end, or is not through with it.
-        words = f"waits for {edges[0].what}{where(process)}"
+        words = f"{edge_words(edges[0])}{where(process)}"
         return WaitEnd("progress", words, "That child has exited: the wait ends now.")
     if edges[0].what.startswith(CLIENTS):
         return _end_of_edge(around, process, edges[0])
     if edges[0].kind == "futex" and (blocked := self_blocked(around.index, process.process)):
         # Whatever its other threads do, this one never comes back, and keeps the lock.
-        return WaitEnd("dead-end", f"waits for {edges[0].what}{where(process)}", blocked.conclusion)
+        return WaitEnd("dead-end", f"{edge_words(edges[0])}{where(process)}", blocked.conclusion)
     if edges[0].kind == "futex" and waits_for_a_callback(around.index, process.process):
-        return WaitEnd("dead-end", f"waits for {edges[0].what}{where(process)}", ONLY_A_CALLBACK)
+        return WaitEnd("dead-end", f"{edge_words(edges[0])}{where(process)}", ONLY_A_CALLBACK)
     result = abandoned(around.index, process.process) if edges[0].kind == "futex" else None
     if result is not None and result.kind in ("importing", "nested"):
         # Whatever its workers wait for: what they need has to come from this process.
-        return WaitEnd("dead-end", f"waits for {edges[0].what}{where(process)}", result.words)
+        return WaitEnd("dead-end", f"{edge_words(edges[0])}{where(process)}", result.words)
     if _blocks_its_loop(process, edges[0]):
         return _end_of_edge(around, process, edges[0])
     if any(set(edge.providers) - {process.process} for edge in edges):
@@ -225,8 +226,8 @@ def _end_of_held_lock(
         return WaitEnd("progress", f"sleeps{at} in {by}", how, holder.tid)
     if threads_that_wait_for_each_other(index, process.process):
         how = ALL_THREADS
-        return WaitEnd("dead-end", f"waits for {edge.what}{at} in {by}", how, holder.tid)
-    return WaitEnd("unknown", f"waits for {edge.what}{at} in {by}", how, holder.tid)
+        return WaitEnd("dead-end", f"{edge_words(edge)}{at} in {by}", how, holder.tid)
+    return WaitEnd("unknown", f"{edge_words(edge)}{at} in {by}", how, holder.tid)
 
 
 def _deciding(edges: Sequence[WaitEdge]) -> WaitEdge:
@@ -239,7 +240,7 @@ def _deciding(edges: Sequence[WaitEdge]) -> WaitEdge:
 def _end_of_edge(around: ReadContext, process: Process, edge: WaitEdge) -> WaitEnd:
     """How a wait ends that no other process of the job can end."""
     at = where(process)
-    words = f"waits for {edge.what}{at}"
+    words = f"{edge_words(edge)}{at}"
     thread = next((each for each in process.threads if each.tid == edge.tid), None)
     if thread is not None and (own := own_lock(around.index, process, thread)):
         return WaitEnd("dead-end", words, own)
@@ -249,7 +250,7 @@ def _end_of_edge(around: ReadContext, process: Process, edge: WaitEdge) -> WaitE
     if edge.kind == "timer":
         return WaitEnd("progress", f"sleeps{at}", _end_of_sleep(around.index, process))
     if edge.kind == "disk":
-        words = f"waits for {edge.what} in state D"
+        words = f"{edge_words(edge)} in state D"
         return WaitEnd("unknown", words, f"The kernel ends this wait. {STATE_D}")
     is_part = around.index.snapshot.part_of is not None
     if edge.is_ordinary:

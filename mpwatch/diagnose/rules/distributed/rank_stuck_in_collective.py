@@ -21,6 +21,7 @@ from mpwatch.diagnose.analysis.distributed.nccl_words import Late, late_ranks, n
 from mpwatch.diagnose.analysis.distributed.ranks import (
     ALL_INSIDE_S,
     ALL_STALLED_S,
+    BACKWARD,
     NEW_GROUP,
     OF_NCCL,
     ON_GPU,
@@ -164,13 +165,22 @@ def _of_ranks(index: Index, ranks: Sequence[Process]) -> Iterator[Finding]:
         return  # they take steps, too short to be measured
     names = sorted({f"{places[rank.process]}" for rank in inside})
     if late or gone:
-        told = _finding(index, inside, late or gone, " and ".join(names), since_s)
+        # One whose threads have just woken up for a tick still waits with the others.
+        woken_up = [rank for rank in outside if rank not in late and is_in_backward(rank)]
+        waiting = inside if names != [BACKWARD] else [*inside, *woken_up]
+        told = _finding(
+            index, _in_order(waiting, ranks), late or gone, " and ".join(names), since_s
+        )
         yield _with_nccl(told, index, ranks)
     elif len(names) == 1 and _is_whole_job(ranks):
         if names[0] in _ONE_SIDED:
             yield _with_nccl(_one_sided(inside, names[0], since_s), index, inside)
         elif since_s >= (MAKES_GROUP_S if names[0] == NEW_GROUP else ALL_INSIDE_S):
             yield _with_nccl(_all_inside(index, inside, names[0], since_s), index, inside)
+
+
+def _in_order(some: Sequence[Process], ranks: Sequence[Process]) -> list[Process]:
+    return [rank for rank in ranks if rank in some]
 
 
 def _are_known_late(late: Sequence[Process], index: Index) -> bool:

@@ -297,7 +297,7 @@ def _share_of_room(index: Index, process: Process) -> float:
 def _bounds(index: Index) -> frozenset[str]:
     """The semaphores that count the room in queues, as the account of time calls them."""
     return frozenset(
-        f"semaphore {use.segment} between processes"
+        f"semaphore {use.segment}"
         for use in semaphore_uses(index).values()
         if use.what == FULL_QUEUE and use.segment is not None
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
@@ -10,6 +11,7 @@ from rich.cells import cell_len, set_cell_size
 
 from mpwatch.describe.frames import frame_words, is_library, place_words
 from mpwatch.describe.processes import state_word
+from mpwatch.describe.waits import resource_words
 from mpwatch.diagnose.analysis.stack_patterns import HOOK_THREAD, user_frame
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame, WaitedOn
@@ -23,6 +25,7 @@ from mpwatch.tui.elements.styled_text import (
     Span,
     Tone,
     cell,
+    headed,
     line,
     name_cell,
 )
@@ -54,18 +57,19 @@ def items(view: SnapshotView) -> list[ThreadRow]:
 
 
 def wait_words(waited: WaitedOn | None) -> str:
-    """The wait of a blocked thread: `pipe-read pipe:[18174]`, `futex 0x7f12`."""
+    """The wait of a blocked thread: `pipe-read pipe 18174`, `futex 0x7f12`."""
     if waited is None:
         return ""
     kind = waited.kind if waited.kind != "unknown" else waited.call
-    if waited.targets and waited.targets[0].startswith(f"{kind} "):
-        return ", ".join(waited.targets[:2])
-    return f"{kind} {', '.join(waited.targets[:2])}".rstrip()
+    targets = [resource_words(target) for target in waited.targets[:2]]
+    if targets and targets[0].startswith(f"{kind} "):
+        return ", ".join(targets)
+    return f"{kind} {', '.join(targets)}".rstrip()
 
 
 def _row(item: ThreadRow, view: SnapshotView) -> Row:
     process, thread = item
-    state = state_word(thread.state)
+    state = "ended" if process.is_gone else state_word(thread.state)
     return Row(
         (process.process, thread.tid),
         (
@@ -75,7 +79,10 @@ def _row(item: ThreadRow, view: SnapshotView) -> Row:
             cell(state, state_tone(state)),
             cell(percent_text(thread.cpu_percent)),
             cell(_still_words(thread.still_s), _still_tone(thread.still_s)),
-            cell(wait_words(thread.waits_on) or thread.wchan or "-", "dim"),
+            cell(
+                "-" if process.is_gone else wait_words(thread.waits_on) or thread.wchan or "-",
+                "dim",
+            ),
             _innermost(thread, any(t.stack for t in process.threads)),
         ),
         mark=Span("G", "good") if thread.has_gil else Span(" "),
@@ -123,6 +130,7 @@ def stack_head(thread: Thread, at_s: float, cost_s: float | None = None) -> Line
     )
 
 
+_ADDRESS = re.compile(r"^<[^<>]* at 0x[0-9a-f]+>$")
 PLACE_LIMIT = 46
 """Cells for the path and line of a frame."""
 
@@ -167,7 +175,32 @@ def details(item: ThreadRow, view: SnapshotView, width: int) -> tuple[Line, ...]
     """The stack of the thread under the cursor."""
     head = stack_head(item.thread, view.snapshot.at_s, item.process.stacks_cost_s)
     source = {(read.file, read.line): read.statement.text for read in view.snapshot.source}
-    return (head, *stack_lines(item.thread.shown_stack, width, source))
+    stack, at_s = item.thread.stack, item.thread.stack_at_s
+    kept = view.variables.get((item.process.process, item.thread.tid))
+    # Variables of other calls would be wrong here: only those of an equal stack are shown.
+    if kept is not None and _calls_of(kept.stack) == _calls_of(stack):
+        stack, at_s = kept.stack, kept.at_s
+    if any(frame.locals for frame in stack):
+        age_s = None if at_s is None else max(0.0, view.snapshot.at_s - at_s)
+        head = (*head, Span(f"; variables {ago_text(age_s)}", "dim"))
+    shown = item.thread.shown_stack if stack is item.thread.stack else stack
+    return (head, *_unread_lines(stack, width), *stack_lines(shown, width, source))
+
+
+def _calls_of(stack: Sequence[Frame]) -> list[tuple[str, str, int]]:
+    return [(frame.file, frame.function, frame.line) for frame in stack]
+
+
+def _unread_lines(stack: Sequence[Frame], width: int) -> tuple[Line, ...]:
+    """That some values are only addresses: py-spy runs no code in the process."""
+    count = sum(bool(_ADDRESS.search(value)) for frame in stack for _, value in frame.locals)
+    if not count:
+        return ()
+    words = (
+        f"of {count} of these variables py-spy reads type and address alone; shapes of tensors and "
+        "contents of cells and other objects are not read"
+    )
+    return headed("   ", "", words, width)
 
 
 def _empty(view: SnapshotView) -> tuple[str, ...]:

@@ -629,7 +629,7 @@ def test_a_parent_that_waits_for_the_exited_child_is_evidence() -> None:
         finding = only(check, snapshot_of(waiting, dead_worker(role="spawned", signal=signal)))
 
         assert any(
-            "waits for pipe 500, train.py:7 recv: no living process can end" in each
+            "waits for data on pipe 500, train.py:7 recv: no living process can end" in each
             for each in finding.evidence
         )
 

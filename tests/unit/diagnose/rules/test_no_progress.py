@@ -286,7 +286,7 @@ def test_a_wait_for_the_other_end_of_a_connection_is_named() -> None:
     stuck = child(RECEIVES, "train.py:fetch:4", links=(link,))
 
     finding = only(no_progress.check, snapshot_of(waiting(200.0), stuck))
-    assert f"which waits for {OUTSIDE} at train.py:4 fetch" in finding.summary
+    assert f"which waits for data on {OUTSIDE} at train.py:4 fetch" in finding.summary
     assert "outside of the job and sends nothing" in finding.cause
     assert "has no timeout" in finding.cause
 
@@ -301,7 +301,9 @@ def test_a_main_process_alone_at_a_connection_that_it_opened_is_a_warning() -> N
     finding = only(no_progress.check, alone(OUTSIDE))
 
     assert finding.severity is Severity.WARNING
-    assert finding.summary.startswith("main (100) has made no progress for 70 s: it waits for tcp")
+    assert finding.summary.startswith(
+        "main (100) has made no progress for 70 s: it waits for data on tcp"
+    )
 
 
 def test_a_server_waits_for_requests() -> None:

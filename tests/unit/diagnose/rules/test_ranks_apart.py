@@ -1799,3 +1799,19 @@ def test_a_condition_on_the_time_before_a_collective_is_why_a_rank_does_not_come
     assert ("Each rank asks its own clock" in finding.cause) is is_named
     assert ("The ranks that wait are not the cause" in finding.cause) is not is_named
     assert ("count steps in place of seconds" in finding.advice) is is_named
+
+
+def test_a_rank_whose_helper_thread_runs_for_a_moment_is_still_counted() -> None:
+    """On a busy machine one of its threads is now and then found awake."""
+    inside = [backward(number) for number in (1, 2)]
+    awake = backward(3)
+    own, helper, *rest = awake.threads
+    own = replace(
+        own, stack_age_s=33.0, waits_on=WaitedOn("futex", "futex", ("futex 0x7f",), address=0x7F)
+    )
+    awake = with_threads(awake, (own, replace(helper, state="R"), *rest))
+    job = snapshot_of(main(), rank(0, "train.py:wait_for_peers:49"), *inside, awake)
+
+    finding = only(rank_stuck_in_collective.check, job)
+
+    assert finding.summary.startswith("3 ranks wait in the backward pass for rank 0")

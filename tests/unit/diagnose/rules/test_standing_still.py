@@ -565,7 +565,7 @@ def test_a_child_waits_for_its_sibling_rather_than_for_the_parent_that_joins_it(
 
     assert chains[0].verdict == "cycle"
     assert chains[0].sentence == (
-        "actor 0 waits for socket 700 <- actor 1 waits for semaphore 9:77"
+        "actor 0 waits for data on socket 700 <- actor 1 waits for semaphore 9:77"
     )
 
 

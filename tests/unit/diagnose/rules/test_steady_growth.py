@@ -1513,7 +1513,7 @@ def with_pool(main_works: float, idle: float, at_lock: float = 0.0) -> Snapshot:
         p100={writes: main_works, Activity("waiting", "results of a pool"): 1 - main_works},
         p300={
             Activity("idle", "something to do"): idle,
-            Activity("waiting", "semaphore 1b:77 between processes", "lock"): at_lock,
+            Activity("waiting", "semaphore 1b:77", "lock"): at_lock,
             COMPUTES: 1 - idle - at_lock,
         },
     )

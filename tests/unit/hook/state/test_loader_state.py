@@ -64,6 +64,7 @@ def test_a_row_has_the_position_of_an_iterator_when_it_is_read(readings: LoaderS
         "pin_memory": False,
         "pids": [11, 11],
         "dataset": "list",
+        "batch_size": None,
         "rcvd": 4,
         "outstanding": 2,
         "parked": 1,
@@ -141,3 +142,20 @@ def test_a_detached_hook_drops_all_iterators_and_adds_none(
 
     assert [content() for content in contents] == [None, None]
     assert "loaders" not in session.gauges
+
+
+def test_the_size_of_batches_is_read_from_their_sampler_without_its_code(
+    readings: LoaderStates,
+) -> None:
+    class Sampler:
+        def __init__(self) -> None:
+            self.batch_size = 32
+
+        def __getattribute__(self, name: str) -> object:
+            raise AssertionError(name)
+
+    iterator = Iterator()
+    vars(iterator)["_index_sampler"] = Sampler()
+    readings.of(iterator).begin(iterator)
+
+    assert row_of(readings)["batch_size"] == 32

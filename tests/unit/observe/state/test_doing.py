@@ -27,7 +27,7 @@ def test_a_stack_without_a_line_of_the_user_is_described_by_its_top() -> None:
 def test_a_system_call_is_described_by_its_target() -> None:
     waits_on = WaitedOn("pipe-read", "read", ("pipe:[18174]",))
 
-    assert wait_words(waits_on) == "reads pipe:[18174]"
+    assert wait_words(waits_on) == "waits for data on pipe 18174"
 
 
 def test_the_state_reported_by_the_hook_takes_precedence_over_the_stack() -> None:

@@ -472,3 +472,11 @@ def test_containers_of_a_later_reading_take_the_place_of_earlier_ones() -> None:
     assert fold.snapshot().holders == (one,)
     fold.apply(SourceRead(1002.0, holders=()))
     assert fold.snapshot().holders == ()
+
+
+def test_a_zombie_that_loses_its_parent_is_no_orphan() -> None:
+    fold = Fold()
+    fold.apply(job(1.0))
+    fold.apply(tree(2.0, sample(WORKER_0, 2.0, parent=1, state="Z")))
+
+    assert not any(entry.kind == "orphaned" for entry in fold.snapshot().log)

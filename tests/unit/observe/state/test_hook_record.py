@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from mpwatch.hook import wire
 from mpwatch.model.events import HookGauges, HookHello, HookNote
 from mpwatch.model.snapshot import SharedCache
@@ -151,3 +153,20 @@ def test_the_backlog_is_what_queues_without_a_bound_hold() -> None:
 
     record.add_gauges(HookGauges(MAIN, 2.0, {"queues": queues[2:]}))
     assert record.queue_backlog() is None
+
+
+def test_the_wait_for_one_loader_does_not_count_for_another_one() -> None:
+    record = HookRecord(MAIN)
+    happened = [
+        event(wire.LOADER_NEXT, at_s, key=key, duration_ns=int(2e9))
+        for at_s, key in ((2.0, 1), (10.0, 2), (8.0, 1))
+    ]
+    record.add_slice(hook_slice(MAIN, 10.0, *happened))
+    gauges = {"loaders": [{"key": 1}, {"key": 2}]}
+    record.add_gauges(HookGauges(MAIN, 10.0, gauges))
+
+    one, other = record.loaders(int(10e9))
+
+    assert one.wait_share == other.wait_share == pytest.approx(0.6)
+    assert one.own_wait_share == pytest.approx(0.4)
+    assert other.own_wait_share == pytest.approx(0.2)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.model.events import HookGauges
@@ -88,3 +90,12 @@ def test_the_idle_time_continues_while_a_sample_is_carried_over() -> None:
         quiet.append(quiet_s(snapshot.processes[0], Index(snapshot, fold.history())))
 
     assert quiet[2:] == [2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+
+
+def test_a_futex_that_turns_out_to_be_a_semaphore_was_waited_for_all_the_time() -> None:
+    """The mappings that tell it are read after the first system calls."""
+    not_known = WaitedOn("futex", "futex", ("futex 0x7f",), address=0x7F)
+    known = replace(SEMAPHORE, address=0x7F)
+
+    assert waited(not_known, not_known, known, known).waits_s == 3.0
+    assert waited(not_known, replace(known, address=0x80)).waits_s == 0.0

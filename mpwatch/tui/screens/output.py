@@ -1,0 +1,150 @@
+"""The screen of what the job prints: the ends of the files that it writes its output to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.message import Message
+
+from mpwatch.collect.process.output import Output, OutputReads
+from mpwatch.describe.processes import names_text
+from mpwatch.model.samples import FdKind
+from mpwatch.model.snapshot import Snapshot
+from mpwatch.model.units import bytes_text
+from mpwatch.tui.elements.header import header
+from mpwatch.tui.elements.page import SnapshotView
+from mpwatch.tui.elements.styled_text import Line, cell, line, wrapped
+from mpwatch.tui.screens.base import LiveScreen
+from mpwatch.tui.view_state import ViewState
+from mpwatch.tui.widgets.line_view import LineView, ScrollingLines
+
+NOT_YET = "Reading what the job writes its output to."
+NO_OUTPUT = "It is not known what this job writes its output to."
+_ELSEWHERE: dict[FdKind, str] = {
+    "pipe": "a pipe: what was written there has only the process that reads it",
+    "socket": "a socket: what was written there has only the process that reads it",
+}
+
+
+class OutputArrived(Message, bubble=False):
+    """What was read of the output of the job."""
+
+    def __init__(self, outputs: tuple[Output, ...]) -> None:
+        super().__init__()
+        self.outputs = outputs
+
+
+class OutputScreen(LiveScreen):
+    """Follows the output of the job, unless it was scrolled up."""
+
+    help_title = "the output of the job"
+    help_lines = (
+        "What the processes of the job have written to the files that are their standard output"
+        " and error; a file of a job that mpwatch run has started is made by mpwatch, and printed"
+        " when the dashboard is closed.",
+        "The end of each file is read once a second while this screen is open; at its end the text"
+        " follows what is written. Long lines go on to the right.",
+    )
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,o", "dismiss", "Back", key_display="esc", id="back"),
+    ]
+
+    def __init__(
+        self,
+        view_state: ViewState,
+        make_reads: Callable[[Callable[[tuple[Output, ...]], None]], OutputReads] = OutputReads,
+    ) -> None:
+        super().__init__()
+        self.view_state = view_state
+        self._reads = make_reads(self._arrived)
+        self._outputs: tuple[Output, ...] | None = None
+        self._header = LineView(classes="bar")
+        self._text = ScrollingLines(classes="sheet")
+
+    def _arrived(self, outputs: tuple[Output, ...]) -> None:
+        """Called on the thread of the reading."""
+        self.post_message(OutputArrived(outputs))
+
+    def compose(self) -> ComposeResult:
+        """Status line, the output, the keys."""
+        yield self._header
+        yield self._text
+        yield (keys := LineView(classes="bar"))
+        keys.show((cell(" esc back   g top   G end   ? help", "dim"),))
+
+    def on_mount(self) -> None:
+        """Focus the text."""
+        self._text.focus()
+
+    def on_unmount(self) -> None:
+        """Close the files."""
+        self._reads.close()
+
+    def show_snapshot(self) -> None:
+        """Draw the status line, and read what was written since."""
+        view = self.view_state.view
+        if view is None or not self.size.width:
+            return
+        self._header.show((header(view.snapshot, self.view_state.settings, self.size.width),))
+        if not self.view_state.settings.is_paused:
+            self._reads.start(view.snapshot)
+        if self._outputs is None:
+            self._text.show((cell(f" {NOT_YET}", "dim"),))
+
+    def on_output_arrived(self, message: OutputArrived) -> None:
+        """Draw what was read."""
+        self._outputs = message.outputs
+        self._draw()
+
+    def on_resize(self) -> None:
+        """Fit the text to the new width."""
+        self.show_snapshot()
+        self._draw()
+
+    def _draw(self) -> None:
+        view = self.view_state.view
+        if self._outputs is None or view is None:
+            return
+        text = self._text
+        is_at_end = text.scroll_offset.y >= text.max_scroll_y
+        text.show(output_lines(self._outputs, view, max(20, self.size.width - 6)))
+        if is_at_end:
+            text.scroll_end(animate=False)
+
+
+def output_lines(outputs: Sequence[Output], view: SnapshotView, width: int) -> tuple[Line, ...]:
+    """The outputs below each other, those that can be read last: their end is at the bottom."""
+    lines: list[Line] = []
+    for output in sorted(outputs, key=lambda each: bool(each.lines)):
+        if lines:
+            lines.append(cell(""))
+        lines += (line(" ", *part) for part in wrapped(_heading(output, view), width - 1, "title"))
+        if output.is_cut:
+            lines.append(cell(" (earlier lines are not shown)", "dim"))
+        lines += (cell(f" {text}") for text in output.lines)
+        if output.kind == "file" and not output.lines:
+            lines.append(cell(f" {output.problem or 'nothing is written there yet'}", "dim"))
+    return tuple(lines) or (cell(f" {NO_OUTPUT}", "dim"),)
+
+
+def _heading(output: Output, view: SnapshotView) -> str:
+    names = names_text(view.name(process) for process in output.writers)
+    verb = "writes" if len(output.writers) == 1 else "write"
+    if output.kind == "file":
+        size = f" ({bytes_text(output.size_bytes)})" if output.size_bytes is not None else ""
+        return f"{names} {verb} to {output.target}{size}"
+    if output.target == "/dev/null":
+        return f"{names} {verb} to /dev/null: it is not kept"
+    elsewhere = _ELSEWHERE.get(output.kind)
+    if elsewhere is None:
+        return f"{names} {verb} to {output.target}: what was written there cannot be read again"
+    return f"{names} {verb} to {elsewhere}"
+
+
+def is_started_here(snapshot: Snapshot, own_pid: int) -> bool:
+    """Whether the job is a child of this process, which then keeps its output."""
+    root = snapshot.get(snapshot.root)
+    return root is not None and root.sample.parent_pid == own_pid

@@ -1,0 +1,108 @@
+"""The last lines that a job has written."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mpwatch.collect.process.output import LINES, Output, OutputReads, last_lines
+from mpwatch.collect.process.procfs import read_stat
+from mpwatch.model.samples import FdLink, FdSample
+from mpwatch.model.snapshot import Snapshot
+from tests.builders.snapshots import main, snapshot_of
+
+
+def job_of(pid: int, *links: FdLink) -> Snapshot:
+    """A job of one process with these descriptors."""
+    stat = read_stat("/proc", pid)
+    assert stat is not None
+    root = main(pid, fds=FdSample(len(links), 1024, 1024, links=links))
+    return snapshot_of(
+        replace(root, process=stat.process, sample=replace(root.sample, process=stat.process))
+    )
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that has the file `log` as standard output."""
+    with (tmp_path / "log").open("w") as log:
+        log.write("first\n")
+        log.flush()
+        process = subprocess.Popen(["sleep", "600"], stdout=log)
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_the_last_text_of_a_line_that_is_written_over_is_kept() -> None:
+    assert last_lines(b"10%\r50%\r100%\r\ndone\n", is_whole=True) == (("100%", "done"), False)
+
+
+def test_an_incomplete_first_line_is_left_out() -> None:
+    assert last_lines(b"lf a line\nnext\nlast", is_whole=False) == (("next", "last"), True)
+
+
+def test_escapes_do_not_reach_the_screen() -> None:
+    assert last_lines(b"\x1b[31mred\x1b[0m \x1b]0;title\x07\tx\n", is_whole=True)[0] == (
+        "red     x",
+    )
+
+
+def test_lines_are_bounded() -> None:
+    lines, is_cut = last_lines(b"x\n" * (LINES + 1), is_whole=True)
+
+    assert (len(lines), is_cut) == (LINES, True)
+
+
+def test_a_file_is_read_through_its_writer_and_also_after_the_writer_has_ended(
+    tmp_path: Path, writer: subprocess.Popen[bytes]
+) -> None:
+    path = tmp_path / "log"
+    job = job_of(writer.pid, FdLink(1, "file", str(path), None, True))
+    reported: list[tuple[Output, ...]] = []
+    reads = OutputReads(reported.append)
+
+    reads.start(job)
+    reads.wait(10)
+    path.rename(tmp_path / "moved")
+    with (tmp_path / "moved").open("a") as log:
+        log.write("last\n")
+    writer.kill()
+    writer.wait()
+    reads.start(replace(job, processes=()))
+    reads.wait(10)
+    reads.close()
+
+    (before,), (after,) = reported
+    assert (before.lines, before.size_bytes) == (("first",), 6)
+    assert after.lines == ("first", "last")
+    assert [each.pid for each in after.writers] == [writer.pid]
+
+
+def test_a_terminal_is_named_and_not_opened(writer: subprocess.Popen[bytes]) -> None:
+    reported: list[tuple[Output, ...]] = []
+    reads = OutputReads(reported.append)
+
+    reads.start(job_of(writer.pid, FdLink(1, "device", "/dev/pts/9", None, None)))
+    reads.wait(10)
+
+    ((terminal,),) = reported
+    assert (terminal.target, terminal.lines, terminal.problem) == ("/dev/pts/9", (), "")
+
+
+def test_a_file_whose_writers_have_ended_says_so(writer: subprocess.Popen[bytes]) -> None:
+    job = job_of(writer.pid, FdLink(1, "file", "/nowhere/log", None, True))
+    writer.kill()
+    writer.wait()
+    reported: list[tuple[Output, ...]] = []
+    reads = OutputReads(reported.append)
+
+    reads.start(job)
+    reads.wait(10)
+
+    ((output,),) = reported
+    assert output.problem
