@@ -121,39 +121,34 @@ class JobJudge:
 
         Args:
             views: All nodes.
-            now_s: Seconds. Why the job makes no progress is kept for `LINGER_S`: for a moment the
-                last stack of a rank may be too old.
+            now_s: Seconds. Why a job makes no progress is kept for `LINGER_S`, unless most of its
+                ranks make some: for a moment the last stack of a rank may be too old.
         """
         nodes = self._cache.nodes(views)
         found = list(_not_answering(views))
-        stands: dict[tuple[str, str], _Standstill] = {}
+        before, self._standstills = self._standstills, {}
         for ranks in jobs_of(nodes):
-            of_job = list(of_collectives(ranks, views))
+            job, of_job = (ranks.job, ranks.host), list(of_collectives(ranks, views))
             found += of_job
             found += _differences(ranks)
             found += slowest(ranks)
-            self._note(stands, (ranks.job, ranks.host), of_job, now_s)
+            if not self._note(job, of_job, now_s) and job in before and ranks.has_gone_on:
+                del before[job]
         calls = list(_stuck_calls(views, nodes))
         found += calls
-        self._note(stands, _RAY, calls, now_s)
-        for job, last in self._standstills.items():
-            if job not in stands and 0.0 <= now_s - last.at_s < LINGER_S:
-                stands[job] = last
+        self._note(_RAY, calls, now_s)
+        for job, last in before.items():
+            if job not in self._standstills and 0.0 <= now_s - last.at_s < LINGER_S:
+                self._standstills[job] = last
                 found += last.findings
-        self._standstills = stands
         return sorted(found, key=lambda each: -each.severity)
 
-    @staticmethod
-    def _note(
-        stands: dict[tuple[str, str], _Standstill],
-        job: tuple[str, str],
-        findings: Sequence[JobFinding],
-        now_s: float,
-    ) -> None:
-        """Note why a job makes no progress, if a finding says so."""
+    def _note(self, job: tuple[str, str], findings: Sequence[JobFinding], now_s: float) -> bool:
+        """Note why a job makes no progress; whether a finding says so."""
         found = [each for each in findings if each.rule in STANDSTILLS]
         if found:
-            stands[job] = _Standstill(now_s, found)
+            self._standstills[job] = _Standstill(now_s, found)
+        return bool(found)
 
 
 def _not_answering(views: Sequence[NodeView]) -> Iterator[JobFinding]:

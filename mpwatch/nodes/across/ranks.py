@@ -267,6 +267,12 @@ class JobRanks:
         return found[strays(len(found))] if found else _NOW
 
     @property
+    def has_gone_on(self) -> bool:
+        """Whether most of its living ranks make progress."""
+        alive = self.placed("alive")
+        return 2 * sum(each.quiet_s < NAMED_S for each in alive) > len(alive)
+
+    @property
     def habit_s(self) -> float:
         """How long a wait is nothing new on most of the nodes; 0 where their waits are short."""
         return HABIT * most_s(ranks.usual_wait_s for _, ranks in self.parts)

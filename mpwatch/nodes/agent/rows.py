@@ -20,6 +20,7 @@ from mpwatch.diagnose.analysis.distributed.flight_recorder import number_of, rec
 from mpwatch.diagnose.analysis.distributed.ranks import (
     called_at,
     has_group,
+    in_collective,
     is_joining,
     is_rank,
     place_of,
@@ -145,6 +146,8 @@ class _Quiet(NamedTuple):
     since_s: float
     seen_s: float
     """The last reading at which it made none."""
+    place: str | None = None
+    """The collective that it was in then."""
 
 
 class _Texts:
@@ -276,15 +279,24 @@ class Rows:
         quiet = None if process.is_gone else unmoved_s(process, index)
         known = self._quiet.get(key)
         if not quiet:
-            if known is not None and (process.is_gone or now_s - known.seen_s > HELD_S):
+            if known is None:
+                return None
+            has_left = known.place is not None and _is_elsewhere(process)
+            if process.is_gone or has_left or now_s - known.seen_s > HELD_S:
                 del self._quiet[key]
                 return None
-            return known.since_s if known is not None else None
+            return known.since_s
         since_s = now_s - quiet
         if known is not None and abs(known.since_s - since_s) < MOVED_S:
             since_s = known.since_s
-        self._quiet[key] = _Quiet(round(since_s, 1), now_s)
+        self._quiet[key] = _Quiet(round(since_s, 1), now_s, in_collective(process))
         return self._quiet[key].since_s
+
+
+def _is_elsewhere(process: Process) -> bool:
+    """Whether a process is known to be in no collective."""
+    thread = main_thread(process)
+    return thread is not None and bool(thread.stack) and in_collective(process) is None
 
 
 def is_member(process: Process) -> bool:

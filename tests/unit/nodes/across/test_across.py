@@ -190,6 +190,16 @@ def test_a_finding_stays_while_the_stack_of_a_rank_is_too_old_for_a_moment() -> 
     assert judge.findings(without, 90.0) == []  # a recording was sought
 
 
+def test_a_finding_ends_at_once_when_most_ranks_go_on() -> None:
+    judge = JobJudge()
+    late = elsewhere(2, world=3)
+    waiting = [node("a", row(0, world=3), row(1, world=3)), node("b", late)]
+    moved = [elsewhere(n, world=3, quiet_s=None) for n in range(3)]
+
+    assert [each.rank for each in judge.findings(waiting, 100.0)] == [2]
+    assert judge.findings([node("a", *moved[:2]), node("b", late)], 101.0) == []
+
+
 def test_a_finding_stays_for_a_moment_although_another_job_stands_still() -> None:
     def job(port: int, late: RankRow) -> list[RankRow]:
         return [replaced(each, job=f"10.0.0.1:{port}") for each in (row(0, world=2), late)]

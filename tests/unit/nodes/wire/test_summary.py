@@ -499,6 +499,23 @@ def test_a_rank_of_which_a_thread_waits_for_a_core_once_still_makes_no_progress(
     assert (for_long.place, for_long.quiet_at_s) == (None, None)
 
 
+def test_a_rank_that_has_left_its_collective_makes_progress_at_once() -> None:
+    """Else it would be late by the time that it has waited for the others."""
+    rows = Rows()
+
+    def row(at_s: float, **of: Any) -> RankRow:
+        (found,) = rows.sections([snapshot([rank(0, at_s=at_s, **of)], at_s=at_s)])[
+            "ranks"
+        ].values()
+        return msgspec.convert(found, RankRow)
+
+    waiting = row(130.0, stack=ALL_REDUCE, still_s=30.0)
+    gone_on = row(131.0, stack=SAVE)
+
+    assert (waiting.place, waiting.quiet_at_s) == ("all_reduce", 100.0)
+    assert (gone_on.place, gone_on.line, gone_on.quiet_at_s) == (None, "train.py:91 save", None)
+
+
 def test_a_process_that_two_jobs_have_is_counted_once() -> None:
     both = [snapshot([rank(0), rank(1)]), snapshot([rank(1), rank(0)])]
     summary = summary_of(both)
