@@ -225,14 +225,14 @@ async def test_nodes_that_work_share_a_row_whatever_line_each_is_at() -> None:
     assert first == second
 
 
-@pytest.mark.parametrize(("quiet_s", "usual_wait_s"), [(6.0, None), (50.0, 45.0)])
+@pytest.mark.parametrize(("quiet_s", "usual_s"), [(6.0, None), (50.0, 45)])
 async def test_nodes_whose_ranks_are_quiet_no_longer_than_usual_share_a_row(
-    quiet_s: float, usual_wait_s: float | None
+    quiet_s: float, usual_s: int | None
 ) -> None:
     """The clocks and the steps of nodes differ a little; one after the other shows a wait."""
     said = (
-        row(0, quiet_s=None, usual_wait_s=usual_wait_s),
-        row(1, quiet_s=quiet_s, usual_wait_s=usual_wait_s),
+        row(0, quiet_s=None, usual_s=usual_s),
+        row(1, quiet_s=quiet_s, usual_s=usual_s),
         elsewhere(2, quiet_s=quiet_s),
     )
     summaries = [NodeSummary(NOW_S, NodeRow("watching"), (each,)) for each in said]
@@ -247,7 +247,7 @@ async def test_nodes_whose_ranks_are_quiet_no_longer_than_usual_share_a_row(
 
 
 async def test_two_nodes_of_which_one_waits_for_longer_than_usual_are_two_rows() -> None:
-    said = (row(0, quiet_s=None, usual_wait_s=5), row(1, quiet_s=12.0, usual_wait_s=5))
+    said = (row(0, quiet_s=None, usual_s=5), row(1, quiet_s=12.0, usual_s=5))
     summaries = [NodeSummary(NOW_S, NodeRow("watching"), (each,)) for each in said]
     nodes = [NodeView(f"node-{n}", "live", 0.4, summary=each) for n, each in enumerate(summaries)]
     app = JobApp(ScriptedJob(JobState("slurm:1", tuple(nodes))), "slurm:1")

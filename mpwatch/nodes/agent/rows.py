@@ -368,6 +368,7 @@ def _rank_row(
     known: RankWaits,
 ) -> RankRow:
     environment = _environment(process, index.snapshot)
+    usual_wait_s, usual_s = _usual_s(process, index.snapshot)
     record = _record(process)
     rank, world_size = _place_in_job(process, environment, index.snapshot)
     has_stack = _has_current_stack(process, index, quiet_at_s)
@@ -404,7 +405,8 @@ def _rank_row(
         waits_percent=known.percent,
         waits=known.waits,
         has_enough_waits=known.has_enough,
-        usual_wait_s=_usual_wait_s(process, index.snapshot),
+        usual_wait_s=usual_wait_s,
+        usual_s=usual_s,
         works_at=_cut(known.line),
         step_ms=known.step_ms,
         step_of=known.step_of,
@@ -424,11 +426,16 @@ def _chain(process: Process, snapshot: Snapshot) -> str:
     return ""
 
 
-def _usual_wait_s(process: Process, snapshot: Snapshot) -> int | None:
-    """How long it has waited twice at least, in steps of `USUAL_UNIT_S`; `None` if shorter."""
+def _usual_s(process: Process, snapshot: Snapshot) -> tuple[int | None, int | None]:
+    """How long it has waited twice at least, and waited or worked; `None` if that was short."""
     habit = snapshot.habits.get(process.process)
-    usual_s = habit.usual_wait_s(snapshot.at_s) if habit is not None else 0.0
-    units = math.ceil(usual_s / USUAL_UNIT_S)
+    if habit is None:
+        return None, None
+    return _in_units(habit.usual_wait_s(snapshot.at_s)), _in_units(habit.usual_s(snapshot.at_s))
+
+
+def _in_units(seconds: float) -> int | None:
+    units = math.ceil(seconds / USUAL_UNIT_S)
     return USUAL_UNIT_S * units if units > 1 else None
 
 

@@ -175,7 +175,7 @@ def _usual_quiet_s(state: JobState) -> float:
     of long steps ranks are as quiet in each of them.
     """
     usual_s = most_s(
-        most_s(row.usual_wait_s or 0 for row in view.summary.ranks)
+        most_s(row.usual_s or 0 for row in view.summary.ranks)
         for view in state.nodes
         if view.summary is not None and view.summary.ranks
     )
