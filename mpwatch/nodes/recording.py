@@ -5,7 +5,7 @@ JSON lines, so that `zcat` reads it), with lines of its own:
 
     {"k": "job", "v": {"schema", "mpwatch", "protocol", "host", "spec", "wall_s"}}
     {"k": "node", "v": {"at_s", "node", "state", "problem", "host", "version",
-                        "clock_offset_s", "clock_error_s", "heard_s"}}
+                        "clock_offset_s", "clock_error_s", "heard_s", "cause"}}
     {"k": "message", "v": {"at_s", "node", "message", "is_repeated"}}
 
 `job` is the first line. `at_s` is seconds since the recording began, by the clock of the head. A
@@ -32,6 +32,7 @@ from mpwatch.model.findings import JobFinding
 from mpwatch.model.sanitize import clean
 from mpwatch.nodes.across.judge import job_findings
 from mpwatch.nodes.head.node import NodeState, NodeView, unfinished, with_silence
+from mpwatch.nodes.launchers.launch import LaunchCause
 from mpwatch.nodes.wire.messages import PROTOCOL, Answer, FromNode, Hello, Summary, sanitized
 from mpwatch.nodes.wire.summary import MalformedSummary, SummaryReader
 from mpwatch.observe.recording.codec import CANNOT_ENCODE, JOB_KIND, SCHEMA, envelope_of
@@ -80,6 +81,8 @@ class NodeLine(msgspec.Struct, frozen=True):
     clock_error_s: float | None = None
     heard_s: float | None = None
     """When its last message arrived."""
+    cause: LaunchCause = ""
+    """Why it was not started."""
 
 
 class MessageLine(msgspec.Struct, frozen=True):
@@ -184,6 +187,7 @@ def _node_line(at_s: float, view: NodeView) -> NodeLine:
         view.clock_offset_s,
         view.clock_error_s,
         None if view.last_seen_s is None else at_s - view.last_seen_s,
+        view.cause,
     )
 
 
@@ -292,6 +296,7 @@ class _RecordedNode:
             summary=self.summaries.summary() if self.has_summary else None,
             clock_offset_s=line.clock_offset_s,
             clock_error_s=line.clock_error_s,
+            cause=line.cause,
         )
 
 

@@ -150,11 +150,22 @@ def _finding_lines(finding: JobFinding, style: TextStyle) -> Iterator[str]:
 def own_findings(view: NodeView, findings: Sequence[JobFinding]) -> Iterator[FindingRow]:
     """The findings of a node, without those about its ranks that one of the job repeats.
 
-    A node sees some of the ranks that wait, the job all of them.
+    A node sees some of the ranks that wait, the job all of them. Where the node has several jobs, a
+    finding about the ranks of another one stays.
     """
-    repeated = {each.rule for each in findings if each.node == view.name} & STANDSTILLS
-    if view.summary is not None:
-        yield from (each for each in view.summary.findings if each.rule not in repeated)
+    if view.summary is None:
+        return
+    job_of = {row.pid: row.job for row in view.summary.ranks}
+    repeated: dict[str, set[str | None]] = {}
+    for each in findings:
+        if each.node == view.name and each.rule in STANDSTILLS:
+            job = job_of.get(each.pid) if each.pid is not None else None
+            repeated.setdefault(each.rule, set()).add(job)
+    for row in view.summary.findings:
+        jobs = repeated.get(row.rule, set())
+        own = job_of.get(row.pid) if row.pid is not None else None
+        if not jobs or (None not in jobs and own is not None and own not in jobs):
+            yield row
 
 
 def _node_lines(view: NodeView, findings: Sequence[JobFinding], style: TextStyle) -> Iterator[str]:

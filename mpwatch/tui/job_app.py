@@ -57,8 +57,8 @@ class NodesScreen(LiveScreen):
 
     help_title = "a job on several machines"
     help_lines = (
-        "nodes     what each node does; of nine nodes or more, those that do the same are one"
-        " row: node-0 +39 are 40 nodes. enter opens the dashboard of the node's job, with all"
+        "nodes     what each node does; those that do the same are one row: node-0 +39 are 40"
+        " nodes. enter opens the dashboard of the node's job, with all"
         " pages; of a row of several nodes, or of a node with several jobs, their ranks.",
         "MEM       used share of what limits the memory of the job: its cgroup, or the machine;"
         " SHM of /dev/shm, FDS and MAPS of the process that is closest to its limit.",

@@ -152,7 +152,7 @@ async def test_the_ranks_of_one_node_are_shown_and_escape_goes_back() -> None:
 
     assert "rank 4" in ranks
     assert "rank 7" not in ranks
-    assert "node-3" in nodes
+    assert "node-1 +1" in nodes
 
 
 async def test_a_newer_state_replaces_the_shown_one() -> None:
@@ -223,6 +223,39 @@ async def test_nodes_that_work_share_a_row_whatever_line_each_is_at() -> None:
     assert "11 nodes  node-0, node-1, node-2" in text
     assert "node-5 " in first[1]
     assert first == second
+
+
+@pytest.mark.parametrize(("quiet_s", "usual_s"), [(6.0, None), (50.0, 45)])
+async def test_nodes_whose_ranks_are_quiet_no_longer_than_usual_share_a_row(
+    quiet_s: float, usual_s: int | None
+) -> None:
+    """The clocks and the steps of nodes differ a little; one after the other shows a wait."""
+    said = (
+        row(0, quiet_s=None, usual_s=usual_s),
+        row(1, quiet_s=quiet_s, usual_s=usual_s),
+        elsewhere(2, quiet_s=quiet_s),
+    )
+    summaries = [NodeSummary(NOW_S, NodeRow("watching"), (each,)) for each in said]
+    nodes = [NodeView(f"node-{n}", "live", 0.4, summary=each) for n, each in enumerate(summaries)]
+    app = JobApp(ScriptedJob(JobState("slurm:1", tuple(nodes))), "slurm:1")
+    async with app.run_test(size=(100, 24)) as pilot:
+        await pilot.pause()
+        rows = rows_with("live", app)
+
+    assert [each.split()[:2] for each in rows] == [["node-0", "+2"]]
+    assert rows[0].endswith("each: 1 working")
+
+
+async def test_two_nodes_of_which_one_waits_for_longer_than_usual_are_two_rows() -> None:
+    said = (row(0, quiet_s=None, usual_s=5), row(1, quiet_s=12.0, usual_s=5))
+    summaries = [NodeSummary(NOW_S, NodeRow("watching"), (each,)) for each in said]
+    nodes = [NodeView(f"node-{n}", "live", 0.4, summary=each) for n, each in enumerate(summaries)]
+    app = JobApp(ScriptedJob(JobState("slurm:1", tuple(nodes))), "slurm:1")
+    async with app.run_test(size=(100, 24)) as pilot:
+        await pilot.pause()
+        rows = rows_with("live", app)
+
+    assert [each.split()[0] for each in rows] == ["node-0", "node-1"]
 
 
 async def test_nodes_that_cannot_be_read_for_one_reason_share_a_row() -> None:

@@ -55,7 +55,7 @@ def of_collectives(ranks: JobRanks, views: Sequence[NodeView]) -> Iterator[JobFi
     """
     live = ranks.live
     if live.count("known"):
-        live = JobRanks(ranks.job, live.parts + ranks.silent_waiters.parts)
+        live = JobRanks(ranks.job, live.parts + ranks.silent_waiters.parts, ranks.host)
     inside_count, known_count = live.count("inside"), live.count("known")
     if not inside_count or live.most_quiet_s < NAMED_S:
         return

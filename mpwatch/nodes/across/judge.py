@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from mpwatch.describe.processes import names_text
 from mpwatch.diagnose.analysis.distributed.flight_recorder import MISMATCH, STUCK
@@ -18,7 +19,7 @@ from mpwatch.nodes.across.ranks import (
     RankCache,
     jobs_of,
 )
-from mpwatch.nodes.head.node import BRING_IT, NO_DESCRIPTOR, SILENT_S, NodeView
+from mpwatch.nodes.head.node import BRING_IT, SILENT_S, NodeView
 from mpwatch.nodes.wire.summary import IN_RAY_GET, IN_RAY_TASK, IN_RAY_WAITING, MIXED, NOT_SET
 
 RAY_STUCK = "ray-call-stuck"
@@ -97,35 +98,57 @@ def may_be_slow(views: Sequence[NodeView]) -> bool:
     return any(may_have_slow_ranks(ranks) for ranks in jobs_of(RankCache().nodes(views)))
 
 
+_RAY = ("ray", "")
+
+
+class _Standstill(NamedTuple):
+    """Why a job made no progress, and when that was said."""
+
+    at_s: float
+    findings: Sequence[JobFinding]
+
+
 class JobJudge:
     """The findings of a job that is watched: what has not changed is not read again."""
 
     def __init__(self) -> None:
         self._cache = RankCache()
-        self._standstills: list[JobFinding] = []
-        self._standstills_s = float("-inf")
+        self._standstills: dict[tuple[str, str], _Standstill] = {}
+        """By job."""
 
     def findings(self, views: Sequence[NodeView], now_s: float = float("inf")) -> list[JobFinding]:
         """All findings as they are now, most urgent first.
 
         Args:
             views: All nodes.
-            now_s: Seconds. Why the job makes no progress is kept for `LINGER_S`: for a moment the
-                last stack of a rank may be too old.
+            now_s: Seconds. Why a job makes no progress is kept for `LINGER_S`, unless most of its
+                ranks make some: for a moment the last stack of a rank may be too old.
         """
         nodes = self._cache.nodes(views)
         found = list(_not_answering(views))
+        before, self._standstills = self._standstills, {}
         for ranks in jobs_of(nodes):
-            found += of_collectives(ranks, views)
+            job, of_job = (ranks.job, ranks.host), list(of_collectives(ranks, views))
+            found += of_job
             found += _differences(ranks)
             found += slowest(ranks)
-        found += _stuck_calls(views, nodes)
-        stands = [each for each in found if each.rule in STANDSTILLS]
-        if stands:
-            self._standstills, self._standstills_s = stands, now_s
-        elif 0.0 <= now_s - self._standstills_s < LINGER_S:
-            found += self._standstills
+            if not self._note(job, of_job, now_s) and job in before and ranks.has_gone_on:
+                del before[job]
+        calls = list(_stuck_calls(views, nodes))
+        found += calls
+        self._note(_RAY, calls, now_s)
+        for job, last in before.items():
+            if job not in self._standstills and 0.0 <= now_s - last.at_s < LINGER_S:
+                self._standstills[job] = last
+                found += last.findings
         return sorted(found, key=lambda each: -each.severity)
+
+    def _note(self, job: tuple[str, str], findings: Sequence[JobFinding], now_s: float) -> bool:
+        """Note why a job makes no progress; whether a finding says so."""
+        found = [each for each in findings if each.rule in STANDSTILLS]
+        if found:
+            self._standstills[job] = _Standstill(now_s, found)
+        return bool(found)
 
 
 def _not_answering(views: Sequence[NodeView]) -> Iterator[JobFinding]:
@@ -155,7 +178,7 @@ def _not_answering(views: Sequence[NodeView]) -> Iterator[JobFinding]:
             "live": f"{names} {have} not read the processes there",
         }[state]
         cause, fix = _CAUSE_AND_FIX[state]
-        if nodes[0].problem.startswith(NO_DESCRIPTOR):
+        if nodes[0].cause == "no-descriptor":
             cause, fix = _NO_DESCRIPTORS
         elif state == "failed" and nodes[0].fix != BRING_IT:
             # A recording does not have the command.

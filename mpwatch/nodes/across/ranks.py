@@ -214,11 +214,14 @@ class JobRanks:
 
     job: str
     parts: tuple[tuple[NodeView, RankSet], ...]
+    host: str = ""
+    """The machine of a job at a loopback address, where other machines have one there as well."""
 
     @property
     def live(self) -> JobRanks:
         """Without the nodes that do not answer."""
-        return JobRanks(self.job, tuple(part for part in self.parts if part[0].state == "live"))
+        parts = tuple(part for part in self.parts if part[0].state == "live")
+        return JobRanks(self.job, parts, self.host)
 
     @property
     def silent_waiters(self) -> JobRanks:
@@ -231,7 +234,7 @@ class JobRanks:
             for view, ranks in self.parts
             if view.state == "silent" and ranks.inside and not ranks.late and not ranks.ended
         )
-        return JobRanks(self.job, tuple(parts))
+        return JobRanks(self.job, tuple(parts), self.host)
 
     def count(self, what: str) -> int:
         """The number of ranks in one of the fields of `RankSet`."""
@@ -262,6 +265,12 @@ class JobRanks:
             if quiet_s != _NOW
         )
         return found[strays(len(found))] if found else _NOW
+
+    @property
+    def has_gone_on(self) -> bool:
+        """Whether most of its living ranks make progress."""
+        alive = self.placed("alive")
+        return 2 * sum(each.quiet_s < NAMED_S for each in alive) > len(alive)
 
     @property
     def habit_s(self) -> float:
@@ -330,7 +339,7 @@ def jobs_of(nodes: Iterable[tuple[NodeView, NodeRanks]]) -> list[JobRanks]:
         if len(by_host) > 1 and _are_of_one_job(by_host.values()):
             found.append(JobRanks(job, tuple(chain.from_iterable(by_host.values()))))
         else:
-            found += [JobRanks(job, tuple(each)) for each in by_host.values()]
+            found += [JobRanks(job, tuple(each), host) for host, each in by_host.items()]
     return found
 
 

@@ -333,7 +333,7 @@ class JobsOfNode:
         except OSError as error:
             roots, self.problem = (), f"Processes cannot be listed: {error.strerror}."
         with self._lock:
-            self._put_ended_aside()
+            ended = self._put_ended_aside()
             known = self._observed.keys() | self._ended.keys() | self._inside()
             new = [each for each in roots if each not in known]
             room = max(0, ROOTS_LIMIT - len(self._observed))
@@ -342,6 +342,10 @@ class JobsOfNode:
             options = LiveOptions(samples_ranks=True, values=self.values)
             started = {root: _Observed(self.new_source(root, options)) for root in new[:room]}
             self._observed |= started
+        for source in ended:
+            # At a limit of threads it is stopped here, while others read what is known.
+            if self._threads.start(source.stop, "mpwatch-stop") is None:
+                source.stop()
         for root, each in started.items():
             if self._stopping.is_set():
                 break
@@ -416,18 +420,23 @@ class JobsOfNode:
         newest = [each.newest for each in self._observed.values()]
         return {each.process for one in newest if one is not None for each in one.living()}
 
-    def _put_ended_aside(self) -> None:
-        """Keep the last snapshot of each job that has ended, if there was one; stop its source."""
+    def _put_ended_aside(self) -> list[Source]:
+        """Keep the last snapshot of each job that has ended, if there was one.
+
+        Returns:
+            The sources of these jobs, which are to be stopped.
+        """
+        sources = []
         for root, each in list(self._observed.items()):
             newest = each.newest
             if newest.mode == "ended" if newest is not None else not self.exists(root):
                 del self._observed[root]
                 if newest is not None:
                     self._ended[root] = newest
-                if self._threads.start(each.source.stop, "mpwatch-stop") is None:
-                    each.source.stop()
+                sources.append(each.source)
         for root in list(self._ended)[:-ENDED_KEPT]:
             del self._ended[root]
+        return sources
 
     def _run(self) -> None:
         while not self._stopping.is_set():

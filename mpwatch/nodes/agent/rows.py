@@ -20,6 +20,7 @@ from mpwatch.diagnose.analysis.distributed.flight_recorder import number_of, rec
 from mpwatch.diagnose.analysis.distributed.ranks import (
     called_at,
     has_group,
+    in_collective,
     is_joining,
     is_rank,
     place_of,
@@ -145,6 +146,8 @@ class _Quiet(NamedTuple):
     since_s: float
     seen_s: float
     """The last reading at which it made none."""
+    place: str | None = None
+    """The collective that it was in then."""
 
 
 class _Texts:
@@ -276,15 +279,24 @@ class Rows:
         quiet = None if process.is_gone else unmoved_s(process, index)
         known = self._quiet.get(key)
         if not quiet:
-            if known is not None and (process.is_gone or now_s - known.seen_s > HELD_S):
+            if known is None:
+                return None
+            has_left = known.place is not None and _is_elsewhere(process)
+            if process.is_gone or has_left or now_s - known.seen_s > HELD_S:
                 del self._quiet[key]
                 return None
-            return known.since_s if known is not None else None
+            return known.since_s
         since_s = now_s - quiet
         if known is not None and abs(known.since_s - since_s) < MOVED_S:
             since_s = known.since_s
-        self._quiet[key] = _Quiet(round(since_s, 1), now_s)
+        self._quiet[key] = _Quiet(round(since_s, 1), now_s, in_collective(process))
         return self._quiet[key].since_s
+
+
+def _is_elsewhere(process: Process) -> bool:
+    """Whether a process is known to be in no collective."""
+    thread = main_thread(process)
+    return thread is not None and bool(thread.stack) and in_collective(process) is None
 
 
 def is_member(process: Process) -> bool:
@@ -356,6 +368,7 @@ def _rank_row(
     known: RankWaits,
 ) -> RankRow:
     environment = _environment(process, index.snapshot)
+    usual_wait_s, usual_s = _usual_s(process, index.snapshot)
     record = _record(process)
     rank, world_size = _place_in_job(process, environment, index.snapshot)
     has_stack = _has_current_stack(process, index, quiet_at_s)
@@ -392,7 +405,8 @@ def _rank_row(
         waits_percent=known.percent,
         waits=known.waits,
         has_enough_waits=known.has_enough,
-        usual_wait_s=_usual_wait_s(process, index.snapshot),
+        usual_wait_s=usual_wait_s,
+        usual_s=usual_s,
         works_at=_cut(known.line),
         step_ms=known.step_ms,
         step_of=known.step_of,
@@ -412,11 +426,16 @@ def _chain(process: Process, snapshot: Snapshot) -> str:
     return ""
 
 
-def _usual_wait_s(process: Process, snapshot: Snapshot) -> int | None:
-    """How long it has waited twice at least, in steps of `USUAL_UNIT_S`; `None` if shorter."""
+def _usual_s(process: Process, snapshot: Snapshot) -> tuple[int | None, int | None]:
+    """How long it has waited twice at least, and waited or worked; `None` if that was short."""
     habit = snapshot.habits.get(process.process)
-    usual_s = habit.usual_wait_s(snapshot.at_s) if habit is not None else 0.0
-    units = math.ceil(usual_s / USUAL_UNIT_S)
+    if habit is None:
+        return None, None
+    return _in_units(habit.usual_wait_s(snapshot.at_s)), _in_units(habit.usual_s(snapshot.at_s))
+
+
+def _in_units(seconds: float) -> int | None:
+    units = math.ceil(seconds / USUAL_UNIT_S)
     return USUAL_UNIT_S * units if units > 1 else None
 
 

@@ -21,7 +21,6 @@ from mpwatch.collect.process.fds import raise_own_limit
 from mpwatch.nodes.head.node import (
     HELD_UP_LEAST_S,
     HELD_UP_S,
-    NO_DESCRIPTOR,
     Keep,
     Node,
     NodeView,
@@ -77,20 +76,29 @@ def shortage(launches: Sequence[Launch]) -> Shortage | None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     counts = accumulate(launch.descriptors for launch in launches)
     fit = sum(count <= free for count in counts)
-    wanted = -(-(hard - free + needed) // 1024) * 1024
     return Shortage(
         f"{len(launches)} nodes take {needed} descriptors and {hard} is the hard limit of this "
         f"shell: only the first {fit} nodes are read.",
-        f"sudo prlimit --pid $$ --nofile={wanted}:{wanted}",
+        _raise_limit(hard - free + needed),
     )
 
 
-def _without_descriptors(launch: Launch) -> Launch:
-    """A node that is not started, for want of descriptors."""
+def _raise_limit(descriptors: int) -> str:
+    """The command that raises the limit of this shell to so many descriptors and some more."""
+    wanted = -(-descriptors // 1024) * 1024
+    return f"sudo prlimit --pid $$ --nofile={wanted}:{wanted}"
+
+
+def _without_descriptors(launch: Launch, missing: int) -> Launch:
+    """A node that is not started, for want of so many descriptors."""
 
     def refuse() -> Pipes:
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        raise CannotLaunch(f"{NO_DESCRIPTOR}: {hard} is the hard limit of this shell.")
+        raise CannotLaunch(
+            f"No descriptor is left for it: {hard} is the hard limit of this shell.",
+            _raise_limit(hard + missing),
+            "no-descriptor",
+        )
 
     return launch._replace(open=refuse, explain=None, is_refused=None)
 
@@ -124,6 +132,8 @@ class Head:
         self._followed_s = clock()
         self._checked_s = self._started_s = float("-inf")
         self._nodes: dict[str, Node] = {}
+        self._without: set[str] = set()
+        """Nodes that are not started, for want of descriptors."""
         self._add(launches if isinstance(launches, Sequence) else launches.launches())
         self._requests = 0
         self._answers: dict[int, Answer] = {}
@@ -260,12 +270,23 @@ class Head:
         self._selector.close()
 
     def _add(self, launches: Sequence[Launch]) -> None:
-        """Add the nodes that are not known yet."""
+        """Add the nodes that are not known yet, and start those that had no descriptors."""
+        left = self._descriptors
         for launch in launches:
-            if launch.name not in self._nodes:
-                self._descriptors -= launch.descriptors
-                fitting = launch if self._descriptors >= 0 else _without_descriptors(launch)
-                self._nodes[launch.name] = Node(fitting, self._selector, self._clock, self._keep)
+            name = launch.name
+            if name in self._nodes and name not in self._without:
+                continue
+            left -= launch.descriptors
+            if left >= 0:
+                self._descriptors = left
+                self._without.discard(name)
+                self._nodes[name] = self._new_node(launch)
+            elif name not in self._nodes:
+                self._without.add(name)
+                self._nodes[name] = self._new_node(_without_descriptors(launch, -left))
+
+    def _new_node(self, launch: Launch) -> Node:
+        return Node(launch, self._selector, self._clock, self._keep)
 
     def _follow(self) -> None:
         """Add the nodes that have joined, and remove those that have left."""
@@ -276,7 +297,10 @@ class Head:
         for name in self._nodes.keys() - {launch.name for launch in launches}:
             node = self._nodes.pop(name)
             node.kill()
-            self._descriptors += node.descriptors
+            if name in self._without:
+                self._without.remove(name)
+            else:
+                self._descriptors += node.descriptors
         self._add(launches)
 
     def _start_some(self) -> None:

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from mpwatch import __version__
 from mpwatch.model.sanitize import clean
-from mpwatch.nodes.launchers.launch import CannotLaunch, Launch, Pipes
+from mpwatch.nodes.launchers.launch import CannotLaunch, Launch, LaunchCause, Pipes
 from mpwatch.nodes.wire.messages import (
     CHUNK_BYTES,
     NODE_LIMIT_BYTES,
@@ -60,8 +60,6 @@ UNSENT_BYTES_LIMIT = 1 << 16
 _POLL_S = 0.01
 _TOLD_BYTES = 4096
 
-NO_DESCRIPTOR = "No descriptor is left for it"
-"""How the problem of a node begins for which this process may open no more pipes."""
 BRING_IT = "mpwatch job SPEC --agent 'python3 /shared/mpwatch.pyz'"
 _NOT_INSTALLED = re.compile(
     r"\b(?:mpwatch|python[0-9.]*)\W{1,3}(?:command |executable file )?not found"
@@ -104,6 +102,10 @@ class NodeView:
     received_bytes: int = 0
     check: str = ""
     """A command that shows whether mpwatch runs there."""
+    cause: LaunchCause = ""
+    """Why it was not started, as a value."""
+    launch_fix: str = ""
+    """A command that helps where it was not started; empty if none is known."""
 
     @property
     def reason(self) -> str:
@@ -113,6 +115,8 @@ class NodeView:
     @property
     def fix(self) -> str:
         """A command that helps where it cannot be read."""
+        if self.launch_fix:
+            return self.launch_fix
         is_brought = ".pyz" in self.check
         is_missing = _NOT_INSTALLED.search(self.problem) is not None
         return BRING_IT if is_missing and not is_brought else self.check
@@ -347,6 +351,8 @@ class Node:
     ) -> None:
         self.name = launch.name
         self.problem = ""
+        self._cause: LaunchCause = ""
+        self._launch_fix = ""
         self._launch = launch
         self._clock = clock
         self._keep = keep
@@ -444,6 +450,8 @@ class Node:
             clock_error_s=offset.error_at_s(self._clock()) if offset else None,
             received_bytes=self._received_bytes,
             check=self._launch.check,
+            cause=self._cause,
+            launch_fix=self._launch_fix,
         )
 
     def full_summary(self) -> Summary | None:
@@ -457,12 +465,14 @@ class Node:
         self.kill()
         self._reset()
         self._state, self.problem = "starting", ""
+        self._cause, self._launch_fix = "", ""
         try:
             self._link.start()
         except OSError as error:
             self._fail(f"{self._launch.command[0]} cannot be started: {error.strerror}.")
         except CannotLaunch as error:
             self._fail(str(error), "ended" if self._heard_s is not None else "failed")
+            self._cause, self._launch_fix = error.cause, error.fix
 
     def hang_up(self) -> None:
         """Close the agent's input, at which it ends."""

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import IO, NamedTuple, Protocol
+from typing import IO, Literal, NamedTuple, Protocol, TypeAlias
 
 from mpwatch.model.sanitize import clean
 
@@ -185,16 +185,23 @@ class ChangingNodes(Protocol):
         ...
 
 
+LaunchCause: TypeAlias = Literal["", "no-descriptor"]
+"""Why a node was not started, where a finding says more of it: this process may open no more pipes.
+"""
+
+
 class CannotLaunch(Exception):
     """A job cannot be reached.
 
     Attributes:
         fix: A command that helps, or an empty string.
+        cause: Why, as a value.
     """
 
-    def __init__(self, sentence: str, fix: str = "") -> None:
+    def __init__(self, sentence: str, fix: str = "", cause: LaunchCause = "") -> None:
         super().__init__(sentence)
         self.fix = fix
+        self.cause: LaunchCause = cause
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from collections.abc import Iterator, Sequence
 from importlib.machinery import SourceFileLoader
 from typing import Any
 
+from mpwatch.collect.process.fds import raise_own_limit
 from mpwatch.collect.process.py_spy import find_py_spy
 from mpwatch.nodes.launchers import ray_actor
 from mpwatch.nodes.wire.messages import CHUNK_BYTES
@@ -67,6 +68,7 @@ def main(control: int, address: str, arguments: Sequence[str], command: str) -> 
         command: The command of mpwatch on the nodes; if empty, mpwatch is sent there.
     """
     channel = socket.socket(fileno=control)
+    raise_own_limit()  # three descriptors of each node arrive here; those beyond it are lost
     # What Ray prints is for nobody; standard error is kept by the head for the case of a crash.
     os.dup2(2, 1)
     try:

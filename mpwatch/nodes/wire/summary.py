@@ -123,6 +123,8 @@ class RankRow(msgspec.Struct, frozen=True):
     """Whether fewer are enough: they are alike."""
     usual_wait_s: int | None = None
     """How long it has waited in several of its last waits; `None` if shorter than some seconds."""
+    usual_s: int | None = None
+    """The same of its waits and of the times between them, whichever is longer."""
     works_at: str = ""
     """The line that most stacks have shown outside of collectives."""
     step_ms: int | None = None

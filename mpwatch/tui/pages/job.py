@@ -11,6 +11,9 @@ from typing import NamedTuple
 from mpwatch.describe.findings import CAUSE, EVIDENCE, FIX
 from mpwatch.describe.processes import names_text
 from mpwatch.describe.progress import MENTIONED_S
+from mpwatch.diagnose.analysis.distributed.habits import most_s
+from mpwatch.diagnose.analysis.idle_time import STALLED_S
+from mpwatch.model.collectives import HABIT
 from mpwatch.model.findings import JobFinding, Severity
 from mpwatch.model.snapshot import Playback
 from mpwatch.model.units import bytes_text, seconds_text
@@ -36,8 +39,6 @@ from mpwatch.tui.elements.styled_text import (
     line,
 )
 
-GROUPED_FROM = 9
-"""From so many nodes on, those that do the same are one row."""
 FINDINGS_SHOWN = 3
 
 NODE_COLUMNS = (
@@ -79,6 +80,8 @@ class NodeGroup:
     """One node, or nodes that do the same."""
 
     nodes: tuple[NodeView, ...]
+    doing: str = ""
+    """What each of several nodes does."""
 
     @property
     def names(self) -> frozenset[str]:
@@ -151,24 +154,32 @@ def silence_of(view: NodeView | None, problem: str, age_s: float, silent_s: floa
 def node_groups(state: JobState) -> list[NodeGroup]:
     """The rows of the nodes page: those with findings or problems first.
 
-    Of many nodes, those are one row whose ranks are stopped at the same places. Where ranks work is
-    another line on each node, and in each sample.
+    Nodes are one row whose ranks have stopped at the same places. Where ranks work is another line
+    on each node, and in each sample.
     """
     worst = _worst_by_node(state)
-    groups: defaultdict[object, list[NodeView]] = defaultdict(list)
+    usual_s = _usual_quiet_s(state)
+    groups: defaultdict[tuple[str, object], list[NodeView]] = defaultdict(list)
     for view in state.nodes:
-        key: object = view.name
-        if is_grouped(state):
-            doing = _activity(view, is_momentary=False)
-            key = (view.state, view.reason, worst.get(view.name), doing, bool(_unread(view)))
-        groups[key].append(view)
-    found = [NodeGroup(tuple(views)) for views in groups.values()]
+        doing = _activity(view, usual_s)
+        trouble = (view.state, view.reason, worst.get(view.name), bool(_unread(view)))
+        groups[doing, trouble].append(view)
+    found = [NodeGroup(tuple(views), doing) for (doing, _), views in groups.items()]
     return sorted(found, key=lambda group: _trouble(group.nodes[0], worst))
 
 
-def is_grouped(state: JobState) -> bool:
-    """Whether nodes that do the same are one row."""
-    return len(state.nodes) >= GROUPED_FROM
+def _usual_quiet_s(state: JobState) -> float:
+    """For how long a rank may make no progress and still count as working.
+
+    Nodes reach a shorter time one after the other, and would be two rows until all have. In a job
+    of long steps ranks are as quiet in each of them.
+    """
+    usual_s = most_s(
+        most_s(row.usual_s or 0 for row in view.summary.ranks)
+        for view in state.nodes
+        if view.summary is not None and view.summary.ranks
+    )
+    return max(STALLED_S, HABIT * usual_s)
 
 
 def _trouble(view: NodeView, worst: dict[str, Severity]) -> tuple[int, int]:
@@ -219,7 +230,7 @@ def node_row(group: NodeGroup, state: JobState) -> Row:
             cell(_percent(row.shm_percent for row in rows)),
             cell(_percent(row.fds_percent for row in rows)),
             cell(_percent(row.maps_percent for row in rows)),
-            _node_doing(group, is_momentary=not is_grouped(state)),
+            _node_doing(group),
         ),
         tone="" if first.state == "live" else "dim",
         mark=MARKS[severity] if severity else Span(" "),
@@ -232,30 +243,33 @@ def _percent(shares: Iterable[int | None]) -> str:
     return f"{max(known)}%" if known else "-"
 
 
-def _node_doing(group: NodeGroup, *, is_momentary: bool) -> Line:
+def _node_doing(group: NodeGroup) -> Line:
     view = group.nodes[0]
     if view.problem:
         return cell(view.problem, NODE_TONES.get(view.state, ""))
     if view.state in ("waiting", "starting"):
         return cell("starting its agent", "dim")
-    each = "each: " if len(group.nodes) > 1 and has_ranks(group) else ""
-    unread, activity = _unread(view), each + _activity(view, is_momentary=is_momentary)
+    activity = _activity(view)
+    if len(group.nodes) > 1:
+        activity = f"each: {group.doing}" if has_ranks(group) else group.doing
+    unread = _unread(view)
     if unread:
         return line((f"{activity}; ", ""), (unread, "warning"))
     return cell(activity)
 
 
-def _activity(view: NodeView, *, is_momentary: bool) -> str:
+def _activity(view: NodeView, working_s: float = 0.0) -> str:
     """What the ranks of a node do, the most common first: `7 in all_reduce, 1 at save.py:9`.
 
     Args:
         view: The node.
-        is_momentary: Say of ranks that make progress where they are at this moment.
+        working_s: Of ranks that have made progress in so many seconds, do not say where they are
+            at this moment.
     """
     rows = view.summary.ranks if view.summary is not None else ()
     doing = Counter(
         "working"
-        if not (is_momentary or row.is_ended) and PlacedRank(view, row).quiet_s < MENTIONED_S
+        if not row.is_ended and PlacedRank(view, row).quiet_s < working_s
         else _place_words(row)
         for row in rows
     )

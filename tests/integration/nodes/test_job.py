@@ -30,6 +30,7 @@ from mpwatch.nodes.launchers.engines import launches
 from mpwatch.nodes.launchers.launch import AgentCommand, Launch
 from mpwatch.nodes.wire.summary import RankRow
 from mpwatch.observe.sources.source import Follow
+from mpwatch.tui.pages.job import node_groups, ranks_of
 from tests import procfs
 from tests.conftest import PROGRAMS, Program, Start, free_port
 from tests.integration.on_demand import ON_DEMAND
@@ -256,6 +257,23 @@ def test_a_dump_as_text_has_the_stacks_of_all_nodes(sleepers: list[int], mark: s
     assert threads.startswith("2 threads: ")
     assert all(f"({pid}) on local-" in threads for pid in sleepers)
     assert "<module>" in frame
+
+
+def test_two_nodes_that_do_the_same_are_one_row_and_the_ranks_of_both(
+    sleepers: list[int], mark: str
+) -> None:
+    source = LiveJobSource("local:2", launches("local:2", AgentCommand({"MPWATCH_TEST_JOB": mark})))
+    states: list[JobState] = []
+    source.start(states.append)
+    try:
+        until(lambda: bool(states) and set(sleepers) <= ranks_of_nodes(states[-1]).keys())
+        until(lambda: len(node_groups(states[-1])) == 1)
+    finally:
+        source.stop()
+
+    (group,) = node_groups(states[-1])
+    assert group.name == "local-0 +1"
+    assert {each.row.pid for each in ranks_of(states[-1], group.names)} == set(sleepers)
 
 
 def test_a_node_is_opened_in_place_and_again_when_its_agent_was_killed(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from mpwatch.diagnose.analysis.distributed.flight_recorder import STUCK
@@ -187,3 +188,21 @@ def test_what_the_job_says_of_all_ranks_is_not_repeated_by_a_node() -> None:
     assert "/dev/shm fills" in text
     assert told.summary not in text
     assert told.summary in job_text(views, [], style=STYLE)
+
+
+def test_what_a_node_says_of_the_ranks_of_another_job_is_not_hidden() -> None:
+    """One torch job of the node is named by a finding of the whole; the other one is its own."""
+    other = [msgspec.structs.replace(row(n), job="10.0.0.9:1", pid=900 + n) for n in range(2)]
+    told = FindingRow(STUCK, "warning", "rank 2 waits in all_reduce for rank 3", pid=103)
+    of_other = FindingRow(STUCK, "warning", "rank 0 waits in barrier for rank 1", pid=901)
+    views = [
+        node("node-1", row(0), row(1)),
+        node("node-2", row(2), elsewhere(3), *other, findings=(told, of_other)),
+    ]
+    findings = [each for each in job_findings(views) if each.pid == 103]
+    assert [each.rule for each in findings] == [STUCK]
+
+    text = job_text(views, findings, style=STYLE)
+
+    assert of_other.summary in text
+    assert told.summary not in text

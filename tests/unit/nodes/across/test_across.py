@@ -37,6 +37,9 @@ def row(rank: int, *, world: int | None = 4, quiet_s: float | None = 90.0, **mor
     return RankRow(**fields)
 
 
+replaced = msgspec.structs.replace
+
+
 def elsewhere(rank: int, **more: Any) -> RankRow:
     return row(rank, **{"place": None, "line": "save.py:9 save", "doing": "open(2)", **more})
 
@@ -185,6 +188,30 @@ def test_a_finding_stays_while_the_stack_of_a_rank_is_too_old_for_a_moment() -> 
     assert judge.findings(without, 106.0) == []
     assert [each.rank for each in judge.findings([waits], 107.0)] == [0]
     assert judge.findings(without, 90.0) == []  # a recording was sought
+
+
+def test_a_finding_ends_at_once_when_most_ranks_go_on() -> None:
+    judge = JobJudge()
+    late = elsewhere(2, world=3)
+    waiting = [node("a", row(0, world=3), row(1, world=3)), node("b", late)]
+    moved = [elsewhere(n, world=3, quiet_s=None) for n in range(3)]
+
+    assert [each.rank for each in judge.findings(waiting, 100.0)] == [2]
+    assert judge.findings([node("a", *moved[:2]), node("b", late)], 101.0) == []
+
+
+def test_a_finding_stays_for_a_moment_although_another_job_stands_still() -> None:
+    def job(port: int, late: RankRow) -> list[RankRow]:
+        return [replaced(each, job=f"10.0.0.1:{port}") for each in (row(0, world=2), late)]
+
+    judge = JobJudge()
+    stuck, unknown = elsewhere(1, world=2), elsewhere(1, world=2, has_stack=False, quiet_s=None)
+    both = [node("a", *job(1, stuck)), node("b", *job(2, stuck))]
+    one = [both[0], node("b", *job(2, unknown))]
+
+    assert {each.node for each in judge.findings(both, 100.0)} == {"a", "b"}
+    assert {each.node for each in judge.findings(one, 103.0)} == {"a", "b"}
+    assert {each.node for each in judge.findings(one, 106.0)} == {"a"}
 
 
 def test_a_stuck_rank_is_named_although_of_others_no_stack_is_known() -> None:
@@ -418,8 +445,10 @@ def test_all_ranks_in_one_collective_that_does_not_end() -> None:
 
 
 def test_nodes_for_which_no_descriptor_is_left_need_a_higher_limit() -> None:
-    problem = "No descriptor is left for it: 4096 is the hard limit of this shell."
-    found = only(node("a", row(0, quiet_s=None)), node("b", state="failed", problem=problem))
+    failed = replace(
+        node("b", state="failed", problem="It was not started."), cause="no-descriptor"
+    )
+    found = only(node("a", row(0, quiet_s=None)), failed)
 
     assert "limit" in found.cause
     assert "prlimit" in found.advice

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from mpwatch.collect.own_threads import OwnThreads
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.nodes.agent import jobs_of_node
@@ -255,6 +257,30 @@ def test_a_job_that_has_ended_keeps_its_last_state_and_costs_nothing() -> None:
 
     assert machine.jobs.snapshots() == [last]
     assert not machine.jobs.is_reading
+
+
+def test_what_is_known_can_be_read_while_a_source_is_stopped_at_a_limit_of_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The head asks for summaries meanwhile, and a source may take seconds to stop."""
+    machine = Machine()
+    machine.jobs.refresh()
+    last = replace(snapshot([rank(0)]), mode="ended")
+    machine.sources[FIRST].has_read(last)
+    machine.roots = []
+    seen: list[list[Snapshot]] = []
+    reader = threading.Thread(target=lambda: seen.append(machine.jobs.snapshots()), daemon=True)
+
+    def stop() -> None:
+        reader.start()
+        reader.join(10.0)
+        assert seen == [[last]]
+
+    machine.sources[FIRST].stop = stop  # type: ignore[method-assign]
+    monkeypatch.setattr(OwnThreads, "start", lambda *_: None)
+    machine.jobs.refresh()
+
+    assert seen == [[last]]
 
 
 def test_a_job_that_ended_before_it_was_read_is_forgotten() -> None:

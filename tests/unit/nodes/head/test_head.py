@@ -490,6 +490,49 @@ def test_nodes_for_which_no_descriptor_is_left_are_not_started(
         "a": "live", "b": "live", "c": "failed",
     }  # fmt: skip
     assert views["c"].problem.startswith("No descriptor is left for it: ")
+    assert views["c"].cause == "no-descriptor"
+    assert views["c"].fix.startswith("sudo prlimit --pid $$ --nofile=")
+
+
+class JoiningNodes:
+    """Nodes that a test adds and removes."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = list(names)
+
+    def launches(self) -> list[Launch]:
+        command = agent("say(hello + full); until_eof()")
+        return [Launch(name, command) for name in self.names]
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_node_that_had_no_descriptors_is_started_once_another_one_has_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with_descriptors(monkeypatch, 8)
+    monkeypatch.setattr(head_module, "FOLLOW_S", 0.0)
+    nodes = JoiningNodes("a", "b", "c", "d")
+    head = Head(nodes)
+    try:
+        before = {name: view.state for name, view in settled(head).items()}
+        nodes.names.remove("d")  # it had none, so that nothing is free for the others
+        until(head, lambda: len(head.views()) == 3)
+        still = {name: view.state for name, view in settled(head).items()}
+        nodes.names.remove("a")
+        until(head, lambda: len(head.views()) == 2)
+        after = {name: view.state for name, view in settled(head).items()}
+        nodes.names.append("e")
+        until(head, lambda: len(head.views()) == 3)
+        last = {name: view.state for name, view in settled(head).items()}
+    finally:
+        head.close()
+
+    assert before == {"a": "live", "b": "live", "c": "failed", "d": "failed"}
+    assert still == {"a": "live", "b": "live", "c": "failed"}
+    assert after == {"b": "live", "c": "live"}
+    assert last == {"b": "live", "c": "live", "e": "failed"}
 
 
 def test_how_many_nodes_fit_is_said_with_the_command_that_raises_the_limit(

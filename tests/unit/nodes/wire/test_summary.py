@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mpwatch.model.collectives import Length, RankHabit
 from mpwatch.model.findings import Severity
 from mpwatch.model.host import CgroupSample, FileSystemSample
 from mpwatch.model.ids import ProcessId, Role
@@ -497,6 +498,39 @@ def test_a_rank_of_which_a_thread_waits_for_a_core_once_still_makes_no_progress(
     assert (stalled.place, stalled.quiet_at_s) == ("all_reduce", 100.0)
     assert (once.place, once.quiet_at_s) == ("all_reduce", 100.0)
     assert (for_long.place, for_long.quiet_at_s) == (None, None)
+
+
+def test_a_rank_that_has_left_its_collective_makes_progress_at_once() -> None:
+    """Else it would be late by the time that it has waited for the others."""
+    rows = Rows()
+
+    def row(at_s: float, **of: Any) -> RankRow:
+        (found,) = rows.sections([snapshot([rank(0, at_s=at_s, **of)], at_s=at_s)])[
+            "ranks"
+        ].values()
+        return msgspec.convert(found, RankRow)
+
+    waiting = row(130.0, stack=ALL_REDUCE, still_s=30.0)
+    gone_on = row(131.0, stack=SAVE)
+
+    assert (waiting.place, waiting.quiet_at_s) == ("all_reduce", 100.0)
+    assert (gone_on.place, gone_on.line, gone_on.quiet_at_s) == (None, "train.py:91 save", None)
+
+
+def test_a_row_has_for_how_long_its_rank_usually_waits_and_works() -> None:
+    made = rank(0)
+    habit = RankHabit(
+        made.process,
+        long_waits=(Length(19.0, 50.0), Length(24.0, 90.0)),
+        long_work=(Length(43.0, 50.0), Length(60.0, 90.0)),
+    )
+    (row,) = summary_of([replace(snapshot([made]), habits={made.process: habit})]).ranks
+    (new,) = summary_of(
+        [replace(snapshot([made]), habits={made.process: RankHabit(made.process)})]
+    ).ranks
+
+    assert (row.usual_wait_s, row.usual_s) == (20, 45)
+    assert (new.usual_wait_s, new.usual_s) == (None, None)
 
 
 def test_a_process_that_two_jobs_have_is_counted_once() -> None:
