@@ -203,13 +203,13 @@ def inheriting(outcomes: Mapping[ProcessId, Detached], proc: str = "/proc") -> l
         stat = None if outcomes[process].had_hook else read_stat(proc, process.pid)
         if stat is None or stat.process != process or not stat.is_fork:
             continue
-        if _has_hook(process.pid):
+        if has_hook(process.pid):
             found.append(process)
             continue
         begun_s = since_s.get(stat.parent_pid)
         if stat.parent_pid not in known:
             # The parent has exited, or is not of the processes that are detached.
-            begun_s = 0.0 if _has_hook(stat.parent_pid) else earliest_s
+            begun_s = 0.0 if has_hook(stat.parent_pid) else earliest_s
         if begun_s is not None and (process.start_ticks + 1) / TICKS_PER_S >= begun_s:
             since_s[process.pid] = begun_s
             found.append(process)
@@ -257,12 +257,12 @@ def stray_forks(samples: Collection[ProcSample], proc: str = "/proc") -> list[Pr
         with contextlib.suppress(OSError):
             if procfs.read_cmdline(proc, pid) not in commands:
                 continue
-            if is_orphaned_fork(stat.process, proc) and _has_hook(pid):
+            if is_orphaned_fork(stat.process, proc) and has_hook(pid):
                 found.append(stat.process)
     return found
 
 
-def _has_hook(pid: int) -> bool:
+def has_hook(pid: int) -> bool:
     """Whether a process shows parts of a hook; `False` where it cannot be read."""
     try:
         return bool(discovery.find(read_target(stat_of(pid).process).sample()))

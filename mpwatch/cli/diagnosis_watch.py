@@ -22,7 +22,7 @@ the failure does to other processes shows a little later."""
 LONGEST_S = GROWTH_TOLD_S
 """How long a job is watched at most: a little longer than the pause after which a job of which
 nothing else is known counts as stalled (`rules.hangs.no_progress`), and than steady growth takes to
-differ from a warm-up (`diagnose.analysis.growing`)."""
+differ from a warm-up (`diagnose.analysis.growth.growing`)."""
 
 STANDS_LIMIT_S = 66.0
 """How long a job is watched whose ranks make no progress while it is not certain that they never
@@ -173,7 +173,7 @@ def _is_told(finding: Finding) -> bool:
     """Whether a growth is told, and longer watching would not make more of it.
 
     How urgent it is shows in time: a line is not drawn far beyond the past it is known from
-    (`diagnose.analysis.forecast`).
+    (`diagnose.analysis.growth.forecast`).
     """
     if finding.rule != "steady-growth":
         return False

@@ -26,7 +26,7 @@ WAIT_TOLD_S = 30.0
 """A wait that may be ordinary is a finding after this long without progress
 (`diagnose.rules.hangs.no_progress`), one of which nothing is left to end it sooner."""
 GROWTH_TOLD_S = 35.0
-"""A growth takes this long to differ from a warm-up (`diagnose.analysis.growing`)."""
+"""A growth takes this long to differ from a warm-up (`diagnose.analysis.growth.growing`)."""
 WAIT_SHOWN_S = 5.0
 """A shorter wait is none that lasts."""
 ITEMS_SHOWN = 3

@@ -49,13 +49,6 @@ from mpwatch.collect.source.kept import (
     tensors_of,
     variables_of,
 )
-from mpwatch.collect.source.own_values import (
-    clocks_of,
-    find_clocks,
-    find_own_values,
-    functions_of,
-    plateaus_of,
-)
 from mpwatch.collect.source.pipe_statements import (
     BufferedFiles,
     buffered_files,
@@ -63,8 +56,16 @@ from mpwatch.collect.source.pipe_statements import (
     find_default_sigpipe,
 )
 from mpwatch.collect.source.pitfalls import find_group_kills, find_pitfalls, find_unfrozen
+from mpwatch.collect.source.rank_differences import (
+    clocks_of,
+    find_clocks,
+    find_own_values,
+    find_set_order,
+    functions_of,
+    plateaus_of,
+    sets_of,
+)
 from mpwatch.collect.source.repetition import Takers, find_emptying, taken_by, takers_of
-from mpwatch.collect.source.set_order import find_set_order, sets_of
 from mpwatch.collect.source.slow_statements import (
     Slow,
     cached_variants,

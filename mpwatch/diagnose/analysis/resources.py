@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from mpwatch.diagnose.analysis.forecast import Approach, approach
+from mpwatch.diagnose.analysis.growth.forecast import Approach, approach
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.known_errors import number_of
 from mpwatch.model.history import Point, Series

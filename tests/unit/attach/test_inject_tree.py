@@ -324,7 +324,7 @@ def test_only_forks_of_the_jobs_own_program_are_strays(
     add(23, own, flags=0)
     add(24, own)
     add(25, own, parent=10)
-    monkeypatch.setattr(inject_tree, "_has_hook", lambda pid: pid != 24)
+    monkeypatch.setattr(inject_tree, "has_hook", lambda pid: pid != 24)
     monkeypatch.setattr(
         inject_tree, "is_orphaned_fork", lambda each, _: stat_of(each.pid, proc).parent_pid == 1
     )

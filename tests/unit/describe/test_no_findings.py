@@ -13,7 +13,7 @@ from mpwatch.describe.findings import (
     no_findings_lines,
     rises,
 )
-from mpwatch.diagnose.analysis.growing import EVEN_MEMORY
+from mpwatch.diagnose.analysis.growth.growing import EVEN_MEMORY
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.rules.hangs import no_progress

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mpwatch.diagnose.analysis import forecast as module
-from mpwatch.diagnose.analysis.forecast import forecast, growth, slope
+from mpwatch.diagnose.analysis.growth import forecast as module
+from mpwatch.diagnose.analysis.growth.forecast import forecast, growth, slope
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import Point, Series
 from tests.builders.snapshots import line

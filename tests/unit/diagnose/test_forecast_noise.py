@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import pytest
 
-from mpwatch.diagnose.analysis.forecast import approach, forecast
+from mpwatch.diagnose.analysis.growth.forecast import approach, forecast
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import Point
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mpwatch.diagnose.analysis.forecast import Steadiness, steady_growth
-from mpwatch.diagnose.analysis.growing import DESCRIPTORS
-from mpwatch.diagnose.analysis.growing import MEMORY as MEMORY_BYTES
+from mpwatch.diagnose.analysis.growth.forecast import Steadiness, steady_growth
+from mpwatch.diagnose.analysis.growth.growing import DESCRIPTORS
+from mpwatch.diagnose.analysis.growth.growing import MEMORY as MEMORY_BYTES
 from mpwatch.model.history import Point, Series
 
 COUNT = DESCRIPTORS.required

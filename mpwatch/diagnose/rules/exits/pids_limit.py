@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mpwatch.diagnose.analysis.forecast import Approach, approach
+from mpwatch.diagnose.analysis.growth.forecast import Approach, approach
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, called_if_known, counted
 from mpwatch.diagnose.known_errors import evidence_of, tagged

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from signal import Signals
 
 from mpwatch.diagnose.analysis.exits import ended_python, memory_evidence, oom_kills
-from mpwatch.diagnose.analysis.forecast import Approach, approach, slope
+from mpwatch.diagnose.analysis.growth.forecast import Approach, approach, slope
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.model.findings import Finding, Severity

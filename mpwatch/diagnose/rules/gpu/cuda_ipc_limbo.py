@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mpwatch.diagnose.analysis.forecast import Forecast, forecast
+from mpwatch.diagnose.analysis.growth.forecast import Forecast, forecast
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.diagnose.analysis.resources import CudaLent, cuda_lent

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from mpwatch.diagnose.analysis.forecast import growth, memory_headroom, severity_of_growth
+from mpwatch.diagnose.analysis.growth.forecast import growth, memory_headroom, severity_of_growth
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import (
     WORK_ROLES,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect
 from collections.abc import Iterator
 
-from mpwatch.diagnose.analysis.forecast import growth
+from mpwatch.diagnose.analysis.growth.forecast import growth
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.newest import FEEDER, iterated_at
 from mpwatch.diagnose.analysis.process_queries import called, counted, generations, loader_owners

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from mpwatch.diagnose.analysis.forecast import Growth, growth, memory_headroom, severity_of_growth
-from mpwatch.diagnose.analysis.holders import kept_in
+from mpwatch.diagnose.analysis.growth.forecast import (
+    Growth,
+    growth,
+    memory_headroom,
+    severity_of_growth,
+)
+from mpwatch.diagnose.analysis.growth.holders import kept_in
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.newest import own_lines
 from mpwatch.diagnose.analysis.process_queries import age_s, called, counted, loader_owners

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from mpwatch.diagnose.analysis.forecast import growth, memory_headroom
+from mpwatch.diagnose.analysis.growth.forecast import growth, memory_headroom
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, counted, loader_owners
 from mpwatch.diagnose.analysis.resources import segment_bytes

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames, program_frames
 from mpwatch.describe.processes import full_name_of
-from mpwatch.diagnose.analysis.forecast import memory_headroom
-from mpwatch.diagnose.analysis.growing import (
+from mpwatch.diagnose.analysis.growth.forecast import memory_headroom
+from mpwatch.diagnose.analysis.growth.growing import (
     FileKind,
     Growing,
     GrowingFiles,
@@ -24,7 +24,7 @@ from mpwatch.diagnose.analysis.growing import (
     headroom,
     urgency,
 )
-from mpwatch.diagnose.analysis.holders import (
+from mpwatch.diagnose.analysis.growth.holders import (
     EXCEPTION_AT_END,
     KEEPS_FRAMES,
     adds_words,

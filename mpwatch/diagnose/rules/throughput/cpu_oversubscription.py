@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from mpwatch.diagnose.analysis.forecast import median, slope
+from mpwatch.diagnose.analysis.growth.forecast import median, slope
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import (
     SERVICE_ROLES,

@@ -11,7 +11,7 @@ from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.describe.processes import is_on_gpu, wait_verb
 from mpwatch.diagnose.analysis.distributed.ranks import in_collective, is_in_backward, ranks_of
 from mpwatch.diagnose.analysis.distributed.unfinished_loops import unfinished_loop
-from mpwatch.diagnose.analysis.forecast import median
+from mpwatch.diagnose.analysis.growth.forecast import median
 from mpwatch.diagnose.analysis.idle_time import (
     mean_cpu_percent,
     quiet_s,

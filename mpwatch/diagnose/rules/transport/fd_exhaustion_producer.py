@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mpwatch.diagnose.analysis.forecast import AT_LIMIT, Approach
+from mpwatch.diagnose.analysis.growth.forecast import AT_LIMIT, Approach
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.diagnose.analysis.resources import torch_fds_near_limit, torch_maps

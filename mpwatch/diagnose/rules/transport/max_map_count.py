@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from mpwatch.diagnose.analysis.forecast import Approach, approach
+from mpwatch.diagnose.analysis.growth.forecast import Approach, approach
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.diagnose.analysis.resources import (

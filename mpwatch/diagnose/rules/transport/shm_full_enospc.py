@@ -6,7 +6,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from mpwatch.diagnose.analysis.forecast import AT_LIMIT, NEAR_LIMIT, Approach, approach, slope
+from mpwatch.diagnose.analysis.growth.forecast import (
+    AT_LIMIT,
+    NEAR_LIMIT,
+    Approach,
+    approach,
+    slope,
+)
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, called_if_known, counted
 from mpwatch.diagnose.analysis.resources import segment_bytes, sparse_bytes, used_bytes

@@ -143,7 +143,7 @@ def test_a_program_that_was_gone_before_is_said_above_what_its_children_wait_for
     assert finding.summary == (
         "the process that started serve 200 (200) and serve 201 (201) has exited; they still run"
     )
-    assert any("serve 201 waits for pipe 201, data.py:57 serve" in e for e in finding.evidence)
+    assert "serve 201 waits for data on pipe 201, data.py:57 serve" in finding.evidence
     assert "They wait for what it would have sent" in finding.cause
     assert "kill 200 201" in finding.advice
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, NamedTuple, TypeAlias
 
-from mpwatch.diagnose.analysis.forecast import (
+from mpwatch.diagnose.analysis.growth.forecast import (
     CRITICAL_WITHIN_S,
     MAX_HORIZON_S,
     MOST_AHEAD,

@@ -1,0 +1,1 @@
+"""What rises steadily, how it goes on, and what keeps it."""
