@@ -519,13 +519,14 @@ def test_each_line_of_the_program_is_read_once(tmp_path: Path) -> None:
 
 def test_lines_are_read_however_many_were_read_before(tmp_path: Path) -> None:
     file = tmp_path / "train.py"
-    file.write_text("wait()\n" * (LINES_LIMIT + 1))
+    numbers = range(1, LINES_LIMIT + 2)
+    file.write_text("".join(f"def f{number}(): wait()\n" for number in numbers))
     job = snapshot_of(process(OWN.pid, born_wall_s=time.time()))
     found: list[SourceRead] = []
     reads = SourceReads(found.append)
     try:
-        for number in range(1, LINES_LIMIT + 2):
-            reads.received(taken(Frame("<module>", str(file), number)))
+        for number in numbers:
+            reads.received(taken(Frame(f"f{number}", str(file), number)))
         reads.start_due(job)
         reads.wait(60)
     finally:
