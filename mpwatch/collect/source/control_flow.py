@@ -25,6 +25,7 @@ from mpwatch.collect.source.syntax import (
     calls_in,
     children,
     condition,
+    every_node,
     expression_text,
     first_line,
     last_line,
@@ -109,7 +110,7 @@ def _is_endless(module: ParsedFile, node: ast.AST) -> bool:
         return _counts_on(node.iter)
     before = [
         each
-        for each in ast.walk(module.tree)
+        for each in every_node(module.tree)
         if isinstance(each, ast.Assign)
         and each.lineno < node.lineno
         and any(isinstance(t, ast.Name) and t.id == node.iter.id for t in each.targets)
@@ -293,7 +294,7 @@ def _reached(
         line: What the function calls there is not followed.
     """
     named: defaultdict[str, list[ast.AST]] = defaultdict(list)
-    for node in ast.walk(module.tree):
+    for node in every_node(module.tree):
         if isinstance(node, FUNCTIONS):
             named[node.name].append(node)
     waiting, known = [function], {function}
@@ -317,7 +318,7 @@ def locks(module: ParsedFile, function: ast.AST) -> Iterator[TakenLock]:
     """What a function takes, and then what the functions of its file take that it calls."""
     owners: dict[ast.AST, str] = {
         node: clean(each.name, QUOTE_LIMIT)
-        for each in ast.walk(module.tree)
+        for each in every_node(module.tree)
         if isinstance(each, ast.ClassDef)
         for node in each.body
     }
@@ -394,7 +395,7 @@ def may_send(module: ParsedFile, function: ast.AST, line: int) -> bool:
 def _from_elsewhere(tree: ast.AST) -> Iterator[str]:
     """The names that a file imports, but for those from the standard library and `_LIBRARIES`."""
     known = sys.stdlib_module_names | _LIBRARIES
-    for node in ast.walk(tree):
+    for node in every_node(tree):
         if isinstance(node, ast.ImportFrom):
             if node.level or (node.module or "").partition(".")[0] not in known:
                 yield from (each.asname or each.name for each in node.names)
@@ -636,7 +637,7 @@ def _unlocks(value: ast.expr, lock: str) -> bool:
 def dropped(file: str, module: ParsedFile) -> Iterator[DroppedResult]:
     """The calls that start a task and drop its result."""
     executors = set(_executors(module.tree))
-    for node in ast.walk(module.tree):
+    for node in every_node(module.tree):
         if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Call):
             continue
         call = node.value
@@ -650,7 +651,7 @@ def dropped(file: str, module: ParsedFile) -> Iterator[DroppedResult]:
 
 def _executors(tree: ast.Module) -> Iterator[str]:
     """Names and attributes that the file binds to a new `...Executor(...)`."""
-    for node in ast.walk(tree):
+    for node in every_node(tree):
         made: list[tuple[ast.expr, ast.expr | None]] = []
         if isinstance(node, ast.Assign):
             made = [(target, node.value) for target in node.targets]

@@ -20,6 +20,7 @@ from mpwatch.collect.source.syntax import (
     LOOPS,
     ParsedFile,
     children,
+    every_node,
     first_line,
     imported_roots,
     last_line,
@@ -113,7 +114,7 @@ def _dotted(node: ast.AST) -> str:
 
 def _counted(tree: ast.AST) -> Iterator[str]:
     """The names that a file adds to, `self.step += 1`."""
-    for node in ast.walk(tree):
+    for node in every_node(tree):
         if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add | ast.Sub):
             yield _dotted(node.target)
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp):
@@ -166,7 +167,7 @@ def _added_to(
     owner = next(
         (
             each
-            for each in ast.walk(module.tree)
+            for each in every_node(module.tree)
             if isinstance(each, ast.ClassDef) and function in each.body
         ),
         None,

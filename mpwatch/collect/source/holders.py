@@ -28,6 +28,7 @@ from mpwatch.collect.source.syntax import (
     QUOTE_LIMIT,
     ParsedFile,
     children,
+    every_node,
     expression_text,
     first_line,
     last_line,
@@ -96,7 +97,7 @@ def holders(files: Iterable[tuple[str, ParsedFile]]) -> tuple[Holder, ...]:
     """
     used, count = [], 0
     for file, module in files:
-        count += sum(1 for _ in ast.walk(module.tree))
+        count += sum(1 for _ in every_node(module.tree))
         if count > NODES:
             break
         used.append((file, module))
@@ -784,7 +785,7 @@ def _is_alias(value: ast.expr) -> bool:
 
 def _imported_from(tree: ast.Module, name: str) -> str:
     """The last name of the module from which a file imports a name."""
-    for node in ast.walk(tree):
+    for node in every_node(tree):
         if isinstance(node, ast.ImportFrom) and name in [e.asname or e.name for e in node.names]:
             return (node.module or "").rpartition(".")[2]
     return ""

@@ -13,6 +13,7 @@ from mpwatch.collect.source.syntax import (
     LOOPS,
     Found,
     children,
+    every_node,
     expression_text,
     first_line,
     imported_roots,
@@ -142,7 +143,7 @@ def _bind(
 def returned_slices_of(tree: ast.AST) -> dict[str, ReturnedSlice]:
     """The functions of a file that return a slice, under each name that only one of them has."""
     found: dict[str, ReturnedSlice] = {}
-    functions = [each for each in ast.walk(tree) if isinstance(each, FUNCTIONS)]
+    functions = [each for each in every_node(tree) if isinstance(each, FUNCTIONS)]
     names = [each.name for each in functions]
     for function in (each for each in functions if names.count(each.name) == 1):
         slices: dict[str, ReturnedSlice] = {}
@@ -227,7 +228,7 @@ _NO_GRAPH: Final = frozenset(
 
 def tensors_of(tree: ast.Module) -> Tensors:
     """The models of a file, and the containers that may keep what they compute."""
-    every = list(ast.walk(tree))
+    every = list(every_node(tree))
     imports_torch = "torch" in imported_roots(tree)
     nodes = every if imports_torch else []
     of_module = {
@@ -512,7 +513,7 @@ _WITHOUT_GRAPH: Final = frozenset(("data", "detach", "item", "tolist"))
 
 def forward_passes(tree: ast.Module) -> Iterator[ast.AST]:
     """The `forward` functions of the modules of torch that a file defines."""
-    for node in ast.walk(tree):
+    for node in every_node(tree):
         if not isinstance(node, ast.ClassDef):
             continue
         if any(
@@ -641,7 +642,7 @@ def is_unbounded_cache(decorator: ast.expr) -> bool:
 
 def bounded_names(tree: ast.Module) -> Iterator[str]:
     """Containers from which a file removes something, or of which it asks the length."""
-    for node in ast.walk(tree):
+    for node in every_node(tree):
         yield from names_dropped_from(node)
         if isinstance(node, ast.Call) and last_name(node.func) == "len" and node.args:
             yield expression_text(node.args[0])
@@ -663,7 +664,7 @@ def names_dropped_from(node: ast.AST) -> Iterator[str]:
 
 def emptied_names(tree: ast.Module) -> Iterator[str]:
     """Containers from which a file removes something, gives new values, or that have a bound."""
-    for node in ast.walk(tree):
+    for node in every_node(tree):
         yield from names_dropped_from(node)
         if isinstance(node, ast.For):  # each of several containers
             inside = (part for each in node.body for part in ast.walk(each))
@@ -737,7 +738,7 @@ def find_stored(
 
 def dicts_of(tree: ast.Module) -> Iterator[str]:
     """The attributes that a file binds to a new dict."""
-    for node in ast.walk(tree):
+    for node in every_node(tree):
         if isinstance(node, ast.Assign | ast.AnnAssign):
             made = node.value
             is_dict = isinstance(made, ast.Dict) and not made.keys
@@ -804,10 +805,10 @@ def find_bounded(tree: ast.Module) -> Iterator[Found]:
     """What has a bound and fills up to it: `while self.size > limit: self.entries.popitem()`."""
     added = {
         container_of(expression_text(container))
-        for node in ast.walk(tree)
+        for node in every_node(tree)
         for container, _ in _added(node)
     }
-    for node in ast.walk(tree):
+    for node in every_node(tree):
         if isinstance(node, ast.Call) and last_name(node.func) in ("deque", "lru_cache"):
             sizes = [e.value for e in node.keywords if e.arg in ("maxlen", "maxsize")]
             sizes += node.args[1:] if last_name(node.func) == "deque" else node.args
@@ -846,7 +847,7 @@ def containers_emptied_at_end(tree: ast.Module) -> dict[str, str]:
     Returns:
         The last name of each attribute, and the functions that empty it, `clear() and __exit__()`.
     """
-    functions = [each for each in ast.walk(tree) if isinstance(each, FUNCTIONS)]
+    functions = [each for each in every_node(tree) if isinstance(each, FUNCTIONS)]
     callers: defaultdict[str, set[str]] = defaultdict(set)
     for function in functions:
         for node in own_nodes(function):
@@ -897,7 +898,7 @@ def sequences_of(tree: ast.Module) -> dict[str, str]:
         Last name of each, and `deque` or `list`.
     """
     found: defaultdict[str, set[str]] = defaultdict(set)
-    for node in ast.walk(tree):
+    for node in every_node(tree):
         targets = node.targets if isinstance(node, ast.Assign) else []
         if isinstance(node, ast.AnnAssign) and node.value is not None:
             targets = [node.target]

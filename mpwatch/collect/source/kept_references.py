@@ -19,6 +19,7 @@ from mpwatch.collect.source.syntax import (
     QUOTE_LIMIT,
     ParsedFile,
     calls_in,
+    every_node,
     expression_text,
     first_line,
     last_line,
@@ -48,7 +49,7 @@ _UNDONE_BY: Final[Mapping[str, str]] = {
 def registrations(file: str, module: ParsedFile) -> Iterator[Repeatable]:
     """Statements of a file that register what nothing in it takes back."""
     tree = module.tree
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    calls = [node for node in every_node(tree) if isinstance(node, ast.Call)]
     if not any(_registers(each) for each in calls):
         return
     hooks = {
@@ -350,7 +351,7 @@ def _is_of_attempts(loop: ast.AST) -> bool:
 
 def _let_go(tree: ast.Module) -> Iterator[str]:
     """The last names of containers from which a file removes, that it makes anew, or bounds."""
-    for node in ast.walk(tree):
+    for node in every_node(tree):
         yield from map(container_of, names_dropped_from(node))
         made = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
         if isinstance(made, ast.Call) and last_name(made.func) == "deque":

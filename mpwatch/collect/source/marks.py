@@ -83,6 +83,7 @@ from mpwatch.collect.source.syntax import (
     Found,
     ParsedFile,
     children,
+    every_node,
     expression_text,
     first_line,
     imported_roots,
@@ -112,7 +113,7 @@ def marks(
         elsewhere: Functions of other files that return a slice.
     """
     known = _names_of(module.tree, elsewhere)
-    functions = [n for n in ast.walk(module.tree) if isinstance(n, FUNCTIONS)]
+    functions = [n for n in every_node(module.tree) if isinstance(n, FUNCTIONS)]
     for function in (module.tree, *functions):
         name = function.name if isinstance(function, FUNCTIONS) else "<module>"
         for kind, about, node in (*_found_in(module, function, known), *_decorations(function)):
@@ -162,19 +163,19 @@ def _names_of(tree: ast.Module, elsewhere: Mapping[str, ReturnedSlice]) -> _Name
     bounded = set(bounded_names(tree))
     set_back = frozenset(
         name
-        for each in ast.walk(tree)
+        for each in every_node(tree)
         if isinstance(each, FUNCTIONS) and each.name != "__init__"
         for node in own_nodes(each)
         for name in names_set(node)
     )
     emptied_dicts = map(container_of, (*bounded, *(e for e in set_back if "[" not in e)))
     uses_arrays = not ARRAYS.isdisjoint(imported_roots(tree))
-    defined = [n for n in ast.walk(tree) if isinstance(n, (*FUNCTIONS, ast.ClassDef))]
+    defined = [n for n in every_node(tree) if isinstance(n, (*FUNCTIONS, ast.ClassDef))]
     return _Names(
         defined=defined,
         bounded=bounded,
         set_back=set_back,
-        dropped={name for node in ast.walk(tree) for name in names_dropped_from(node)},
+        dropped={name for node in every_node(tree) for name in names_dropped_from(node)},
         emptied=frozenset(map(container_of, (*emptied_names(tree), *set_back))),
         at_end=containers_emptied_at_end(tree),
         dicts={*dicts_of(tree)}.difference(emptied_dicts),
@@ -184,7 +185,7 @@ def _names_of(tree: ast.Module, elsewhere: Mapping[str, ReturnedSlice]) -> _Name
         takers=takers_of(tree),
         may_hold_back=not any(
             name in ("TCP_NODELAY", "disable_nagle_algorithm", "wbufsize", "makefile")
-            for node in ast.walk(tree)
+            for node in every_node(tree)
             for name in [last_name(node) if isinstance(node, ast.expr) else ""]
         ),
         sequences=sequences_of(tree),
@@ -478,7 +479,7 @@ def _is_module_of(node: ast.AST) -> bool:
 
 def _unwrapping(tree: ast.Module) -> Iterator[str]:
     """Functions that return `model.module`."""
-    for function in ast.walk(tree):
+    for function in every_node(tree):
         if isinstance(function, FUNCTIONS) and any(
             isinstance(node, ast.Return) and node.value and any(map(_is_module_of, ast.walk(node)))
             for node in own_nodes(function)
@@ -572,7 +573,7 @@ _CALLS: Final = 4
 
 def _around_calls(module: ParsedFile, function: ast.AST) -> Iterator[_OnlyCall]:
     """The only call of a function, that of its caller, and so on."""
-    functions = [each for each in ast.walk(module.tree) if isinstance(each, FUNCTIONS)]
+    functions = [each for each in every_node(module.tree) if isinstance(each, FUNCTIONS)]
     for _ in range(_CALLS):
         if not isinstance(function, FUNCTIONS):
             return
@@ -593,7 +594,7 @@ def _assigned(tree: ast.Module) -> dict[str, ast.expr]:
     """What a file gives to its variables and attributes, the last of each."""
     return {
         expression_text(target): node.value
-        for node in ast.walk(tree)
+        for node in every_node(tree)
         if isinstance(node, ast.Assign)
         for target in node.targets
         if isinstance(target, ast.Name | ast.Attribute)
@@ -617,7 +618,7 @@ def _truncates(nodes: Sequence[ast.AST], assigned: Mapping[str, ast.expr]) -> It
 
 def _flushes_input(tree: ast.Module) -> bool:
     """Whether a file flushes what it writes to the input of other programs, or has no buffer."""
-    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+    for call in (node for node in every_node(tree) if isinstance(node, ast.Call)):
         if last_name(call.func) in ("flush", "communicate", "reconfigure"):
             return True
         for each in call.keywords:
@@ -804,7 +805,7 @@ class _Permits(NamedTuple):
 def _permits_of(tree: ast.Module) -> _Permits:
     """What functions of a file do nothing but acquire, or release, for others."""
     found: dict[str, dict[str, set[str]]] = {"acquire": {}, "release": {}}
-    for function in (each for each in ast.walk(tree) if isinstance(each, FUNCTIONS)):
+    for function in (each for each in every_node(tree) if isinstance(each, FUNCTIONS)):
         calls = [each for each in own_nodes(function) if isinstance(each, ast.Call)]
         does = {
             method: {container_of(receiver_of(each)) for each in calls if _calls(each, method)}

@@ -15,6 +15,7 @@ from mpwatch.collect.source.syntax import (
     FUNCTIONS,
     LOOPS,
     Found,
+    every_node,
     expression_text,
     imported_roots,
     last_name,
@@ -45,19 +46,19 @@ def buffered_files(tree: ast.Module) -> BufferedFiles:
     """The file objects for whose descriptors statements of a file wait."""
     if _WAITING.isdisjoint(imported_roots(tree)):
         return BufferedFiles({}, {})
-    names = {last_name(n) for n in ast.walk(tree) if isinstance(n, ast.Name | ast.Attribute)}
+    names = {last_name(n) for n in every_node(tree) if isinstance(n, ast.Name | ast.Attribute)}
     if not _DRAINED.isdisjoint(names):
         return BufferedFiles({}, {})
     aliases = {
         _name(target): node.value
-        for node in ast.walk(tree)
+        for node in every_node(tree)
         if isinstance(node, ast.Assign)
         for target in node.targets
         if isinstance(target, ast.Name | ast.Attribute)
     }
     plain = _without_buffer(tree)
     waited: dict[str, int] = {}
-    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+    for call in (node for node in every_node(tree) if isinstance(node, ast.Call)):
         for each in _waited_for(call, aliases):
             key = _key(each, aliases)
             if key and key.rpartition(".")[0] not in plain:
@@ -92,7 +93,7 @@ def find_buffered_reads(
 def _without_buffer(tree: ast.Module) -> frozenset[str]:
     """Programs that are started with bufsize=0 and exchange bytes: their files have no buffer."""
     found: set[str] = set()
-    for node in ast.walk(tree):
+    for node in every_node(tree):
         call = node.value if isinstance(node, ast.Assign) else None
         if not isinstance(node, ast.Assign) or not isinstance(call, ast.Call):
             continue

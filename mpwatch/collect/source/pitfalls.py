@@ -20,6 +20,7 @@ from mpwatch.collect.source.syntax import (
     LOOPS,
     Found,
     calls_in,
+    every_node,
     first_line,
     last_line,
     last_name,
@@ -57,11 +58,11 @@ def find_group_kills(tree: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[Found]
     kills = [
         each for each in nodes if isinstance(each, ast.Call) and last_name(each.func) == "killpg"
     ]
-    if not kills or any(_makes_group(each) for each in ast.walk(tree)):
+    if not kills or any(_makes_group(each) for each in every_node(tree)):
         return
     starts = [
         str(first_line(each))
-        for each in ast.walk(tree)
+        for each in every_node(tree)
         if isinstance(each, ast.Call) and last_name(each.func) in _STARTS
     ]
     for call in kills:
@@ -93,7 +94,7 @@ def find_unfrozen(tree: ast.AST) -> Iterator[tuple[ast.AST, str, ast.AST]]:
     """
     frozen: dict[str, int] = {}
     unfrozen: list[tuple[ast.AST, str, ast.AST]] = []
-    for function in (each for each in ast.walk(tree) if isinstance(each, FUNCTIONS)):
+    for function in (each for each in every_node(tree) if isinstance(each, FUNCTIONS)):
         found = list(_set_trainable(function))
         wraps = any(last_name(each.func) in _WRAPPERS for each in calls_in(function))
         both = {name for name, value, _ in found if value} & {n for n, v, _ in found if not v}

@@ -16,6 +16,7 @@ from typing import Final
 from mpwatch.collect.source.syntax import (
     FUNCTIONS,
     Found,
+    every_node,
     expression_text,
     last_name,
     names_in,
@@ -35,7 +36,7 @@ def plateaus_of(tree: ast.AST) -> frozenset[str]:
     """The last names of variables and attributes of a file that are set to ReduceLROnPlateau."""
     return frozenset(
         last_name(target)
-        for node in ast.walk(tree)
+        for node in every_node(tree)
         if isinstance(node, ast.Assign)
         and isinstance(node.value, ast.Call)
         and last_name(node.value.func) == "ReduceLROnPlateau"
@@ -47,7 +48,7 @@ def plateaus_of(tree: ast.AST) -> frozenset[str]:
 def functions_of(tree: ast.AST) -> Mapping[str, ast.AST]:
     """The functions of a file by name, without names that several have."""
     found: dict[str, ast.AST | None] = {}
-    for node in ast.walk(tree):
+    for node in every_node(tree):
         if isinstance(node, FUNCTIONS):
             found[node.name] = None if node.name in found else node
     return {name: node for name, node in found.items() if node is not None}
@@ -213,7 +214,7 @@ def sets_of(tree: ast.AST) -> frozenset[str]:
         `names`, `.names` and `names()`; not those that are also given something else.
     """
     given: dict[str, list[ast.expr]] = {}
-    for node in ast.walk(tree):
+    for node in every_node(tree):
         if isinstance(node, ast.Assign):
             for target in node.targets:
                 if isinstance(target, ast.Name | ast.Attribute):

@@ -15,6 +15,7 @@ from mpwatch.collect.source.syntax import (
     LOOPS,
     Found,
     ParsedFile,
+    every_node,
     expression_text,
     first_line,
     last_line,
@@ -130,12 +131,12 @@ def functions_of(tree: ast.Module) -> Iterator[tuple[ast.AST, ast.ClassDef | Non
     """The file and its functions, each with the class that it is a method of."""
     methods = {
         id(each): node
-        for node in ast.walk(tree)
+        for node in every_node(tree)
         if isinstance(node, ast.ClassDef)
         for each in node.body
     }
     yield tree, None
-    for node in ast.walk(tree):
+    for node in every_node(tree):
         if isinstance(node, FUNCTIONS):
             yield node, methods.get(id(node))
 
@@ -183,7 +184,7 @@ class Takers(NamedTuple):
 
 def takers_of(tree: ast.Module) -> Takers:
     """The functions that take items out of a queue, or call one of the file that does."""
-    functions = [each for each in ast.walk(tree) if isinstance(each, FUNCTIONS)]
+    functions = [each for each in every_node(tree) if isinstance(each, FUNCTIONS)]
     names = Counter(each.name for each in functions)
     single = [each for each in functions if names[each.name] == 1]
     found = {

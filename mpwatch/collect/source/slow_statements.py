@@ -10,7 +10,14 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from mpwatch.collect.source.syntax import FUNCTIONS, LOOPS, Found, last_name, own_nodes
+from mpwatch.collect.source.syntax import (
+    FUNCTIONS,
+    LOOPS,
+    Found,
+    every_node,
+    last_name,
+    own_nodes,
+)
 from mpwatch.model.source_code import SlowKind
 
 _TENSORS: Final = frozenset(
@@ -113,7 +120,7 @@ def tensors_in(tree: ast.AST) -> dict[str, frozenset[str]]:
     Returns:
         Last names, by the name of the function; attributes under an empty name.
     """
-    functions = [each for each in ast.walk(tree) if isinstance(each, FUNCTIONS)]
+    functions = [each for each in every_node(tree) if isinstance(each, FUNCTIONS)]
     attributes: set[str] = set()
     found: dict[str, set[str]] = {}
     for function in functions:

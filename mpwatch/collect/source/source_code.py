@@ -45,6 +45,7 @@ from mpwatch.collect.source.syntax import (
     before,
     children,
     condition,
+    every_node,
     first_line,
     imported_roots,
     last_line,
@@ -370,7 +371,7 @@ def _imported(file: str, tree: ast.Module) -> Iterator[str]:
     """
     folder = file.rpartition("/")[0]
     above, _, own = folder.rpartition("/")
-    for node in ast.walk(tree):
+    for node in every_node(tree):
         names: list[str] = []
         level = node.level if isinstance(node, ast.ImportFrom) else 0
         if isinstance(node, ast.Import):
