@@ -141,7 +141,7 @@ def receiver_of(call: ast.Call) -> str:
 def every_node(tree: ast.AST) -> tuple[ast.AST, ...]:
     """All syntax of a file, as `ast.walk` gives it.
 
-    It is kept with the tree: for each line that is asked for, a dozen questions go through its file.
+    It is kept with the tree: for each line asked for, a dozen questions go through all of it.
     For 513 lines of a file of as many functions that takes 0.9 s in place of 6.4.
     """
     found: tuple[ast.AST, ...] | None = vars(tree).get("every_node")
