@@ -1431,19 +1431,16 @@ def _no_end_of_file(case: Case) -> Mechanism | None:
     those = f"{all_called(gone)}, which had {end}," if gone else f"The process that had {end}"
     copies = "others hold copies of its end" if idle else "it has a copy of its writing end itself"
     name, what = called(last.process), last.edge.what.removesuffix(UNUSED)
+    parents = {each.original_parent for each in gone}
+    makers = [each for each in open_in if each.process in parents]
+    heirs = [each for each in open_in if each.process not in parents]
     return Mechanism(
         cause=(
             f"{those} {'have' if len(gone) > 1 else 'has'} ended. That end is still open in "
-            f"{all_called(open_in)}, which {'have' if len(open_in) > 1 else 'has'} it by the fork "
-            f"and never {'write' if len(open_in) > 1 else 'writes'} to it. A reader gets an end of "
-            f"file (EOFError) only once every copy is closed, so {name} waits for ever."
+            f"{_kept_ends(makers, heirs)}. A reader gets an end of file (EOFError) only once every "
+            f"copy is closed, so {name} waits for ever."
         ),
-        advice=(
-            "Close the ends that a process does not use at the start of each child, not in the "
-            "parent only: with fork, each child inherits every end that was made before it. Or "
-            "start the processes by spawn, which passes only what they are given. An end mark "
-            "(None) as the last message of each writer needs no end of file."
-        ),
+        advice=_close_advice(makers, heirs),
         evidence=(
             *ended_words(gone),
             *(
@@ -1456,6 +1453,42 @@ def _no_end_of_file(case: Case) -> Mechanism | None:
             f"because {copies}."
         ),
     )
+
+
+def _kept_ends(makers: Sequence[Process], heirs: Sequence[Process]) -> str:
+    """In which processes an end is open: in the parent of its writer, and by a fork in others."""
+    parts = []
+    if makers:
+        parts.append(
+            f"{all_called(makers)}, which has started its writer and has not closed its own copy"
+        )
+    if heirs:
+        has = "has" if len(heirs) == 1 else "have"
+        writes = "writes" if len(heirs) == 1 else "write"
+        parts.append(f"{all_called(heirs)}, which {has} it by the fork and never {writes} to it")
+    return "; and in ".join(parts)
+
+
+def _close_advice(makers: Sequence[Process], heirs: Sequence[Process]) -> str:
+    """Where to close the copies of an end."""
+    if not makers:
+        return (
+            "Close the ends that a process does not use at the start of each child, not in the "
+            "parent only: with fork, each child inherits every end that was made before it. Or "
+            "start the processes by spawn, which passes only what they are given. An end mark "
+            "(None) as the last message of each writer needs no end of file."
+        )
+    closes = (
+        f"Let {all_called(makers)} close the end that it has given to a child right after the "
+        "start of that child"
+    )
+    if heirs:
+        return (
+            f"{closes} (before the next one is started: with fork, that inherits every end that is "
+            "still open), and each child the ends that it does not use. The end of the writer then "
+            "ends the wait, with EOFError."
+        )
+    return f"{closes}: the end of the writer then ends the wait, with EOFError."
 
 
 def _writer_of_queue_ended(

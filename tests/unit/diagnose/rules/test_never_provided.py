@@ -1208,3 +1208,29 @@ def test_an_event_that_only_its_waiter_has_is_reported_with_the_child_that_ended
     assert "for an event that no process sets" in alone.summary
     assert "ended without" not in alone.summary
     assert "was not started" in alone.cause
+
+
+RECV = ("multiprocessing/connection.py:recv", "train.py:collect:64")
+AT_PIPE = WaitedOn("socket-read", "read", ("socket:[51]",), (3,))
+
+
+@pytest.mark.parametrize("parent_keeps", [True, False])
+def test_copies_of_an_end_whose_writer_has_ended_are_told_by_who_has_them(
+    parent_keeps: bool,
+) -> None:
+    """A child that was forked later has the end that the parent gave to the first one."""
+    end = socket(4, 52, 51)
+    kept = (end,) if parent_keeps else ()
+    reads = WaitedOn("socket-read", "read", ("socket:[71]",), (7,))
+    gone = one(201, None, label="site 2", links=(end,), ended=exited(201, exit_code=1))
+    heir = one(200, reads, *RECV, links=(end, socket(7, 71, 72)), label="site 3")
+    ours = (socket(3, 51, 52), socket(6, 72, 71), *kept)
+    job = snapshot_of(one(MAIN, AT_PIPE, *RECV, links=ours), heir, gone)
+
+    finding = only(standing_still.check, job)
+
+    assert "whose writer has ended, and gets no end of file" in finding.summary
+    assert "and in site 3 (200), which has it by the fork" in finding.cause or not parent_keeps
+    told = "main (100), which has started its writer and has not closed its own copy"
+    assert (told in finding.cause) is parent_keeps
+    assert ("Let main (100) close the end that it has given" in finding.advice) is parent_keeps
