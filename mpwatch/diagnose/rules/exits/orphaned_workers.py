@@ -104,9 +104,21 @@ SHOWN_PIDS = 8
 def _orphaned_s(snapshot: Snapshot, process: Process) -> float | None:
     """Seconds since its parent exited, or `None` if the parent still runs or is not known."""
     parent = snapshot.get(process.original_parent)
-    if parent is None or parent.ended is None:
+    if parent is None or parent.ended is None or _is_daemon(snapshot, process, parent):
         return None
     return snapshot.at_s - parent.ended.at_s
+
+
+def _is_daemon(snapshot: Snapshot, process: Process, parent: Process) -> bool:
+    """Whether it left on purpose: a child made a session of its own, forked once more and ended.
+
+    A session that a launcher gives to its ranks is none: it does not end before them.
+    """
+    root, ended = snapshot.get(snapshot.root), parent.ended
+    sessions = {process.sample.session, root.sample.session if root is not None else None}
+    is_apart = None not in sessions and len(sessions) == 2
+    is_helper = parent.role == "other" and ended is not None and ended.exit_code == 0
+    return is_apart and is_helper
 
 
 def _finding(snapshot: Snapshot, process: Process, since_s: float) -> Finding:

@@ -91,6 +91,27 @@ def test_an_orphan_that_has_ended_or_waits_to_be_reaped_is_no_finding() -> None:
     assert found(orphaned_workers.check, snapshot_of(dead, orphan(state="Z"))) == []
 
 
+@pytest.mark.parametrize(
+    ("session", "code", "role", "is_named"),
+    [
+        (700, 0, "other", False),
+        (50, 0, "other", True),
+        (700, 1, "other", True),
+        (700, 0, "spawned", True),
+        (None, 0, "other", True),
+    ],
+)
+def test_a_daemon_that_a_helper_has_forked_is_no_orphan(
+    session: int | None, code: int, role: Any, is_named: bool
+) -> None:
+    helper = process(300, role, ended=exited(300, at_s=NOW_S - 30, exit_code=code))
+    daemon = process(301, "spawned", parent=None, original_parent=300, session=session)
+
+    findings = found(orphaned_workers.check, snapshot_of(main(session=50), helper, daemon))
+
+    assert bool(findings) is is_named
+
+
 def test_helpers_that_outlive_main_are_no_orphans() -> None:
     dead = dead_main(NOW_S - 30, signal=9)
     tracker = process(300, "resource-tracker", parent=None, original_parent=MAIN)
