@@ -502,14 +502,14 @@ def _failure_of(name: str, error: Exception, summary: str = "") -> Finding:
 def _ordered(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """Root causes by severity, each followed by its effects; resolved ones last."""
     present = [finding for finding in findings if finding.resolved_s is None]
-    if any(finding.rule not in (HOT_SPOT, RULE_FAILED) for finding in present):
-        present = [finding for finding in present if finding.rule != HOT_SPOT]
     causes = with_causes(present)
     named = [
         replace(finding, effect_of=causes.get(finding))
         for finding in present
         if finding.rule not in ONLY_ALONE or causes.get(finding) in (None, *_shows(finding))
     ]
+    if any(finding.rule not in (HOT_SPOT, RULE_FAILED) for finding in named):
+        named = [finding for finding in named if finding.rule != HOT_SPOT]
     effects: dict[str | None, list[Finding]] = {}
     for finding in named:
         effects.setdefault(finding.effect_of, []).append(finding)
