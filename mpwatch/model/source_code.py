@@ -148,6 +148,9 @@ class SourceLine:
     """What its function can reach that the program adds to."""
     until: EndlessLoop | None = None
     """The innermost `while` loop with a condition around it, or that begins there."""
+    asked: Statement | None = None
+    """The statement before it that sends or writes, without a loop around the line alone that goes
+    through all that comes."""
 
 
 class DroppedResult(NamedTuple):
@@ -259,6 +262,8 @@ MarkKind: TypeAlias = Literal[
     # the only calls that lead there, the functions of these, and the condition,
     # `70, 99; poll, end; if used > limit: in line 50`.
     "kills",
+    # Sends the number of characters of a text before its encoded bytes. About: the text.
+    "length-of-text",
     # Sets a limit of its process, such as RLIMIT_CPU. About: its name, `RLIMIT_CPU`.
     "limit",
     # Switches autograd off.

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from mpwatch.describe.frames import own_frames
+from mpwatch.describe.frames import own_frames, program_frames
 from mpwatch.describe.processes import wait_verb
 from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
@@ -28,11 +28,12 @@ from mpwatch.diagnose.analysis.mechanisms.cases import (
     waiting_for,
 )
 from mpwatch.diagnose.analysis.pipes import channels_among, pipe_ends
-from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called
-from mpwatch.diagnose.analysis.source_code import source_of
+from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called, counted
+from mpwatch.diagnose.analysis.source_code import marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, own_threads, user_frame
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
-from mpwatch.diagnose.analysis.waits.edges import CLIENTS, LISTENS
+from mpwatch.diagnose.analysis.waits.connections import LISTENS
+from mpwatch.diagnose.analysis.waits.edges import CLIENTS
 from mpwatch.diagnose.analysis.waits.servers import (
     BARRIER,
     EVENT,
@@ -43,9 +44,10 @@ from mpwatch.diagnose.analysis.waits.servers import (
     ROOM,
     TASKS,
 )
+from mpwatch.diagnose.analysis.waits.verdicts import BOTH_READ
 from mpwatch.model.samples import FdLink
 from mpwatch.model.snapshot import Process, Thread
-from mpwatch.model.source_code import SourceLine, Statement
+from mpwatch.model.source_code import Mark, SourceLine, Statement
 from mpwatch.model.waits import WaitChain
 
 ACCEPTS_S = 10.0
@@ -140,6 +142,12 @@ class BothRead(NamedTuple):
     connection: str
     line: SourceLine | None
     """Where that thread reads."""
+    waiting: Thread
+    """That of the client."""
+    sent: SourceLine | None = None
+    """The line of the client whose function has sent something before."""
+    counted: Mark | None = None
+    """Where a program sends the length of a text before its encoded bytes."""
 
     @property
     def short_read(self) -> Statement | None:
@@ -152,11 +160,22 @@ class BothRead(NamedTuple):
 
     @property
     def evidence(self) -> str:
-        """Who reads which end."""
+        """Who reads which end, where, and what was sent."""
         return (
             f"{called(self.client)} and thread {self.thread.name} of {called(self.server)} both "
-            f"wait to receive on one connection, {self.connection}"
+            f"wait to receive on one connection, {self.connection}: {called(self.client)}"
+            f"{at_line(self.waiting)}{_wanted(self.waiting)}, {called(self.server)}"
+            f"{at_line(self.thread)}{_wanted(self.thread)}"
+            f"{self._sent_words}"
         )
+
+    @property
+    def _sent_words(self) -> str:
+        """What the client has sent before it waits."""
+        if self.sent is None or self.sent.asked is None:
+            return ""
+        place = f"{self.sent.file.rpartition('/')[2]}:{self.sent.asked.line}"
+        return f"; before that {called(self.client)} has sent `{self.sent.asked.text}` ({place})"
 
     @property
     def cause(self) -> str:
@@ -174,6 +193,17 @@ class BothRead(NamedTuple):
                 "of it, it waits for more, and the client waits for the answer. A request that "
                 "arrives in parts ends too early."
             )
+        if self.counted is not None:
+            return f"{names}. {_counted_words(self.counted)}"
+        if self.sent is not None:
+            return (
+                f"{names}. {called(self.client)} has sent its request{at_line(self.waiting)} and "
+                f"believes it complete; the thread of {called(self.server)} waits for more bytes, "
+                "or has not found its end. So the length that is sent with a message, or the "
+                "mark of its end, does not match the bytes that follow; or the bytes are still in "
+                "a buffer that was not flushed. One message of a wrong length is enough: from "
+                "there on the reader takes parts of messages for lengths."
+            )
         return (
             f"{names}. Either a request or an answer was shorter than the other side expects, is "
             "still in a buffer that was not flushed, or was never sent; or the two do not agree on "
@@ -183,6 +213,14 @@ class BothRead(NamedTuple):
     @property
     def advice(self) -> str:
         """What to change."""
+        if self.short_read is None and self.counted is not None:
+            name = self.counted.about
+            return (
+                f"Encode first, and send the length of the bytes: data = {name}.encode(), then "
+                "len(data). Check a received length against a maximum, so that a wrong one is an "
+                "error. A timeout, a new connection, TCP_NODELAY or more threads of the server "
+                "only hide it until the next such message."
+            )
         if self.short_read is None:
             return (
                 "Compare what each side has sent with what the other one reads at the lines above: "
@@ -196,6 +234,23 @@ class BothRead(NamedTuple):
             "does so. Another size of the reads, TCP_NODELAY or more threads only change which "
             "message is the unlucky one; a timeout turns the wait into an error."
         )
+
+
+def _wanted(thread: Thread) -> str:
+    """How many bytes a thread has asked for."""
+    wait = thread.waits_on
+    count = wait.wanted_bytes if wait is not None else None
+    return "" if count is None else f" (asks for {counted(count, 'byte')})"
+
+
+def _counted_words(mark: Mark) -> str:
+    place = f"{mark.file.rpartition('/')[2]}:{mark.statement.line}"
+    return (
+        f"`{mark.statement.text}` ({place}) sends the number of characters of {mark.about} as its "
+        "length, and then its encoded bytes: a character that is not ASCII takes more than one "
+        "byte, so the reader takes too few, and what is left for the length of the next message. "
+        "From there on it waits for a message that is never sent."
+    )
 
 
 _SHORT = re.compile(r"if len\((\w+)\) ?(?:<|!=) ?([\w.]+):")
@@ -220,7 +275,34 @@ def both_read(index: Index, chain: WaitChain) -> BothRead | None:
         return None
     frame = user_frame(thread.stack)
     line = source_of(index, frame) if frame is not None else None
-    return BothRead(client, server, thread, ends.words(read), line)
+    if waiter is None:
+        return None
+    lines = [source_of(index, each) for each in program_frames(waiter.stack)]
+    sent = next((each for each in lines if each is not None and each.asked is not None), None)
+    files = {each.file for t in (waiter, thread) for each in program_frames(t.stack)}
+    lengths = (each for each in marks(index, "length-of-text") if each.file in files)
+    return BothRead(
+        client, server, thread, ends.words(read), line, waiter, sent, next(lengths, None)
+    )
+
+
+def both_receive(case: Case) -> Mechanism | None:
+    """A client has sent a request that the thread of its server believes incomplete."""
+    if case.chain.conclusion != BOTH_READ:
+        return None
+    both = both_read(case.index, case.chain)
+    if both is None:
+        return None
+    return Mechanism(
+        cause=both.cause,
+        advice=both.advice,
+        evidence=(both.evidence,),
+        headline=(
+            f"{called(both.client)} and {called(both.server)} each wait for the other one to send "
+            "on one connection."
+        ),
+        is_certain=True,
+    )
 
 
 def _read_by(thread: Thread | None) -> int | None:

@@ -39,6 +39,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     shape_of,
     user_frame,
 )
+from mpwatch.diagnose.analysis.waits.connections import LISTENS, Answering, answering
 from mpwatch.diagnose.analysis.waits.file_locks import (
     LOCK_FILE,
     LOCK_ON,
@@ -89,8 +90,6 @@ _IDLE_SHAPES: frozenset[Shape] = frozenset(
 )
 SOMETHING_TO_DO = "something to do"
 OWN_LOCK = "a lock or condition of its own process"
-LISTENS = " listens on "
-"""In the address of a socket, see `FdLink.address`."""
 _READS: frozenset[WaitKind] = frozenset(("pipe-read", "socket-read", "poll"))
 _OUTSIDE: frozenset[WaitKind] = frozenset(
     ("socket-read", "socket-write", "accept", "signal", "unknown")
@@ -220,6 +219,40 @@ def _edge(
     if not is_main and not (_is_telling(wait, thread) and _serves_main(process, thread)):
         return None
     return _edge_from_call(around, process, thread, wait, is_main=is_main)
+
+
+def answers_to(
+    around: ReadContext, edges: Sequence[WaitEdge]
+) -> Mapping[tuple[ProcessId, int, ProcessId], Answering]:
+    """The thread of a server that has a connection, by the thread that waits and the server."""
+    found = {}
+    for edge in edges:
+        client = around.index.snapshot.get(edge.waiter)
+        if client is None or edge.kind not in ("socket-read", "poll"):
+            continue
+        thread = next((each for each in client.threads if each.tid == edge.tid), None)
+        for server in map(around.index.snapshot.get, edge.providers):
+            if thread is None or server is None:
+                continue
+            answer = answering(around.index, around.pipes, client, thread, server)
+            if answer is not None:
+                found[edge.waiter, edge.tid, server.process] = answer
+    return found
+
+
+def edge_of_answering(around: ReadContext, answer: Answering) -> WaitEdge | None:
+    """What the thread that has the connection of a client waits for itself; `None` if it runs."""
+    process, thread = answer.server, answer.thread
+    wait = thread.waits_on
+    if is_busy(thread):
+        return None
+    if thread.state in ("T", "t", "D"):
+        return _edge(around, process, thread, is_main=False)
+    shape = shape_in(around.index, thread.stack)
+    by_stack = _edge_from_stack(around, process, thread, shape) if thread.stack else None
+    if by_stack is not None or wait is None:
+        return by_stack
+    return _edge_from_call(around, process, thread, wait, is_main=True)
 
 
 def _is_telling(wait: WaitedOn, thread: Thread) -> bool:

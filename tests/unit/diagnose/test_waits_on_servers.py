@@ -1,0 +1,249 @@
+"""A client waits on a connection of a server that has a thread or a coroutine for each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.waits.chains import wait_graph
+from mpwatch.diagnose.analysis.waits.verdicts import (
+    BOTH_READ,
+    IN_COROUTINE,
+    MAY_BOTH_READ,
+    OF_OWN_THREAD,
+    UNSEEN,
+)
+from mpwatch.diagnose.rules.hangs import no_progress, standing_still
+from mpwatch.model.findings import Severity
+from mpwatch.model.history import History
+from mpwatch.model.samples import WaitedOn
+from mpwatch.model.snapshot import Process, Snapshot, Thread
+from mpwatch.model.source_code import SourceLine, Statement
+from mpwatch.model.waits import WaitChain
+from tests.builders.snapshots import (
+    MAIN,
+    fds,
+    found,
+    frames,
+    history,
+    line,
+    main,
+    only,
+    process,
+    snapshot_of,
+    socket,
+    thread,
+)
+
+SERVER, OURS, THEIRS, LISTENING, QUIET, QUIET_END = 300, 700, 701, 800, 710, 711
+HERE, THERE = "127.0.0.1:4000", "127.0.0.1:51000"
+FUTEX = WaitedOn("futex", "futex", ("futex 0x7f00",), futex_command=9)
+ASKING = ("train.py:read:12", "train.py:ask:20", "train.py:main:58")
+SELECTS = ("selectors.py:select", "socketserver.py:serve_forever", "train.py:serve:60")
+LOOP = ("selectors.py:select", "asyncio/base_events.py:_run_once", "train.py:serve:60")
+HANDLER = ("train.py:read:12", "train.py:handle:40", "socketserver.py:process_request_thread")
+
+
+def reads(inode: int, **more: Any) -> WaitedOn:
+    return WaitedOn("socket-read", "recvfrom", (f"socket:[{inode}]",), **more)
+
+
+def polls(*inodes: int) -> WaitedOn:
+    return WaitedOn("poll", "epoll_wait", tuple(f"socket:[{each}]" for each in inodes))
+
+
+def client(*others: Thread, waits: WaitedOn | None = None) -> Process:
+    asks = thread(MAIN, *ASKING, waits=waits or reads(OURS), still_s=40.0)
+    links = [socket(3, OURS, THEIRS, f"tcp {THERE} > {HERE}")]
+    return main(fds=fds(9, links=links), segments=(), threads=[asks, *others])
+
+
+def server(
+    *threads: Thread, waits: WaitedOn | None = None, stack: tuple[str, ...] = SELECTS
+) -> Process:
+    first = thread(SERVER, *stack, waits=waits or polls(LISTENING), still_s=40.0)
+    links = [
+        socket(4, THEIRS, OURS, f"tcp {HERE} > {THERE}"),
+        socket(5, LISTENING, None, f"tcp listens on {HERE}"),
+        socket(6, QUIET_END, QUIET, f"tcp {HERE} > 127.0.0.1:51002"),
+    ]
+    return process(
+        SERVER,
+        role="spawned",
+        label="scorer",
+        fds=fds(9, links=links),
+        segments=(),
+        threads=[first, *threads],
+        thread_count=1 + len(threads),
+    )
+
+
+def handler(tid: int, *stack: str, waits: WaitedOn | None, still_s: float = 40.0) -> Thread:
+    calls = stack or HANDLER
+    return thread(tid, *calls, name=f"handler-{tid - SERVER}", waits=waits, still_s=still_s)
+
+
+def source(*calls: str, **fields: Any) -> tuple[SourceLine, ...]:
+    return tuple(
+        SourceLine(each.file, each.line, each.function, Statement(each.line, "code"), **fields)
+        for each in frames(*calls)
+    )
+
+
+SENT = source("train.py:ask:20", asked=Statement(19, "sock.sendall(request)"))
+READING = source("train.py:read:12", within=(Statement(11, "while left:"),))
+
+
+def job(*processes: Process, lines: tuple[SourceLine, ...] = (*SENT, *READING)) -> Snapshot:
+    return snapshot_of(*processes, source=lines)
+
+
+def chain(*processes: Process, lines: tuple[SourceLine, ...] = (*SENT, *READING)) -> WaitChain:
+    return wait_graph(Index(job(*processes, lines=lines))).chains[0]
+
+
+def quiet(still_s: float = 40.0) -> History:
+    flat = line(0.0, seconds=still_s)
+    return history({(MAIN, "cpu_percent"): flat, (SERVER, "cpu_percent"): flat})
+
+
+def test_both_ends_of_a_connection_that_wait_to_receive_are_a_dead_end() -> None:
+    end = chain(client(), server(handler(301, waits=reads(THEIRS))))
+
+    assert (end.verdict, end.conclusion) == ("dead-end", BOTH_READ)
+    assert end.links[-1].tid == 301
+    assert "train.py:12 read, in its thread handler-1, which has this connection" in end.sentence
+
+
+def test_the_dead_end_is_told_after_a_few_seconds_with_both_lines() -> None:
+    asked = client()
+    answers = server(handler(301, waits=reads(THEIRS, wanted_bytes=512)))
+
+    told = only(standing_still.check, job(asked, answers), quiet(6.0))
+
+    text = " ".join((told.summary, *told.evidence, told.cause, told.advice))
+    assert told.severity is Severity.CRITICAL
+    assert "both wait to receive on one connection" in text
+    assert "train.py:12 read" in text
+    assert "`sock.sendall(request)` (train.py:19)" in text
+    assert "512" in text
+
+
+def test_a_subscriber_may_wait_for_what_another_thread_sends() -> None:
+    publisher = handler(302, "train.py:publish:80", waits=WaitedOn("timer", "clock_nanosleep"))
+
+    end = chain(client(), server(handler(301, waits=reads(THEIRS)), publisher))
+
+    assert (end.verdict, end.conclusion) == ("unknown", MAY_BOTH_READ)
+
+
+def test_a_client_that_has_not_asked_may_wait_for_news() -> None:
+    loop = source("train.py:read:12", within=(Statement(11, "for news in lines:"),))
+
+    end = chain(client(), server(handler(301, waits=reads(THEIRS))), lines=(*loop, *SENT))
+
+    assert end.verdict == "unknown"
+    assert found(no_progress.check, job(client(), server(), lines=loop), quiet(20.0)) == []
+
+
+def test_another_client_that_works_may_make_the_server_send() -> None:
+    other = process(
+        400,
+        role="spawned",
+        label="other",
+        fds=fds(9, links=[socket(3, QUIET, QUIET_END, f"tcp 127.0.0.1:51002 > {HERE}")]),
+        segments=(),
+        threads=[thread(400, "train.py:work:90", state="R", still_s=0.0)],
+    )
+    idle = handler(302, waits=reads(QUIET_END))
+
+    end = chain(client(), server(handler(301, waits=reads(THEIRS)), idle), other)
+
+    assert end.verdict == "unknown"
+
+
+def test_an_idle_connection_whose_client_does_something_else_is_no_wait() -> None:
+    works = main(
+        fds=fds(9, links=[socket(3, OURS, THEIRS, f"tcp {THERE} > {HERE}")]),
+        segments=(),
+        threads=[thread(MAIN, "train.py:work:90", state="R", still_s=0.0)],
+    )
+
+    graph = wait_graph(Index(job(works, server(handler(301, waits=reads(THEIRS))))))
+
+    assert {each.verdict for each in graph.chains} <= {"ordinary", "progress"}
+
+
+def test_the_chain_goes_on_through_the_thread_that_waits_inside_of_the_server() -> None:
+    idle = handler(301, waits=reads(QUIET_END))
+    waits = ("threading.py:wait", "train.py:predict:54", *HANDLER[1:])
+    answers = handler(302, *waits, waits=FUTEX, still_s=39.0)
+
+    end = chain(client(), server(idle, answers))
+
+    assert (end.verdict, end.conclusion) == ("unknown", OF_OWN_THREAD)
+    assert end.links[-1].tid == 302
+    assert "train.py:54 predict, in its thread handler-2" in end.sentence
+
+
+def test_the_thread_of_the_server_is_named_where_the_whole_job_waits_for_it() -> None:
+    waits = ("threading.py:wait", "train.py:predict:54", *HANDLER[1:])
+    answers = server(handler(302, *waits, waits=FUTEX, still_s=39.0))
+
+    told = only(no_progress.check, job(client(), answers), quiet())
+
+    assert "train.py:54 predict" in " ".join((told.summary, *told.evidence))
+    assert "nothing to do" not in " ".join((told.summary, told.cause))
+
+
+def test_a_thread_that_waits_for_another_process_leads_there() -> None:
+    waits = ("train.py:fetch:70", *HANDLER[1:])
+    answers = handler(302, *waits, waits=reads(900), still_s=39.0)
+    behind = process(
+        400,
+        role="spawned",
+        label="store",
+        fds=fds(9, links=[socket(3, 901, 900)]),
+        segments=(),
+        threads=[thread(400, "train.py:work:90", state="R", still_s=0.0)],
+    )
+    asked = server(answers)
+    links = (*(asked.sample.fds.links or ()), socket(7, 900, 901)) if asked.sample.fds else ()
+    with_store = process(
+        SERVER,
+        role="spawned",
+        label="scorer",
+        fds=fds(9, links=list(links)),
+        segments=(),
+        threads=asked.threads,
+        thread_count=2,
+    )
+
+    end = chain(client(), with_store, behind)
+
+    assert end.verdict == "progress"
+    assert end.links[-1].name == "store"
+
+
+def test_an_event_loop_with_the_connection_of_a_waiting_client_is_not_idle() -> None:
+    watches = server(waits=polls(LISTENING, THEIRS), stack=LOOP)
+
+    end = chain(client(), watches)
+
+    assert (end.verdict, end.conclusion) == ("unknown", IN_COROUTINE)
+    assert "nothing to do" not in end.sentence
+
+
+def test_a_server_of_which_no_thread_is_known_to_answer_is_not_ordinary() -> None:
+    end = chain(client(), server())
+
+    assert (end.verdict, end.conclusion) == ("unknown", UNSEEN)
+
+
+def test_a_handler_that_runs_is_progress() -> None:
+    runs = thread(302, *HANDLER, name="handler-2", state="R", still_s=0.0, cpu_percent=90.0)
+
+    end = chain(client(), server(runs))
+
+    assert end.verdict == "progress"
+    assert end.links[-1].tid == 302
