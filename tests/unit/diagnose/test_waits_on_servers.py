@@ -18,7 +18,7 @@ from mpwatch.model.findings import Severity
 from mpwatch.model.history import History
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot, Thread
-from mpwatch.model.source_code import SourceLine, Statement
+from mpwatch.model.source_code import Mark, MarkKind, SourceLine, Statement
 from mpwatch.model.waits import WaitChain
 from tests.builders.snapshots import (
     MAIN,
@@ -143,7 +143,8 @@ def test_a_client_that_has_not_asked_may_wait_for_news() -> None:
     end = chain(client(), server(handler(301, waits=reads(THEIRS))), lines=(*loop, *SENT))
 
     assert end.verdict == "unknown"
-    assert found(no_progress.check, job(client(), server(), lines=loop), quiet(20.0)) == []
+    told = found(no_progress.check, job(client(), server(), lines=loop), quiet())
+    assert {each.severity for each in told} <= {Severity.INFO}
 
 
 def test_another_client_that_works_may_make_the_server_send() -> None:
@@ -247,3 +248,74 @@ def test_a_handler_that_runs_is_progress() -> None:
 
     assert end.verdict == "progress"
     assert end.links[-1].tid == 302
+
+
+WAITS = ("threading.py:wait", "train.py:predict:54", *HANDLER[1:])
+CONDITION = SourceLine(
+    "/home/me/train.py",
+    54,
+    "predict",
+    Statement(54, "self.ready.wait_for(lambda: key in self.done)"),
+)
+
+
+def mark(kind: MarkKind, function: str, about: str, at: int, text: str) -> Mark:
+    return Mark(kind, "/home/me/train.py", function, about, Statement(at, text))
+
+
+def test_the_line_that_would_wake_the_thread_of_a_server_is_named() -> None:
+    engine = handler(
+        303, "train.py:run:27", waits=WaitedOn("timer", "clock_nanosleep"), still_s=0.0
+    )
+    wakes = mark("wakes", "run", "self.ready", 48, "self.ready.notify_all()")
+    asked = server(handler(302, *WAITS, waits=FUTEX, still_s=39.0), engine)
+
+    told = only(
+        no_progress.check,
+        snapshot_of(client(), asked, source=(*SENT, CONDITION), marks=(wakes,)),
+        quiet(),
+    )
+
+    assert "self.ready is woken up by `self.ready.notify_all()` (train.py:48 run)" in told.cause
+    assert "Its thread handler-3 is in that function, at train.py:27 run" in told.cause
+
+
+def test_an_entry_that_is_emptied_too_late_is_the_likely_reason() -> None:
+    lost = mark("emptied-late", "run", "self.items, 40, predict", 45, "self.items = {}")
+    asked = server(handler(302, *WAITS, waits=FUTEX, still_s=39.0))
+
+    told = only(
+        no_progress.check,
+        snapshot_of(client(), asked, source=(*SENT, CONDITION), marks=(lost,)),
+        quiet(),
+    )
+
+    assert "`self.items = {}` (train.py:45) empties all of it later" in told.cause
+    assert "no other line sets, notifies or releases self.ready" in told.cause
+
+
+def test_an_event_loop_whose_coroutines_take_a_second_permit_is_explained() -> None:
+    again = mark("takes-again", "reply", "self.slots, 46, part, 54", 50, "part = await self.part()")
+    watches = server(waits=polls(LISTENING, THEIRS), stack=LOOP)
+
+    told = only(
+        no_progress.check, snapshot_of(client(), watches, source=SENT, marks=(again,)), quiet()
+    )
+
+    assert told.severity is Severity.WARNING
+    assert "train.py:50" in told.cause
+    assert "part takes it once more in line 54" in told.cause
+    assert "nothing to do" not in told.summary
+
+
+def test_a_length_of_a_text_is_the_reason_where_both_ends_wait_to_receive() -> None:
+    length = mark("length-of-text", "send", "text", 9, "sock.sendall(H.pack(len(text)) + ...)")
+    asked = server(handler(301, waits=reads(THEIRS)))
+
+    told = only(
+        standing_still.check,
+        snapshot_of(client(), asked, source=(*SENT, *READING), marks=(length,)),
+        quiet(),
+    )
+
+    assert "(train.py:9) sends the number of characters of text" in told.cause

@@ -84,10 +84,13 @@ class ChainBuilder:
 
     def chains(self) -> tuple[WaitChain, ...]:
         """All chains: stalled ones first, none that is part of another."""
+        # What their other threads wait for is part of the chains of their clients.
+        servers = {each.server.process for each in self._answers.values()}
         starts = [
             process
             for process, edges in self._edges.items()
             if any(not edge.is_ordinary for edge in edges)
+            and not (process in servers and edges[0].is_ordinary)
         ]
         found = _without_parts([self._chain(process) for process in starts])
         return tuple(each.chain for each in sorted(found, key=_rank)[:CHAINS_LIMIT])
