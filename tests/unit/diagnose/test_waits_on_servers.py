@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from mpwatch.diagnose.analysis.index import Index
@@ -233,6 +234,16 @@ def test_an_event_loop_with_the_connection_of_a_waiting_client_is_not_idle() -> 
 
     assert (end.verdict, end.conclusion) == ("unknown", IN_COROUTINE)
     assert "nothing to do" not in end.sentence
+
+
+def test_an_event_loop_with_one_thread_has_not_only_inherited_the_connection() -> None:
+    watches = server(waits=polls(LISTENING, THEIRS), stack=LOOP)
+    forked = replace(watches, sample=replace(watches.sample, start_method="fork"))
+    silent = source("train.py:serve:60", may_send=False)
+
+    end = chain(client(), forked, lines=(*SENT, *silent))
+
+    assert (end.verdict, end.conclusion) == ("unknown", IN_COROUTINE)
 
 
 def test_a_server_of_which_no_thread_is_known_to_answer_is_not_ordinary() -> None:

@@ -457,7 +457,8 @@ def nested_permits(index: Index, server: Process, count: int) -> Nested | None:
             f"has given it in {file}:{first} while it awaits `{mark.statement.text}` "
             f"({file}:{mark.statement.line}), and {inner}. Once as many of them run as there are "
             f"permits or connections, each has one and waits for a second one, for ever. "
-            f"{count} {'requests wait' if count > 1 else 'request waits'} for {name} now."
+            f"At least {counted(count, 'request')} {'waits' if count == 1 else 'wait'} for {name} "
+            "now."
         ),
         (
             f"Take only one at a time: hand the first to {function or mark.function} as an "

@@ -518,7 +518,11 @@ def _read_edge(
         each
         for each in writers
         if not _reads_elsewhere(around, each, process, channels)
-        and (is_of_queue or not has_only_inherited(around, each, process))
+        and (
+            is_of_queue
+            or _watches_other_end(around, each, channels)
+            or not has_only_inherited(around, each, process)
+        )
     )
     is_left = (
         is_of_queue
@@ -551,6 +555,20 @@ def _reads_elsewhere(
     if not {ends.peers.get(channel) for channel in channels}.isdisjoint(own):
         return False
     return all(reader.process in ends.writers.get(each, ()) for each in own)
+
+
+def _watches_other_end(around: ReadContext, holder: ProcessId, channels: tuple[int, ...]) -> bool:
+    """Whether a thread of a process waits for data on the other end of what another one reads.
+
+    An event loop sends from coroutines, which are on no stack.
+    """
+    process = around.index.snapshot.get(holder)
+    ends = {around.pipes.peers.get(channel) for channel in channels}
+    return process is not None and any(
+        not ends.isdisjoint(channels_among(thread.waits_on.targets))
+        for thread in process.threads
+        if thread.waits_on is not None
+    )
 
 
 def has_only_inherited(around: ReadContext, holder: ProcessId, reader: Process) -> bool:

@@ -680,7 +680,7 @@ def _of_unanswered(index: Index, process: Process, chain: WaitChain, for_s: floa
     nested = _nested(index, end) if is_loop else None
     count = _requests(index, end)
     causes = [
-        f"{end.name} has the connection of a client that waits for its answer, so it is not idle. "
+        f"{end.name} is not idle, although it waits: a client waits for its answer. "
         f"{chain.conclusion}"
     ]
     if is_loop and nested is None:
