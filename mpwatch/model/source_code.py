@@ -360,7 +360,7 @@ MarkKind: TypeAlias = Literal[
     "unreleased",
     # Takes the module out of a wrapped model.
     "unwrapped",
-    # Wakes up threads or coroutines that wait: set(), notify() or release(). About: of what.
+    # Wakes up threads or coroutines that wait: set(), notify(), notify_all(). About: of what.
     "wakes",
     # Keeps an element or a slice of something in a container. About: the part, and where it was
     # made if that was before, `line 23: rows[:, 0]` or `audio.py:39: signal[a:b]`.

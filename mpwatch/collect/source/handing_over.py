@@ -22,7 +22,7 @@ from mpwatch.collect.source.syntax import (
     receiver_of,
 )
 
-_WAKES: Final = frozenset(("notify", "notify_all", "release", "set"))
+_WAKES: Final = frozenset(("notify", "notify_all", "set"))
 _COPIES: Final = frozenset(("copy", "items", "keys", "values"))
 _MAKES_COPY: Final = frozenset(("dict", "list", "set", "sorted", "tuple"))
 _EMPTY: Final = frozenset(("Counter", "OrderedDict", "defaultdict", "deque", "dict", "list", "set"))

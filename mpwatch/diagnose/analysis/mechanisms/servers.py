@@ -345,7 +345,7 @@ def unwoken(index: Index, process: Process, tid: int | None) -> Mechanism | None
     what = found["what"]
     wakes = [
         each
-        for each in marks(index, "wakes")
+        for each in (*marks(index, "wakes"), *marks(index, "releases"))
         if each.about.rpartition(".")[2] == what.rpartition(".")[2]
         and each.function != frame.function
         and (each.file == frame.file or "." not in what)
@@ -396,7 +396,7 @@ def _who_wakes(
     there = "in that function" if is_there else "in that file"
     return (
         f"{words} {capital(thread_words(process, thread))} is {there}, at {frame_words(frame)}, "
-        "and goes on without doing so: what this request waits for is not among what it sees."
+        "and has not done so for this request."
     )
 
 

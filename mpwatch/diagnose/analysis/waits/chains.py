@@ -163,7 +163,7 @@ class ChainBuilder:
             return end
         thread = next((each for each in waiter.threads if each.tid == edge.tid), None)
         ends = peer_of_wait(self._around.pipes, thread) if thread is not None else None
-        if ends is None or not has_accepted(process, ends[1]):
+        if ends is None or not has_accepted(self._index, process, ends[1]):
             return end
         return end_of_unseen(process, end, edge.since_s)
 
@@ -367,8 +367,10 @@ def wait_graph(index: Index) -> WaitGraph:
 @derived
 def answering_threads(index: Index) -> Mapping[tuple[ProcessId, int], Answering]:
     """The threads of servers that have the connection of a client which waits, by thread."""
-    found = answers_to(surroundings(index), wait_graph(index).edges)
-    return {(each.server.process, each.thread.tid): each for each in found.values()}
+    found: dict[tuple[ProcessId, int], Answering] = {}
+    for each in answers_to(surroundings(index), wait_graph(index).edges).values():
+        found.setdefault((each.server.process, each.thread.tid), each)
+    return found
 
 
 @derived

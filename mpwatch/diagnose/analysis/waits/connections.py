@@ -62,19 +62,31 @@ def peer_of_wait(ends: PipeEnds, thread: Thread) -> tuple[int, int] | None:
     return None if peer is None else (channels[0], peer)
 
 
-def has_accepted(server: Process, inode: int) -> bool:
+def has_accepted(index: Index, server: Process, inode: int) -> bool:
     """Whether a process has a connection that came to a port or path at which it listens."""
-    links = _links(server)
-    link = next((each for each in links if each.inode == inode), None)
-    if link is None or link.address is None or server.role in SERVICE_ROLES:
-        return False
+    return server.role not in SERVICE_ROLES and inode in _accepted(index, server.process)
+
+
+@derived
+def _accepted(index: Index, identity: ProcessId) -> frozenset[int]:
+    """The connections of a process that came to a port or path at which it listens.
+
+    An accepted socket of a path has the path of the one that listens. Forked workers have thousands
+    of descriptors, and are asked for each of their siblings.
+    """
+    server = index.snapshot.get(identity)
+    links = [each for each in _links(server) if each.address] if server is not None else []
     listening = [each.address or "" for each in links if LISTENS in (each.address or "")]
-    if link.address.startswith("tcp "):
-        local = link.address.removeprefix("tcp ").partition(" > ")[0]
-        ports = {each.rpartition(":")[2] for each in listening if each.startswith("tcp")}
-        return local.rpartition(":")[2] in ports
-    # An accepted socket of a path has the path of the one that listens.
-    return any(each.partition(LISTENS)[2] == link.address.partition(" ")[2] for each in listening)
+    ports = {each.rpartition(":")[2] for each in listening if each.startswith("tcp")}
+    paths = {each.partition(LISTENS)[2] for each in listening if each.startswith("unix")}
+    found = []
+    for link in links if listening else ():
+        kind, _, rest = (link.address or "").partition(" ")
+        local, _, remote = rest.partition(" > ")
+        is_tcp = kind == "tcp" and bool(remote) and local.rpartition(":")[2] in ports
+        if link.inode is not None and (is_tcp or (kind == "unix" and rest in paths)):
+            found.append(link.inode)
+    return frozenset(found)
 
 
 def answering(
@@ -86,7 +98,7 @@ def answering(
         `None` if the server has not accepted that connection, or nothing shows which thread has it.
     """
     found = peer_of_wait(ends, waiting)
-    if found is None or client is server or not has_accepted(server, found[1]):
+    if found is None or client is server or not has_accepted(index, server, found[1]):
         return None
     own, other = found
     made = (client, waiting, server)
@@ -119,7 +131,7 @@ def _handlers(index: Index, identity: ProcessId) -> tuple[Thread, ...]:
     if server is None:
         return ()
     own = [each for each in own_threads(index, server) if each.stack]
-    reading = [t for t in own if any(has_accepted(server, inode) for inode in _reads(t))]
+    reading = [t for t in own if any(has_accepted(index, server, inode) for inode in _reads(t))]
     entries = {entry for each in reading if (entry := _entry(each)) is not None}
     others = [
         each
