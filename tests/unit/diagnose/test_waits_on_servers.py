@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.verdicts import (
@@ -136,6 +138,45 @@ def test_a_subscriber_may_wait_for_what_another_thread_sends() -> None:
     end = chain(client(), server(handler(301, waits=reads(THEIRS)), publisher))
 
     assert (end.verdict, end.conclusion) == ("unknown", MAY_BOTH_READ)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        thread(302, "train.py:compute:70", state="R", still_s=0.0),
+        thread(
+            302,
+            "train.py:compute:70",
+            "concurrent/futures/thread.py:_worker",
+            waits=WaitedOn("timer", "clock_nanosleep"),
+        ),
+        thread(302, "train.py:finish:75", waits=WaitedOn("timer", "clock_nanosleep")),
+    ],
+)
+def test_a_thread_at_work_may_have_another_one_send_its_result(other: Thread) -> None:
+    silent = source("train.py:compute:70", "train.py:finish:75", may_send=False)
+    wakes = Mark(
+        "wakes", "/home/me/train.py", "finish", "self.done", Statement(76, "self.done.set()")
+    )
+    asked = server(handler(301, waits=reads(THEIRS)), other)
+    lines = (*SENT, *READING, *silent)
+
+    end = wait_graph(Index(snapshot_of(client(), asked, source=lines, marks=(wakes,)))).chains[0]
+
+    assert (end.verdict, end.conclusion) == ("unknown", MAY_BOTH_READ)
+
+
+def test_a_thread_that_only_limits_the_time_of_the_server_sends_nothing() -> None:
+    limit = thread(302, "train.py:expire:79", waits=WaitedOn("timer", "clock_nanosleep"))
+    silent = source("train.py:expire:79", may_send=False)
+
+    end = chain(
+        client(),
+        server(handler(301, waits=reads(THEIRS)), limit),
+        lines=(*SENT, *READING, *silent),
+    )
+
+    assert end.verdict == "dead-end"
 
 
 def test_a_client_that_has_not_asked_may_wait_for_news() -> None:
@@ -317,6 +358,19 @@ def test_an_event_loop_whose_coroutines_take_a_second_permit_is_explained() -> N
     assert "train.py:50" in told.cause
     assert "part takes it once more in line 54" in told.cause
     assert "nothing to do" not in told.summary
+
+
+def test_an_event_loop_whose_permits_may_be_lost_is_explained() -> None:
+    lost = mark("unreleased", "reply", "self.slots, 46", 50, "part = await work()")
+    watches = server(waits=polls(LISTENING, THEIRS), stack=LOOP)
+
+    told = only(
+        no_progress.check, snapshot_of(client(), watches, source=SENT, marks=(lost,)), quiet()
+    )
+
+    assert told.severity is Severity.INFO
+    assert "leaves out the release of self.slots" in told.cause
+    assert "train.py:50" in told.cause
 
 
 def test_a_length_of_a_text_is_the_reason_where_both_ends_wait_to_receive() -> None:

@@ -34,6 +34,7 @@ from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, own_thr
 from mpwatch.diagnose.analysis.waits.chains import answering_threads, wait_graph
 from mpwatch.diagnose.analysis.waits.connections import LISTENS
 from mpwatch.diagnose.analysis.waits.edges import CLIENTS
+from mpwatch.diagnose.analysis.waits.futures import taken_pool
 from mpwatch.diagnose.analysis.waits.providers import thread_words
 from mpwatch.diagnose.analysis.waits.servers import (
     BARRIER,
@@ -332,6 +333,8 @@ def unwoken(index: Index, process: Process, tid: int | None) -> Mechanism | None
     wait = answer.thread.waits_on if answer is not None else None
     if answer is None or answer.how != "handles" or wait is None or wait.kind != "futex":
         return None
+    if taken_pool(process) is not None:
+        return None
     frame = user_frame(answer.thread.stack)
     line = source_of(index, frame) if frame is not None else None
     found = _WAITS_FOR.search(line.statement.text) if line is not None else None
@@ -390,7 +393,7 @@ def _who_wakes(
     ]
     words = f"{what} is woken up by {' and '.join(places)}."
     if not near:
-        return f"{words} No thread of the process is there, nor in that file: none will do it."
+        return f"{words} No thread of the process is there, nor in that file."
     thread, frame = near[0]
     is_there = any((each.file, each.function) in functions for each in program_frames(thread.stack))
     there = "in that function" if is_there else "in that file"

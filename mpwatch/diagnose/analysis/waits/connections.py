@@ -17,11 +17,12 @@ from mpwatch.describe.frames import own_frames, program_frames
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import PipeEnds, channels_among
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES
-from mpwatch.diagnose.analysis.source_code import source_of
+from mpwatch.diagnose.analysis.source_code import marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, own_threads, user_frame
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import FdLink
 from mpwatch.model.snapshot import Process, Thread
+from mpwatch.model.source_code import MarkKind
 
 LISTENS = " listens on "
 """In the address of a socket, see `FdLink.address`."""
@@ -30,6 +31,7 @@ How: TypeAlias = Literal["reads", "handles", "loop"]
 request, and does something else; `loop`: it runs the event loop that watches the connection."""
 _HANDLERS = ("socketserver.py:process_request_thread", "http/server.py:handle")
 _REPEATS = re.compile(r"(?:async )?for |while (?:True|1) ?:")
+_WAKING: tuple[MarkKind, ...] = ("wakes", "releases", "put")
 _LATER_S = 1.5
 """A handler begins to wait after its client does; both are read one after the other."""
 _LOOP = "asyncio/base_events.py:_run_once"
@@ -232,14 +234,28 @@ def has_asked(index: Index, thread: Thread) -> bool:
 
 
 def _may_send(index: Index, ends: PipeEnds, process: Process, thread: Thread) -> bool:
-    """Whether a thread may send something without another thread or process that goes first."""
+    """Whether a thread may send, or have another one send, before something is sent to its process.
+
+    One that works may hand its result to a thread that sends it: only one that sleeps, in functions
+    that neither send nor wake up another thread, does not.
+    """
     wait, frames = thread.waits_on, program_frames(thread.stack)
     if accepts(process, thread) or (wait is not None and _waits_for_threads(thread)):
         return False
     if wait is not None and (peer := peer_of_wait(ends, thread)) is not None:
         return wait.timeout_s is not None or not _is_read(index, peer[1])
+    if wait is None or wait.kind not in ("timer", "futex") or _runs_a_call(thread):
+        return bool(frames)
     lines = [source_of(index, frame) for frame in frames]
-    return any(line is None or line.may_send for line in lines)
+    waking = {(each.file, each.function) for kind in _WAKING for each in marks(index, kind)}
+    return any(line is None or line.may_send for line in lines) or any(
+        (frame.file, frame.function) in waking for frame in frames
+    )
+
+
+def _runs_a_call(thread: Thread) -> bool:
+    """Whether a thread of an executor runs a call, whose end may call back."""
+    return calls(own_frames(thread.stack), "concurrent/futures/thread.py:_worker")
 
 
 def _waits_for_threads(thread: Thread) -> bool:

@@ -678,12 +678,14 @@ def _of_unanswered(index: Index, process: Process, chain: WaitChain, for_s: floa
     end, time = chain.links[-1], seconds_text(for_s)
     is_loop = chain.conclusion == IN_COROUTINE
     nested = _nested(index, end) if is_loop else None
+    lost = lost_permits(index, process) or (may_lose_permits(index) if is_loop else None)
+    known = nested if nested is not None else lost
     count = _requests(index, end)
     causes = [
         f"{end.name} is not idle, although it waits: a client waits for its answer. "
         f"{chain.conclusion}"
     ]
-    if is_loop and nested is None:
+    if is_loop and known is None:
         causes.append(
             "It waits for a lock, semaphore, queue, future or pooled connection that another "
             "coroutine has to set or give back, or for an answer from elsewhere."
@@ -704,10 +706,10 @@ def _of_unanswered(index: Index, process: Process, chain: WaitChain, for_s: floa
             *_threads_of_last(index, end),
             f"{counted(count, 'request')} of other processes "
             f"{'waits' if count == 1 else 'wait'} for {end.name}",
-            *((nested.evidence,) if nested is not None else ()),
+            *((known.evidence,) if known is not None else ()),
         ),
-        cause=" ".join([*causes, *([nested.cause] if nested is not None else [])]),
-        advice=nested.advice if nested is not None else _ADVICE_UNANSWERED,
+        cause=" ".join([*causes, *([known.cause] if known is not None else [])]),
+        advice=known.advice if known is not None else _ADVICE_UNANSWERED,
         is_doubtful=True,
     )
 
