@@ -39,7 +39,12 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     shape_of,
     user_frame,
 )
-from mpwatch.diagnose.analysis.waits.connections import LISTENS, Answering, answering
+from mpwatch.diagnose.analysis.waits.connections import (
+    LISTENS,
+    Answering,
+    answering,
+    peer_of_wait,
+)
 from mpwatch.diagnose.analysis.waits.file_locks import (
     LOCK_FILE,
     LOCK_ON,
@@ -231,8 +236,10 @@ def answers_to(
         if client is None or edge.kind not in ("socket-read", "poll"):
             continue
         thread = next((each for each in client.threads if each.tid == edge.tid), None)
+        if thread is None or peer_of_wait(around.pipes, thread) is None:
+            continue
         for server in map(around.index.snapshot.get, edge.providers):
-            if thread is None or server is None:
+            if server is None:
                 continue
             answer = answering(around.index, around.pipes, client, thread, server)
             if answer is not None:

@@ -231,6 +231,8 @@ def _of_polls(index: Index, in_vain: InVain) -> Finding:
     first, *others = in_vain.pollers
     threads = [thread for each in in_vain.others if (thread := main_thread(each)) is not None]
     lost = may_lose_permits(index) if any(map(runs_event_loop, threads)) else None
+    ends = (each.links[-1] for each in wait_graph(index).chains if each.conclusion == IN_COROUTINE)
+    known = next((found for each in ends if (found := _nested(index, each))), None) or lost
     advice = in_vain.advice
     loops = [
         f"{called(each)} goes round in {words}"
@@ -245,8 +247,8 @@ def _of_polls(index: Index, in_vain: InVain) -> Finding:
         subject="polls",
         summary=in_vain.headline,
         evidence=tuple(in_vain.evidence),
-        cause=". ".join([*([lost.cause.rstrip(".")] if lost else []), *loops, in_vain.cause]),
-        advice=f"{lost.advice} Otherwise: {advice[:1].lower()}{advice[1:]}" if lost else advice,
+        cause=". ".join([*([known.cause.rstrip(".")] if known else []), *loops, in_vain.cause]),
+        advice=f"{known.advice} Otherwise: {advice[:1].lower()}{advice[1:]}" if known else advice,
     )
 
 
