@@ -384,3 +384,17 @@ def test_a_length_of_a_text_is_the_reason_where_both_ends_wait_to_receive() -> N
     )
 
     assert "(train.py:9) sends the number of characters of text" in told.cause
+
+
+@pytest.mark.parametrize(("cpu_percent", "is_at_work"), [(95.0, True), (4.0, False)])
+def test_another_thread_of_the_server_that_computes_may_be_at_work_for_the_request(
+    cpu_percent: float, is_at_work: bool
+) -> None:
+    model = thread(303, "train.py:compute:70", cpu_percent=cpu_percent, still_s=0.0)
+    asked = server(handler(302, *WAITS, waits=FUTEX, still_s=39.0), model)
+    graph = snapshot_of(client(), asked, source=(*SENT, CONDITION))
+
+    told = only(no_progress.check, graph, quiet())
+
+    assert told.severity is (Severity.INFO if is_at_work else Severity.WARNING)
+    assert ("computes" in told.cause) is is_at_work

@@ -66,6 +66,8 @@ _READ_FROM: frozenset[Target] = frozenset(("queue", "pipe", "socket"))
 """What a main thread has to read from to get on."""
 POLLS_PERCENT = 5.0
 """CPU use of a process that only waits with a time limit, again and again."""
+WORKS_PERCENT = 20.0
+"""CPU use of a thread that may work for another one of its process."""
 MOSTLY = 0.9
 """The part of the readings that find a process at the one thing that it does."""
 LOOPS_S = 20.0
@@ -346,9 +348,12 @@ def _reason(index: Index, end: Process, chain: WaitChain) -> Reason | None:
         return None
     if chain.conclusion in UNANSWERED:
         return None  # a client may wait for news
+    own = own_threads(index, end)
     is_known = (end.process, thread.tid) in answering_threads(index)
-    deciding = (thread,) if is_known else own_threads(index, end)
-    if any(is_busy(each) for each in deciding):
+    # Another thread may work for this one; one that looks for requests again and again does not.
+    if is_busy(thread) or any(
+        (each.cpu_percent or 0.0) >= WORKS_PERCENT if is_known else is_busy(each) for each in own
+    ):
         return "computes"
     return _reason_of_wait(index, end, thread)
 

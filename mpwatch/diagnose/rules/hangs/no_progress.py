@@ -936,7 +936,7 @@ def _of_computation(computation: Computation) -> Finding:
 
 def _advice(index: Index, blockage: Blockage) -> str:
     """What to change, by what the processes wait for."""
-    unanswered = unwoken(index, blockage.process, blockage.chain.links[-1].tid)
+    unanswered = _unwoken(index, blockage)
     if unanswered is not None:
         return unanswered.advice
     if _is_unread(blockage):
@@ -1049,6 +1049,13 @@ def _is_answering(index: Index, blockage: Blockage) -> bool:
     """Whether the chain ends at the thread of a server that has the connection of a client."""
     link = blockage.chain.links[-1]
     return (blockage.process.process, link.tid) in answering_threads(index)
+
+
+def _unwoken(index: Index, blockage: Blockage) -> Mechanism | None:
+    """Why the thread of a server that a client waits for is not woken up; `None` for others."""
+    if blockage.reason != "thread":
+        return None
+    return unwoken(index, blockage.process, blockage.chain.links[-1].tid)
 
 
 def _is_at_exit(blockage: Blockage) -> bool:
@@ -1223,7 +1230,7 @@ def _threads_of_last(index: Index, end: WaitLink) -> Iterator[str]:
 
 def _cause(index: Index, blockage: Blockage) -> str:
     """What a process would have to do for the others to continue, as far as was observed."""
-    unanswered = unwoken(index, blockage.process, blockage.chain.links[-1].tid)
+    unanswered = _unwoken(index, blockage)
     if unanswered is not None:
         return unanswered.cause
     path = _locked_path(blockage)
