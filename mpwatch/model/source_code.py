@@ -213,6 +213,9 @@ class SourceLine:
     """What its function can reach that the program adds to."""
     until: EndlessLoop | None = None
     """The innermost `while` loop with a condition around it, or that begins there."""
+    asked: Statement | None = None
+    """The statement before it that sends or writes, without a loop around the line alone that goes
+    through all that comes."""
 
 
 class DroppedResult(NamedTuple):
@@ -275,6 +278,10 @@ MarkKind: TypeAlias = Literal[
     # A loop in whose rounds items are taken out of a queue, in its function or by one of the same
     # file that this calls. About: the queue.
     "empties",
+    # Empties a container some time after its items were read, while other functions of the file add
+    # to it. About: the container, the line that reads it, and these functions,
+    # `self.samples, 42, predict`.
+    "emptied-late",
     # Returns an empty container on some ranks only, of a function that returns more on others.
     # About: the condition, `if rank != 0: in line 50`.
     "empty-on-ranks",
@@ -327,6 +334,8 @@ MarkKind: TypeAlias = Literal[
     # Sends a signal to the process group of a child, in a file that makes none for it: that is its
     # own. About: the signal, and the line that starts the first child, `SIGKILL, 23`.
     "kills-group",
+    # Sends the number of characters of a text before its encoded bytes. About: the text.
+    "length-of-text",
     # Sets a limit of its process, such as RLIMIT_CPU. About: its name, `RLIMIT_CPU`.
     "limit",
     # Switches autograd off.
@@ -394,6 +403,10 @@ MarkKind: TypeAlias = Literal[
     # Catches any exception in a loop, and goes on with the next round. About: the lines of its
     # `try` block, `36-39`.
     "swallows",
+    # Takes a permit or connection while it keeps another one of the same. About: what, the line
+    # that takes the first, and the function and line that take the second,
+    # `self.pool.acquire(), 46, profile, 54`.
+    "takes-again",
     # Takes an item out of a queue. About: the queue.
     "takes",
     # Opens a file of data so that it is empty first. About: the part of the name of the file that
@@ -418,6 +431,8 @@ MarkKind: TypeAlias = Literal[
     "unreleased",
     # Takes the module out of a wrapped model.
     "unwrapped",
+    # Wakes up threads or coroutines that wait: set(), notify(), notify_all(). About: of what.
+    "wakes",
     # Keeps an element or a slice of something in a container. About: the part, and where it was
     # made if that was before, `line 23: rows[:, 0]` or `audio.py:39: signal[a:b]`.
     "view",

@@ -392,6 +392,41 @@ def may_send(module: ParsedFile, function: ast.AST, line: int) -> bool:
     return count > REACHED
 
 
+_SENDS_NOW = re.compile(r"(?:.*_)?(?:send|write|flush)\w*")
+
+
+def asked(module: ParsedFile, function: ast.AST, inside: Sequence[ast.AST]) -> Statement | None:
+    """The last statement that sends or writes before a line, in the same round of what repeats.
+
+    What was sent before a loop that goes through all that comes, as a subscriber does, asks for no
+    answer; a loop with a condition (`while left:`) reads one.
+
+    Args:
+        module: The file.
+        function: The function of the line.
+        inside: Its statements around the line, outermost first, and the one at the line.
+    """
+    found: ast.AST | None = None
+    outer = function
+    for node in inside:
+        block = next((name for name, child in children(outer) if child is node), None)
+        for name, child in children(outer):
+            if child is node:
+                break
+            is_statement = isinstance(child, ast.Assign | ast.AnnAssign | ast.Expr | ast.If)
+            if name == block and is_statement and any(map(_sends, calls_in(child))):
+                found = child
+        is_endless = isinstance(node, ast.While) and isinstance(node.test, ast.Constant)
+        if node is not inside[-1] and (is_endless or isinstance(node, ast.For | ast.AsyncFor)):
+            found = None
+        outer = node
+    return None if found is None else quoted(module, found)
+
+
+def _sends(call: ast.Call) -> bool:
+    return _SENDS_NOW.fullmatch(last_name(call.func)) is not None
+
+
 def _from_elsewhere(tree: ast.AST) -> Iterator[str]:
     """The names that a file imports, but for those from the standard library and `_LIBRARIES`."""
     known = sys.stdlib_module_names | _LIBRARIES

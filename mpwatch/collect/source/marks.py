@@ -15,6 +15,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from mpwatch.collect.source.awaited_tasks import find_awaited_tasks
 from mpwatch.collect.source.control_flow import LOGS, RAISES_NOT, STARTS_TASK
+from mpwatch.collect.source.handing_over import Handing, find_handing, handing_of
 from mpwatch.collect.source.kept import (
     ADDS,
     ARRAYS,
@@ -138,6 +139,7 @@ class _Names(NamedTuple):
     dicts: set[str]
     registries: Mapping[str, str]
     permits: _Permits
+    handing: Handing
     buffered: BufferedFiles
     takers: Takers
     may_hold_back: bool
@@ -181,6 +183,7 @@ def _names_of(tree: ast.Module, elsewhere: Mapping[str, ReturnedSlice]) -> _Name
         dicts={*dicts_of(tree)}.difference(emptied_dicts),
         registries=registries_of(tree),
         permits=_permits_of(tree),
+        handing=handing_of(tree),
         buffered=buffered_files(tree),
         takers=takers_of(tree),
         may_hold_back=not any(
@@ -211,6 +214,7 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     name = function.name if isinstance(function, FUNCTIONS) else ""
     yield from _calls_marked(nodes)
     yield from find_awaited_tasks(function, nodes)
+    yield from find_handing(function, nodes, known.handing)
     yield from find_past_caches(function, nodes, known.cached)
     if known.uses_arrays:
         yield from _found_of_arrays(module, function, known, nodes)

@@ -43,6 +43,7 @@ def find_pitfalls(function: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[Found
     yield from _patterns(nodes)
     yield from _replaced_modules(function, nodes)
     yield from _accumulations(nodes)
+    yield from _lengths(nodes)
     for call in nodes:
         if isinstance(call, ast.Call) and last_name(call.func) in _WRAPPERS:
             yield "wraps", "", call
@@ -166,6 +167,29 @@ def _watchdogs(nodes: Sequence[ast.AST]) -> Iterator[Found]:
         if any(isinstance(each, ast.Constant) and each.value is True for each in ends):
             times = [*call.args[:1], *(k.value for k in call.keywords if k.arg == "timeout")]
             yield "exits-late", ast.unparse(times[0]) if times else "", call
+
+
+def _lengths(nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """`HEADER.pack(len(text))` or `len(text).to_bytes(4, "big")` beside `text.encode()`."""
+    calls = [each for each in nodes if isinstance(each, ast.Call)]
+    encoded = {receiver_of(each) for each in calls if last_name(each.func) == "encode"} - {""}
+    bound = {ast.unparse(each) for node in nodes for each in _targets(node)}
+    for call in calls:
+        parts: Sequence[ast.expr] = ()
+        if last_name(call.func) == "pack":
+            parts = call.args
+        elif last_name(call.func) == "to_bytes" and isinstance(call.func, ast.Attribute):
+            parts = (call.func.value,)
+        for part in parts:
+            if isinstance(part, ast.Call) and last_name(part.func) == "len" and part.args:
+                text = ast.unparse(part.args[0])
+                if text in encoded - bound:
+                    yield "length-of-text", text, call
+
+
+def _targets(node: ast.AST) -> Sequence[ast.expr]:
+    """What an assignment binds: a text that is bound anew may be its own encoded bytes."""
+    return node.targets if isinstance(node, ast.Assign) else ()
 
 
 def _patterns(nodes: Sequence[ast.AST]) -> Iterator[Found]:

@@ -20,6 +20,7 @@ from typing import Final
 
 from mpwatch.collect.source.control_flow import (
     NESTED,
+    asked,
     cleared,
     connects,
     dropped,
@@ -194,6 +195,7 @@ class SourceCode:
             tuple(deciders(module, function, inside)),
             tuple(added_to(frame.file, module, function, self._class_of)),
             until(module, inside),
+            asked(module, function, inside),
         )
 
     def _class_of(self, name: str) -> ClassOfProgram | None:

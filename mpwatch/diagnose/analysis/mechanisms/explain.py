@@ -41,7 +41,12 @@ from mpwatch.diagnose.analysis.mechanisms.cases import (
 )
 from mpwatch.diagnose.analysis.mechanisms.kept_locks import kept_file_lock
 from mpwatch.diagnose.analysis.mechanisms.part_batch import part_batch
-from mpwatch.diagnose.analysis.mechanisms.servers import managed, one_at_a_time, unset_key
+from mpwatch.diagnose.analysis.mechanisms.servers import (
+    both_receive,
+    managed,
+    one_at_a_time,
+    unset_key,
+)
 from mpwatch.diagnose.analysis.mechanisms.unreleased import (
     left,
     not_given_back,
@@ -1642,6 +1647,7 @@ _OF_CYCLES: Sequence[_Way] = (
 )
 _OF_DEAD_ENDS: Sequence[_Way] = (
     managed,
+    both_receive,
     left,
     taken_twice,
     _no_end_of_file,

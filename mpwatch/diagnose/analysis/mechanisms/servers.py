@@ -8,10 +8,10 @@ client of it provides what is waited for.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from mpwatch.describe.frames import own_frames
+from mpwatch.describe.frames import frame_words, own_frames, program_frames
 from mpwatch.describe.processes import wait_verb
 from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
@@ -28,11 +28,14 @@ from mpwatch.diagnose.analysis.mechanisms.cases import (
     waiting_for,
 )
 from mpwatch.diagnose.analysis.pipes import channels_among, pipe_ends
-from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called
-from mpwatch.diagnose.analysis.source_code import source_of
+from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called, counted
+from mpwatch.diagnose.analysis.source_code import capital, marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, own_threads, user_frame
-from mpwatch.diagnose.analysis.waits.chains import wait_graph
-from mpwatch.diagnose.analysis.waits.edges import CLIENTS, LISTENS
+from mpwatch.diagnose.analysis.waits.chains import answering_threads, wait_graph
+from mpwatch.diagnose.analysis.waits.connections import LISTENS
+from mpwatch.diagnose.analysis.waits.edges import CLIENTS
+from mpwatch.diagnose.analysis.waits.futures import taken_pool
+from mpwatch.diagnose.analysis.waits.providers import thread_words
 from mpwatch.diagnose.analysis.waits.servers import (
     BARRIER,
     EVENT,
@@ -43,9 +46,10 @@ from mpwatch.diagnose.analysis.waits.servers import (
     ROOM,
     TASKS,
 )
+from mpwatch.diagnose.analysis.waits.verdicts import BOTH_READ
 from mpwatch.model.samples import FdLink
 from mpwatch.model.snapshot import Process, Thread
-from mpwatch.model.source_code import SourceLine, Statement
+from mpwatch.model.source_code import Mark, SourceLine, Statement
 from mpwatch.model.waits import WaitChain
 
 ACCEPTS_S = 10.0
@@ -140,6 +144,12 @@ class BothRead(NamedTuple):
     connection: str
     line: SourceLine | None
     """Where that thread reads."""
+    waiting: Thread
+    """That of the client."""
+    sent: SourceLine | None = None
+    """The line of the client whose function has sent something before."""
+    counted: Mark | None = None
+    """Where a program sends the length of a text before its encoded bytes."""
 
     @property
     def short_read(self) -> Statement | None:
@@ -152,11 +162,22 @@ class BothRead(NamedTuple):
 
     @property
     def evidence(self) -> str:
-        """Who reads which end."""
+        """Who reads which end, where, and what was sent."""
         return (
             f"{called(self.client)} and thread {self.thread.name} of {called(self.server)} both "
-            f"wait to receive on one connection, {self.connection}"
+            f"wait to receive on one connection, {self.connection}: {called(self.client)}"
+            f"{at_line(self.waiting)}{_wanted(self.waiting)}, {called(self.server)}"
+            f"{at_line(self.thread)}{_wanted(self.thread)}"
+            f"{self._sent_words}"
         )
+
+    @property
+    def _sent_words(self) -> str:
+        """What the client has sent before it waits."""
+        if self.sent is None or self.sent.asked is None:
+            return ""
+        place = f"{self.sent.file.rpartition('/')[2]}:{self.sent.asked.line}"
+        return f"; before that {called(self.client)} has sent `{self.sent.asked.text}` ({place})"
 
     @property
     def cause(self) -> str:
@@ -174,6 +195,17 @@ class BothRead(NamedTuple):
                 "of it, it waits for more, and the client waits for the answer. A request that "
                 "arrives in parts ends too early."
             )
+        if self.counted is not None:
+            return f"{names}. {_counted_words(self.counted)}"
+        if self.sent is not None:
+            return (
+                f"{names}. {called(self.client)} has sent its request{at_line(self.waiting)} and "
+                f"believes it complete; the thread of {called(self.server)} waits for more bytes, "
+                "or has not found its end. So the length that is sent with a message, or the "
+                "mark of its end, does not match the bytes that follow; or the bytes are still in "
+                "a buffer that was not flushed. One message of a wrong length is enough: from "
+                "there on the reader takes parts of messages for lengths."
+            )
         return (
             f"{names}. Either a request or an answer was shorter than the other side expects, is "
             "still in a buffer that was not flushed, or was never sent; or the two do not agree on "
@@ -183,6 +215,14 @@ class BothRead(NamedTuple):
     @property
     def advice(self) -> str:
         """What to change."""
+        if self.short_read is None and self.counted is not None:
+            name = self.counted.about
+            return (
+                f"Encode first, and send the length of the bytes: data = {name}.encode(), then "
+                "len(data). Check a received length against a maximum, so that a wrong one is an "
+                "error. A timeout, a new connection, TCP_NODELAY or more threads of the server "
+                "only hide it until the next such message."
+            )
         if self.short_read is None:
             return (
                 "Compare what each side has sent with what the other one reads at the lines above: "
@@ -196,6 +236,23 @@ class BothRead(NamedTuple):
             "does so. Another size of the reads, TCP_NODELAY or more threads only change which "
             "message is the unlucky one; a timeout turns the wait into an error."
         )
+
+
+def _wanted(thread: Thread) -> str:
+    """How many bytes a thread has asked for."""
+    wait = thread.waits_on
+    count = wait.wanted_bytes if wait is not None else None
+    return "" if count is None else f" (asks for {counted(count, 'byte')})"
+
+
+def _counted_words(mark: Mark) -> str:
+    place = f"{mark.file.rpartition('/')[2]}:{mark.statement.line}"
+    return (
+        f"`{mark.statement.text}` ({place}) sends the number of characters of {mark.about} as its "
+        "length, and then its encoded bytes: a character that is not ASCII takes more than one "
+        "byte, so the reader takes too few, and what is left for the length of the next message. "
+        "From there on it waits for a message that is never sent."
+    )
 
 
 _SHORT = re.compile(r"if len\((\w+)\) ?(?:<|!=) ?([\w.]+):")
@@ -220,7 +277,34 @@ def both_read(index: Index, chain: WaitChain) -> BothRead | None:
         return None
     frame = user_frame(thread.stack)
     line = source_of(index, frame) if frame is not None else None
-    return BothRead(client, server, thread, ends.words(read), line)
+    if waiter is None:
+        return None
+    lines = [source_of(index, each) for each in program_frames(waiter.stack)]
+    sent = next((each for each in lines if each is not None and each.asked is not None), None)
+    files = {each.file for t in (waiter, thread) for each in program_frames(t.stack)}
+    lengths = (each for each in marks(index, "length-of-text") if each.file in files)
+    return BothRead(
+        client, server, thread, ends.words(read), line, waiter, sent, next(lengths, None)
+    )
+
+
+def both_receive(case: Case) -> Mechanism | None:
+    """A client has sent a request that the thread of its server believes incomplete."""
+    if case.chain.conclusion != BOTH_READ:
+        return None
+    both = both_read(case.index, case.chain)
+    if both is None:
+        return None
+    return Mechanism(
+        cause=both.cause,
+        advice=both.advice,
+        evidence=(both.evidence,),
+        headline=(
+            f"{called(both.client)} and {called(both.server)} each wait for the other one to send "
+            "on one connection."
+        ),
+        is_certain=True,
+    )
 
 
 def _read_by(thread: Thread | None) -> int | None:
@@ -228,6 +312,164 @@ def _read_by(thread: Thread | None) -> int | None:
     wait = thread.waits_on if thread is not None else None
     found = channels_among(wait.targets) if wait is not None and wait.kind == "socket-read" else ()
     return found[0] if len(found) == 1 else None
+
+
+_WAITS_FOR = re.compile(r"(?P<what>(?:\w+\.)*\w+)\.(?:wait|wait_for|acquire|get|join|result)\(")
+_SHOWN_WAKES = 3
+
+
+def unwoken(index: Index, process: Process, tid: int | None) -> Mechanism | None:
+    """Why the thread of a server that has the connection of a client is not woken up.
+
+    Args:
+        index: The snapshot.
+        process: The server.
+        tid: The thread at which a chain of waits ends.
+
+    Returns:
+        `None` where it is no such thread, or waits for something else than its own process.
+    """
+    answer = answering_threads(index).get((process.process, tid or 0))
+    wait = answer.thread.waits_on if answer is not None else None
+    if answer is None or answer.how != "handles" or wait is None or wait.kind != "futex":
+        return None
+    if taken_pool(process) is not None:
+        return None
+    frame = user_frame(answer.thread.stack)
+    line = source_of(index, frame) if frame is not None else None
+    found = _WAITS_FOR.search(line.statement.text) if line is not None else None
+    name, client = called(process), called(answer.client)
+    cause = (
+        f"{name} has the request of {client}: {thread_words(process, answer.thread)} waits"
+        f"{at_line(answer.thread)}, and its main thread, which waits for clients, cannot end that."
+    )
+    if frame is None or line is None or found is None:
+        return Mechanism(cause=cause, advice=_ADVICE_WAKE)
+    what = found["what"]
+    wakes = [
+        each
+        for each in (*marks(index, "wakes"), *marks(index, "releases"))
+        if each.about.rpartition(".")[2] == what.rpartition(".")[2]
+        and each.function != frame.function
+        and (each.file == frame.file or "." not in what)
+    ]
+    lost = next(
+        (
+            each
+            for each in marks(index, "emptied-late")
+            if each.file == frame.file and frame.function in each.about.split(", ")[2:]
+        ),
+        None,
+    )
+    return Mechanism(
+        cause=f"{cause} {_who_wakes(index, process, answer.thread, what, wakes)}"
+        f"{_lost_words(lost, frame.function) if lost is not None else ''}",
+        advice=_ADVICE_LOST if lost is not None else _ADVICE_WAKE,
+    )
+
+
+def _who_wakes(
+    index: Index, process: Process, waiting: Thread, what: str, wakes: Sequence[Mark]
+) -> str:
+    """At which lines something is set, notified or released, and what the threads there do."""
+    if not wakes:
+        return f"In the files that were read, no other line sets, notifies or releases {what}."
+    places = [
+        f"`{each.statement.text}` ({each.file.rpartition('/')[2]}:{each.statement.line} "
+        f"{each.function})"
+        for each in wakes[:_SHOWN_WAKES]
+    ]
+    files = {each.file for each in wakes}
+    functions = {(each.file, each.function) for each in wakes}
+    others = [
+        (each, user_frame(each.stack))
+        for each in own_threads(index, process)
+        if each is not waiting and each is not main_thread(process)
+    ]
+    near = [
+        (thread, frame)
+        for thread, frame in others
+        if frame is not None and frame.file in files and frame != user_frame(waiting.stack)
+    ]
+    words = f"{what} is woken up by {' and '.join(places)}."
+    if not near:
+        return f"{words} No thread of the process is there, nor in that file."
+    thread, frame = near[0]
+    is_there = any((each.file, each.function) in functions for each in program_frames(thread.stack))
+    there = "in that function" if is_there else "in that file"
+    return (
+        f"{words} {capital(thread_words(process, thread))} is {there}, at {frame_words(frame)}, "
+        "and has not done so for this request."
+    )
+
+
+def _lost_words(mark: Mark, function: str) -> str:
+    """That a container is emptied of what other threads have added since it was read."""
+    container, line = mark.about.split(", ")[:2]
+    file = mark.file.rpartition("/")[2]
+    return (
+        f" Most likely its entry is lost: {mark.function} reads {container} in line {line}, and "
+        f"`{mark.statement.text}` ({file}:{mark.statement.line}) empties all of it later. What "
+        f"{function} has added in between is thrown away, and never answered."
+    )
+
+
+_ADVICE_WAKE = (
+    "Look at what has to happen before that line is woken up: each request needs exactly one "
+    "answer, also where one fails, and each wait a check of its condition and a timeout that "
+    "becomes an error. Nothing is wrong with the connection, the client or the number of threads."
+)
+_ADVICE_LOST = (
+    "Remove only what was read: take the container out under the lock before the work begins "
+    "(batch, self.items = self.items, {}), or delete its keys one by one. A timeout with another "
+    "try only hides it; more clients or threads make it more frequent."
+)
+
+
+class Nested(NamedTuple):
+    """Permits or connections of which coroutines take a second one while they keep the first."""
+
+    evidence: str
+    cause: str
+    advice: str
+
+
+def nested_permits(index: Index, server: Process, count: int) -> Nested | None:
+    """Why the coroutines of a server may all wait, as far as its source shows.
+
+    Args:
+        index: The snapshot.
+        server: Runs an event loop.
+        count: The threads of clients that wait for it.
+    """
+    found = marks(index, "takes-again")
+    files = {frame.file for thread in server.threads for frame in program_frames(thread.stack)}
+    # Of the files of its handlers, none need be on a stack.
+    mark = next((each for each in found if each.file in files), next(iter(found), None))
+    if mark is None:
+        return None
+    name = called(server)
+    taken, first, function, second = mark.about.rsplit(", ", 3)
+    file = mark.file.rpartition("/")[2]
+    inner = f"{function or mark.function} takes it once more in line {second}"
+    return Nested(
+        f"{file}:{mark.statement.line} is `{mark.statement.text}`, inside of `async with {taken}` "
+        f"of line {first}; {inner}",
+        (
+            f"Most likely its coroutines wait for each other: {mark.function} keeps what `{taken}` "
+            f"has given it in {file}:{first} while it awaits `{mark.statement.text}` "
+            f"({file}:{mark.statement.line}), and {inner}. Once as many of them run as there are "
+            f"permits or connections, each has one and waits for a second one, for ever. "
+            f"At least {counted(count, 'request')} {'waits' if count == 1 else 'wait'} for {name} "
+            "now."
+        ),
+        (
+            f"Take only one at a time: hand the first to {function or mark.function} as an "
+            f"argument, or leave the block of {file}:{first} before line {mark.statement.line}. A "
+            "larger pool only helps while it is larger than the number of requests at a time; a "
+            "timeout turns the wait into errors. The clients only wait."
+        ),
+    )
 
 
 class Accepting(NamedTuple):

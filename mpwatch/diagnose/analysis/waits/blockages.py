@@ -23,10 +23,11 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     own_threads,
     shape_in,
 )
-from mpwatch.diagnose.analysis.waits.chains import wait_graph
+from mpwatch.diagnose.analysis.waits.chains import answering_threads, wait_graph
 from mpwatch.diagnose.analysis.waits.edges import ReadContext, blocked_for_s, is_busy, surroundings
 from mpwatch.diagnose.analysis.waits.file_locks import LOCK_FILE, LOCK_ON
 from mpwatch.diagnose.analysis.waits.threads import is_at_exit
+from mpwatch.diagnose.analysis.waits.verdicts import UNANSWERED
 from mpwatch.model.account import Activity, Target
 from mpwatch.model.history import columns
 from mpwatch.model.ids import ProcessId
@@ -65,6 +66,8 @@ _READ_FROM: frozenset[Target] = frozenset(("queue", "pipe", "socket"))
 """What a main thread has to read from to get on."""
 POLLS_PERCENT = 5.0
 """CPU use of a process that only waits with a time limit, again and again."""
+WORKS_PERCENT = 20.0
+"""CPU use of a thread that may work for another one of its process."""
 MOSTLY = 0.9
 """The part of the readings that find a process at the one thing that it does."""
 LOOPS_S = 20.0
@@ -310,7 +313,10 @@ def _blockage(
     waiters.pop(end.process, None)
     if not waiters and not _is_stuck_alone(end, reason):
         return None
-    watched = [*waiters] if reason in ("computes", "polls", "stopped") else [*waiters, end.process]
+    thread = _deciding_thread(end, chain)
+    is_answering = thread is not None and (end.process, thread.tid) in answering_threads(index)
+    is_at_work = reason in ("computes", "polls", "stopped")
+    watched = [*waiters] if is_at_work or is_answering else [*waiters, end.process]
     known = [
         without_progress_s(process, index)
         for process in map(index.snapshot.get, watched)
@@ -340,7 +346,14 @@ def _reason(index: Index, end: Process, chain: WaitChain) -> Reason | None:
         return "stopped"
     if chain.verdict == "ordinary" or _waits_for_a_person(thread):
         return None
-    if any(is_busy(each) for each in own_threads(index, end)):
+    if chain.conclusion in UNANSWERED:
+        return None  # a client may wait for news
+    own = own_threads(index, end)
+    is_known = (end.process, thread.tid) in answering_threads(index)
+    # Another thread may work for this one; one that looks for requests again and again does not.
+    if is_busy(thread) or any(
+        (each.cpu_percent or 0.0) >= WORKS_PERCENT if is_known else is_busy(each) for each in own
+    ):
         return "computes"
     return _reason_of_wait(index, end, thread)
 

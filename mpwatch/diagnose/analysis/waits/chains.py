@@ -5,16 +5,31 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 from mpwatch.describe.waits import edge_words
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import channels_among
 from mpwatch.diagnose.analysis.stack_patterns import main_thread
-from mpwatch.diagnose.analysis.waits.edges import ReadContext, blocked_for_s, edges_of, surroundings
+from mpwatch.diagnose.analysis.waits.connections import Answering, has_accepted, peer_of_wait
+from mpwatch.diagnose.analysis.waits.edges import (
+    ReadContext,
+    answers_to,
+    blocked_for_s,
+    edge_of_answering,
+    edges_of,
+    surroundings,
+)
 from mpwatch.diagnose.analysis.waits.file_locks import LOCK_FILE, LOCK_ON
 from mpwatch.diagnose.analysis.waits.providers import held_lock, words_of
-from mpwatch.diagnose.analysis.waits.verdicts import OUTSIDE, WaitEnd, end_at
+from mpwatch.diagnose.analysis.waits.verdicts import (
+    OUTSIDE,
+    WaitEnd,
+    end_at,
+    end_of_answer,
+    end_of_unseen,
+)
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process
 from mpwatch.model.units import seconds_text
@@ -36,8 +51,15 @@ class _Found(NamedTuple):
 class ChainBuilder:
     """Follows the edges of one snapshot."""
 
-    def __init__(self, around: ReadContext, edges: Sequence[WaitEdge]) -> None:
+    def __init__(
+        self,
+        around: ReadContext,
+        edges: Sequence[WaitEdge],
+        answers: Mapping[tuple[ProcessId, int, ProcessId], Answering] = MappingProxyType({}),
+    ) -> None:
+        self._around = around
         self._index = around.index
+        self._answers = answers
         self._processes = {process.process: process for process in around.index.snapshot.processes}
         self._names = _names(around.index.snapshot.processes)
         by_waiter: dict[ProcessId, list[WaitEdge]] = {}
@@ -63,10 +85,13 @@ class ChainBuilder:
 
     def chains(self) -> tuple[WaitChain, ...]:
         """All chains: stalled ones first, none that is part of another."""
+        # What their other threads wait for is part of the chains of their clients.
+        servers = {each.server.process for each in self._answers.values()}
         starts = [
             process
             for process, edges in self._edges.items()
             if any(not edge.is_ordinary for edge in edges)
+            and not (process in servers and edges[0].is_ordinary)
         ]
         found = _without_parts([self._chain(process) for process in starts])
         return tuple(each.chain for each in sorted(found, key=_rank)[:CHAINS_LIMIT])
@@ -93,22 +118,55 @@ class ChainBuilder:
     def _chain(self, start: ProcessId) -> _Found:
         """Follow the waits from one process to their end, or back to one of them."""
         links: list[WaitLink] = []
-        seen: set[ProcessId] = set()
-        at = start
-        while at not in seen:
-            seen.add(at)
+        seen: dict[tuple[ProcessId, int | None], int] = {}
+        at, edge = start, None
+        answer: Answering | None = None
+        while (at, answer.thread.tid if answer else None) not in seen:
+            seen[at, answer.thread.tid if answer else None] = len(links)
             process = self._processes[at]
-            end = self._ends.get(at)
+            before, edge = edge, None
+            if answer is not None:
+                edge = edge_of_answering(self._around, answer)
+                end = end_of_answer(self._around, answer, edge)
+            else:
+                end = self._end_for(process, before)
             if end is not None:
                 links.append(self._last(process, end))
                 return _Found(WaitChain(tuple(links), end.verdict, end.conclusion))
-            edge = self._deciding_edge(process)
-            links.extend(self._step(process, self._edges[at][0], edge))
+            if edge is None:
+                edge = self._deciding_edge(process)
+                links.extend(self._step(process, self._edges[at][0], edge))
+            else:
+                links.extend(self._step(process, edge, edge))
             at = self._next(process, edge)
-        cycle = _cycle(self._index, links, at, self._names[at])
+            answer = self._answer(edge, at)
+        place = seen[at, answer.thread.tid if answer else None]
+        cycle = _cycle(self._index, links, place, self._names[at])
         if cycle.verdict == "cycle" and self._may_end_outside(cycle):
             cycle = WaitChain(cycle.links, "unknown", OUTSIDE)
-        return _Found(cycle, is_cycle=cycle.verdict == "cycle" and at == start)
+        return _Found(cycle, is_cycle=cycle.verdict == "cycle" and place == 0)
+
+    def _answer(self, edge: WaitEdge, server: ProcessId) -> Answering | None:
+        """The thread of a server that has the connection of a wait.
+
+        Where it waits for a lock that another thread of the server holds, that one counts.
+        """
+        found = self._answers.get((edge.waiter, edge.tid, server))
+        if found is None or held_lock(self._index, server) is None:
+            return found
+        return None if found.how == "handles" else found
+
+    def _end_for(self, process: Process, edge: WaitEdge | None) -> WaitEnd | None:
+        """Why a chain ends at a process to which an edge leads."""
+        end = self._ends.get(process.process)
+        waiter = self._processes.get(edge.waiter) if edge is not None else None
+        if end is None or edge is None or waiter is None:
+            return end
+        thread = next((each for each in waiter.threads if each.tid == edge.tid), None)
+        ends = peer_of_wait(self._around.pipes, thread) if thread is not None else None
+        if ends is None or not has_accepted(self._index, process, ends[1]):
+            return end
+        return end_of_unseen(process, end, edge.since_s)
 
     def _may_end_outside(self, cycle: WaitChain) -> bool:
         """Whether a process of the job that was not looked at may end one of the waits of a cycle.
@@ -220,12 +278,11 @@ def _telling(index: Index, process: Process, edges: Sequence[WaitEdge]) -> list[
     return deciding + [edge for edge in edges if edge.tid != tid and not edge.is_ordinary]
 
 
-def _cycle(index: Index, links: Sequence[WaitLink], back_at: ProcessId, name: str) -> WaitChain:
+def _cycle(index: Index, links: Sequence[WaitLink], start: int, name: str) -> WaitChain:
     """A chain whose last link leads back to an earlier one.
 
     The waits before that link do not belong to the cycle, nor do their times.
     """
-    start = next(n for n, link in enumerate(links) if link.process == back_at)
     in_cycle = links[start:]
     # One that tries for a lock on a file wakes up for each attempt, and waits all the same.
     steady = [link for link in in_cycle if not link.words.startswith(_TRIES)] or in_cycle
@@ -296,8 +353,25 @@ def wait_graph(index: Index) -> WaitGraph:
     that reaches one ends as `unknown`.
     """
     around = surroundings(index)
-    edges = tuple(edge for process in index.snapshot.living() for edge in edges_of(around, process))
-    return WaitGraph(edges, ChainBuilder(around, edges).chains())
+    edges = [edge for process in index.snapshot.living() for edge in edges_of(around, process)]
+    answers = answers_to(around, edges)
+    chains = ChainBuilder(around, edges, answers).chains()
+    known = {(edge.waiter, edge.tid) for edge in edges}
+    for answer in answers.values():
+        edge = edge_of_answering(around, answer)
+        if edge is not None and (edge.waiter, edge.tid) not in known:
+            known.add((edge.waiter, edge.tid))
+            edges.append(edge)
+    return WaitGraph(tuple(edges), chains)
+
+
+@derived
+def answering_threads(index: Index) -> Mapping[tuple[ProcessId, int], Answering]:
+    """The threads of servers that have the connection of a client which waits, by thread."""
+    found: dict[tuple[ProcessId, int], Answering] = {}
+    for each in answers_to(surroundings(index), wait_graph(index).edges).values():
+        found.setdefault((each.server.process, each.thread.tid), each)
+    return found
 
 
 @derived

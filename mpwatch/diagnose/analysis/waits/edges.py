@@ -39,6 +39,12 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     shape_of,
     user_frame,
 )
+from mpwatch.diagnose.analysis.waits.connections import (
+    LISTENS,
+    Answering,
+    answering,
+    peer_of_wait,
+)
 from mpwatch.diagnose.analysis.waits.file_locks import (
     LOCK_FILE,
     LOCK_ON,
@@ -89,8 +95,6 @@ _IDLE_SHAPES: frozenset[Shape] = frozenset(
 )
 SOMETHING_TO_DO = "something to do"
 OWN_LOCK = "a lock or condition of its own process"
-LISTENS = " listens on "
-"""In the address of a socket, see `FdLink.address`."""
 _READS: frozenset[WaitKind] = frozenset(("pipe-read", "socket-read", "poll"))
 _OUTSIDE: frozenset[WaitKind] = frozenset(
     ("socket-read", "socket-write", "accept", "signal", "unknown")
@@ -220,6 +224,42 @@ def _edge(
     if not is_main and not (_is_telling(wait, thread) and _serves_main(process, thread)):
         return None
     return _edge_from_call(around, process, thread, wait, is_main=is_main)
+
+
+def answers_to(
+    around: ReadContext, edges: Sequence[WaitEdge]
+) -> Mapping[tuple[ProcessId, int, ProcessId], Answering]:
+    """The thread of a server that has a connection, by the thread that waits and the server."""
+    found = {}
+    for edge in edges:
+        client = around.index.snapshot.get(edge.waiter)
+        if client is None or edge.kind not in ("socket-read", "poll"):
+            continue
+        thread = next((each for each in client.threads if each.tid == edge.tid), None)
+        if thread is None or peer_of_wait(around.pipes, thread) is None:
+            continue
+        for server in map(around.index.snapshot.get, edge.providers):
+            if server is None:
+                continue
+            answer = answering(around.index, around.pipes, client, thread, server)
+            if answer is not None:
+                found[edge.waiter, edge.tid, server.process] = answer
+    return found
+
+
+def edge_of_answering(around: ReadContext, answer: Answering) -> WaitEdge | None:
+    """What the thread that has the connection of a client waits for itself; `None` if it runs."""
+    process, thread = answer.server, answer.thread
+    wait = thread.waits_on
+    if is_busy(thread):
+        return None
+    if thread.state in ("T", "t", "D"):
+        return _edge(around, process, thread, is_main=False)
+    shape = shape_in(around.index, thread.stack)
+    by_stack = _edge_from_stack(around, process, thread, shape) if thread.stack else None
+    if by_stack is not None or wait is None:
+        return by_stack
+    return _edge_from_call(around, process, thread, wait, is_main=True)
 
 
 def _is_telling(wait: WaitedOn, thread: Thread) -> bool:
@@ -485,7 +525,11 @@ def _read_edge(
         each
         for each in writers
         if not _reads_elsewhere(around, each, process, channels)
-        and (is_of_queue or not has_only_inherited(around, each, process))
+        and (
+            is_of_queue
+            or _watches_other_end(around, each, channels)
+            or not has_only_inherited(around, each, process)
+        )
     )
     is_left = (
         is_of_queue
@@ -518,6 +562,20 @@ def _reads_elsewhere(
     if not {ends.peers.get(channel) for channel in channels}.isdisjoint(own):
         return False
     return all(reader.process in ends.writers.get(each, ()) for each in own)
+
+
+def _watches_other_end(around: ReadContext, holder: ProcessId, channels: tuple[int, ...]) -> bool:
+    """Whether a thread of a process waits for data on the other end of what another one reads.
+
+    An event loop sends from coroutines, which are on no stack.
+    """
+    process = around.index.snapshot.get(holder)
+    ends = {around.pipes.peers.get(channel) for channel in channels}
+    return process is not None and any(
+        not ends.isdisjoint(channels_among(thread.waits_on.targets))
+        for thread in process.threads
+        if thread.waits_on is not None
+    )
 
 
 def has_only_inherited(around: ReadContext, holder: ProcessId, reader: Process) -> bool:

@@ -32,6 +32,7 @@ from mpwatch.diagnose.analysis.process_queries import (
 )
 from mpwatch.diagnose.analysis.source_code import source_of
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, own_threads, user_frame
+from mpwatch.diagnose.analysis.waits.connections import accepts, runs_coroutines
 from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.samples import FdLink, Frame
 from mpwatch.model.snapshot import Process, Thread
@@ -309,7 +310,7 @@ def held_lock(index: Index, identity: ProcessId) -> ThreadLock | None:
         return None
     own = own_threads(index, process)
     waiting = [each for each in own if waits_for_lock(each)]
-    if not waiting or not (main in waiting or _leaves_work_to_threads(main)):
+    if not waiting or not (main in waiting or _leaves_work_to_threads(process, main)):
         return None
     first = main if main in waiting else waiting[0]
     place = user_frame(first.stack)
@@ -333,12 +334,13 @@ def waits_for_lock(thread: Thread) -> bool:
     return min(thread.still_s or 0.0, thread.waits_s or SETTLED_S) >= SETTLED_S
 
 
-def _leaves_work_to_threads(main: Thread) -> bool:
+def _leaves_work_to_threads(process: Process, main: Thread) -> bool:
     """Whether a main thread waits for clients, a signal or its threads, and answers nobody."""
     wait = main.waits_on
     if wait is None:
         return False
-    if wait.kind in ("accept", "signal"):
+    is_loop = runs_coroutines(main)
+    if wait.kind in ("accept", "signal") or (accepts(process, main) and not is_loop):
         return True
     return wait.kind == "futex" and any(calls(own_frames(main.stack), each) for each in _RESTS)
 

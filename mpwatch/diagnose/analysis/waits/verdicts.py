@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -23,6 +23,11 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     own_threads,
     shape_in,
     user_frame,
+)
+from mpwatch.diagnose.analysis.waits.connections import (
+    Answering,
+    all_wait_to_receive,
+    runs_coroutines,
 )
 from mpwatch.diagnose.analysis.waits.edges import (
     CLIENTS,
@@ -67,7 +72,7 @@ from mpwatch.model.samples import FILE_LOCK_CALLS, OPENS, Frame, WaitKind
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.source_code import Statement
 from mpwatch.model.units import seconds_text
-from mpwatch.model.waits import Verdict, WaitEdge
+from mpwatch.model.waits import SETTLED_S, Verdict, WaitEdge
 
 ENDED_SHOWN = 3
 _SHARED: frozenset[WaitKind] = frozenset(
@@ -117,6 +122,22 @@ IDLE_LOOP = (
 )
 PYTHON_LOCK = 9
 """The command of a futex that Python's locks use (FUTEX_WAIT_BITSET, futex(2))."""
+BOTH_READ = (
+    "Both ends of this connection wait to receive, and no other thread is left to send there."
+)
+MAY_BOTH_READ = (
+    "Both ends of this connection wait to receive: it ends only if another thread sends there."
+)
+IN_COROUTINE = (
+    "A coroutine of its event loop has this connection; what coroutines wait for is on no stack."
+)
+AMONG_OTHERS = (
+    "It watches this connection among others: it waits for more data on it, or for another one."
+)
+OF_OWN_THREAD = "Only another thread of the same process can end this wait."
+UNSEEN = "It has this connection, and nothing shows which of its threads is to answer."
+UNANSWERED = (MAY_BOTH_READ, IN_COROUTINE, AMONG_OTHERS, UNSEEN)
+"""Conclusions about a server that seems to wait for its clients, one of which waits for it."""
 OUTSIDE = (
     "It is outside of what is watched: other processes of this job, which were not looked at, may "
     "end it."
@@ -196,6 +217,58 @@ _END_OF_KERNELS = (
     "The wait ends with the kernels that it has launched. A collective of NCCL is one, and ends "
     "when all ranks have launched it."
 )
+
+
+def end_of_answer(around: ReadContext, answer: Answering, edge: WaitEdge | None) -> WaitEnd | None:
+    """Why a chain ends at the thread of a server that has the connection of a client.
+
+    Args:
+        around: What edges were resolved against.
+        answer: The thread and the connection.
+        edge: What that thread waits for.
+
+    Returns:
+        `None` if it waits for another process.
+    """
+    index, process, thread = around.index, answer.server, answer.thread
+    frame = user_frame(thread.stack)
+    at = "" if frame is None else f", {frame_words(frame)},"
+    has = "has" if answer.is_sure else "most likely has"
+    by = f"{at} in {thread_words(process, thread)}, which {has} this connection"
+    if answer.how == "loop":
+        is_asyncio = runs_coroutines(thread)
+        words = f"waits in its event loop{at.rstrip(',')}"
+        return WaitEnd("unknown", words, IN_COROUTINE if is_asyncio else AMONG_OTHERS, thread.tid)
+    if answer.how == "reads":
+        words = f"waits to receive on the same connection{by}"
+        if all_wait_to_receive(index, around.pipes, answer):
+            return WaitEnd("dead-end", words, BOTH_READ, thread.tid)
+        return WaitEnd("unknown", words, MAY_BOTH_READ, thread.tid)
+    how = f"{process.label}: this thread has to answer."
+    if edge is None:
+        return WaitEnd("progress", f"runs{by}", how, thread.tid)
+    if set(edge.providers) - {process.process}:
+        return None
+    if edge.kind == "timer":
+        return WaitEnd("progress", f"sleeps{by}", how, thread.tid)
+    words = f"waits for {edge.what}{by}"
+    if edge.kind == "futex":
+        wait = thread.waits_on
+        if wait is not None and wait.timeout_s is not None:
+            how = f"It gives up by itself in {seconds_text(wait.timeout_s)}."
+            return WaitEnd("progress", words, how, thread.tid)
+        own = own_lock(index, process, thread)
+        if own:
+            return WaitEnd("dead-end", words, own, thread.tid)
+        return WaitEnd("unknown", words, OF_OWN_THREAD, thread.tid)
+    return replace(_end_of_edge(around, process, edge), words=words, tid=thread.tid)
+
+
+def end_of_unseen(process: Process, end: WaitEnd, for_s: float | None) -> WaitEnd:
+    """The end at a server of which a client waits, and none of its threads is known to answer."""
+    if end.verdict != "ordinary" or (for_s or 0.0) < SETTLED_S or process.role in SERVICE_ROLES:
+        return end
+    return replace(end, verdict="unknown", conclusion=UNSEEN)
 
 
 def _blocks_its_loop(process: Process, edge: WaitEdge) -> bool:

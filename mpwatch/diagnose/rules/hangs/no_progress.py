@@ -50,8 +50,11 @@ from mpwatch.diagnose.analysis.mechanisms.polling import (
 from mpwatch.diagnose.analysis.mechanisms.servers import (
     Accepting,
     BothRead,
+    Nested,
     accepting_in_vain,
     both_read,
+    nested_permits,
+    unwoken,
 )
 from mpwatch.diagnose.analysis.mechanisms.unreleased import lost_permits, may_lose_permits
 from mpwatch.diagnose.analysis.pipes import KeptOutput, channels_among, kept_outputs, output_of
@@ -86,7 +89,7 @@ from mpwatch.diagnose.analysis.waits.blockages import (
     blockages,
     usual_pause_s,
 )
-from mpwatch.diagnose.analysis.waits.chains import wait_graph
+from mpwatch.diagnose.analysis.waits.chains import answering_threads, wait_graph
 from mpwatch.diagnose.analysis.waits.edges import semaphore_users, surroundings
 from mpwatch.diagnose.analysis.waits.file_locks import (
     LIKELY,
@@ -112,9 +115,9 @@ from mpwatch.diagnose.analysis.waits.threads import (
     purpose,
     runs_event_loop,
 )
-from mpwatch.diagnose.analysis.waits.verdicts import where
+from mpwatch.diagnose.analysis.waits.verdicts import IN_COROUTINE, UNANSWERED, where
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.ids import SegmentId
+from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.samples import OPENS, PartOfJob, inode_of
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import seconds_text
@@ -124,6 +127,9 @@ RULE = "no-progress"
 REPORTED_S = 10.0
 WARNED_S = WAIT_TOLD_S
 """The longest pause that is usual for a job of which nothing else is known."""
+KNOWN_S = 15.0
+"""Until then, a server whose coroutines may wait for each other, as its source shows, is not
+reported."""
 HOPELESS_S = 120.0
 ONE_LINE_S = 60.0
 """A process that has only slept at one line for so long, while others wait for it, is in a loop
@@ -225,6 +231,8 @@ def _of_polls(index: Index, in_vain: InVain) -> Finding:
     first, *others = in_vain.pollers
     threads = [thread for each in in_vain.others if (thread := main_thread(each)) is not None]
     lost = may_lose_permits(index) if any(map(runs_event_loop, threads)) else None
+    ends = (each.links[-1] for each in wait_graph(index).chains if each.conclusion == IN_COROUTINE)
+    known = next((found for each in ends if (found := _nested(index, each))), None) or lost
     advice = in_vain.advice
     loops = [
         f"{called(each)} goes round in {words}"
@@ -239,8 +247,8 @@ def _of_polls(index: Index, in_vain: InVain) -> Finding:
         subject="polls",
         summary=in_vain.headline,
         evidence=tuple(in_vain.evidence),
-        cause=". ".join([*([lost.cause.rstrip(".")] if lost else []), *loops, in_vain.cause]),
-        advice=f"{lost.advice} Otherwise: {advice[:1].lower()}{advice[1:]}" if lost else advice,
+        cause=". ".join([*([known.cause.rstrip(".")] if known else []), *loops, in_vain.cause]),
+        advice=f"{known.advice} Otherwise: {advice[:1].lower()}{advice[1:]}" if known else advice,
     )
 
 
@@ -610,13 +618,17 @@ def _waits_for_one_that_is_idle(index: Index) -> Iterator[Finding]:
     """A finding if the root waits for a process that itself waits for work, and nothing moves."""
     for chain in wait_graph(index).chains:
         root, end = chain.links[0], chain.links[-1]
-        if chain.verdict != "ordinary" or root.process != index.snapshot.root or root is end:
+        is_unanswered = chain.conclusion in UNANSWERED
+        is_idle = chain.verdict == "ordinary" or is_unanswered
+        if not is_idle or root.process != index.snapshot.root or root is end:
             continue
-        if not end.words.startswith(_FOR_WORK):
+        if not is_unanswered and not end.words.startswith(_FOR_WORK):
             continue  # it is stopped, or a person has to answer
-        for_s = _nothing_moves_s(index)
+        # A timer of an event loop may wake up the server, and changes nothing.
+        for_s = _nothing_moves_s(index, end.process if is_unanswered else None)
         process = index.snapshot.get(root.process)
-        if for_s < WARNED_S or process is None:
+        is_known = chain.conclusion == IN_COROUTINE and _nested(index, end) is not None
+        if for_s < (KNOWN_S if is_known else WARNED_S) or process is None:
             continue
         time = index.lasting(for_s)
         thread = main_thread(process)
@@ -625,6 +637,9 @@ def _waits_for_one_that_is_idle(index: Index) -> Iterator[Finding]:
         both = both_read(index, chain)
         if both is not None:
             yield _of_both(index, process, both, chain, for_s)
+            return
+        if is_unanswered:
+            yield _of_unanswered(index, process, chain, for_s)
             return
         yield Finding(
             rule=RULE,
@@ -660,6 +675,69 @@ def _waits_for_one_that_is_idle(index: Index) -> Iterator[Finding]:
         return
 
 
+def _of_unanswered(index: Index, process: Process, chain: WaitChain, for_s: float) -> Finding:
+    """The finding about a job that waits for the answer of a server that seems idle."""
+    end, time = chain.links[-1], seconds_text(for_s)
+    is_loop = chain.conclusion == IN_COROUTINE
+    nested = _nested(index, end) if is_loop else None
+    lost = lost_permits(index, process) or (may_lose_permits(index) if is_loop else None)
+    known = nested if nested is not None else lost
+    count = _requests(index, end)
+    causes = [
+        f"{end.name} is not idle, although it waits: a client waits for its answer. "
+        f"{chain.conclusion}"
+    ]
+    if is_loop and known is None:
+        causes.append(
+            "It waits for a lock, semaphore, queue, future or pooled connection that another "
+            "coroutine has to set or give back, or for an answer from elsewhere."
+        )
+    return Finding(
+        rule=RULE,
+        severity=Severity.WARNING if nested is not None else Severity.INFO,
+        process=process.process,
+        others=() if end.process is None or end.process == process.process else (end.process,),
+        subject=str(process.pid),
+        summary=(
+            f"nothing in this job has moved for {time}: {called(process)} waits for {end.name}, "
+            "which has not answered a request"
+        ),
+        evidence=(
+            chain.sentence,
+            *(f"{called(each)} is at {at[2:]}" for each in (process,) if (at := where(each))),
+            *_threads_of_last(index, end),
+            f"{counted(count, 'request')} of other processes "
+            f"{'waits' if count == 1 else 'wait'} for {end.name}",
+            *((known.evidence,) if known is not None else ()),
+        ),
+        cause=" ".join([*causes, *([known.cause] if known is not None else [])]),
+        advice=known.advice if known is not None else _ADVICE_UNANSWERED,
+        is_doubtful=True,
+    )
+
+
+def _requests(index: Index, end: WaitLink) -> int:
+    """The connections on which threads of other processes wait for a server."""
+    return sum(
+        end.process in edge.providers and edge.kind in ("socket-read", "poll")
+        for edge in wait_graph(index).edges
+    )
+
+
+def _nested(index: Index, end: WaitLink) -> Nested | None:
+    """What the source says of coroutines of a server that may wait for each other."""
+    process = index.snapshot.get(end.process)
+    return None if process is None else nested_permits(index, process, _requests(index, end))
+
+
+_ADVICE_UNANSWERED = (
+    "Look at what the handler of a request does between reading it and answering. In an event "
+    "loop, print the tasks with the lines at which they wait: for task in asyncio.all_tasks(): "
+    "task.print_stack(), from a signal handler (loop.add_signal_handler) or a debug request. Give "
+    "each wait in a handler a timeout (asyncio.wait_for), so that it becomes an error."
+)
+
+
 def _of_both(
     index: Index, process: Process, both: BothRead, chain: WaitChain, for_s: float
 ) -> Finding:
@@ -688,9 +766,14 @@ def _of_both(
     )
 
 
-def _nothing_moves_s(index: Index) -> float:
-    """Seconds for which no process of the job has made progress; 0 where one was not watched."""
-    times = [quiet_s(each, index) for each in index.snapshot.living()]
+def _nothing_moves_s(index: Index, besides: ProcessId | None = None) -> float:
+    """Seconds for which no process of the job has made progress; 0 where one was not watched.
+
+    Args:
+        index: The snapshot.
+        besides: A process that does not count.
+    """
+    times = [quiet_s(each, index) for each in index.snapshot.living() if each.process != besides]
     return min((0.0 if each is None else each for each in times), default=0.0)
 
 
@@ -853,6 +936,9 @@ def _of_computation(index: Index, computation: Computation) -> Finding:
 
 def _advice(index: Index, blockage: Blockage) -> str:
     """What to change, by what the processes wait for."""
+    unanswered = _unwoken(index, blockage)
+    if unanswered is not None:
+        return unanswered.advice
     if _is_unread(blockage):
         return _ADVICE_UNREAD
     if _left_by(index, blockage) is not None:
@@ -917,7 +1003,7 @@ def _summary(index: Index, blockage: Blockage) -> str:
     end, waiters = blockage.process, blockage.waiters
     time = index.lasting(blockage.waited_s)
     what = f"{_does(blockage)}{at_line(main_thread(end))}"
-    if held_lock(index, end.process) is not None:
+    if held_lock(index, end.process) is not None or _is_answering(index, blockage):
         what = blockage.chain.links[-1].words
     if _is_at_exit(blockage):
         return f"{called(end)} has come to its end and has waited {time} for its other threads"
@@ -957,6 +1043,19 @@ def _summary(index: Index, blockage: Blockage) -> str:
     lock = "a lock that " if _is_held_lock(index, blockage) else ""
     holds = f"{called(end)} holds, and it" if lock else f"{called(end)}, which"
     return f"{names} {have} waited {time} for {lock}{holds} {what}"
+
+
+def _is_answering(index: Index, blockage: Blockage) -> bool:
+    """Whether the chain ends at the thread of a server that has the connection of a client."""
+    link = blockage.chain.links[-1]
+    return (blockage.process.process, link.tid) in answering_threads(index)
+
+
+def _unwoken(index: Index, blockage: Blockage) -> Mechanism | None:
+    """Why the thread of a server that a client waits for is not woken up; `None` for others."""
+    if blockage.reason != "thread":
+        return None
+    return unwoken(index, blockage.process, blockage.chain.links[-1].tid)
 
 
 def _is_at_exit(blockage: Blockage) -> bool:
@@ -1131,6 +1230,9 @@ def _threads_of_last(index: Index, end: WaitLink) -> Iterator[str]:
 
 def _cause(index: Index, blockage: Blockage) -> str:
     """What a process would have to do for the others to continue, as far as was observed."""
+    unanswered = _unwoken(index, blockage)
+    if unanswered is not None:
+        return unanswered.cause
     path = _locked_path(blockage)
     if path is not None:
         return _cause_of_file_lock(index, blockage, path)

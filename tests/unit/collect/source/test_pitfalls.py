@@ -53,6 +53,25 @@ def test_a_loop_of_a_coroutine_that_writes_and_never_drains() -> None:
     assert found(to_file, "undrained-write") == []
 
 
+@pytest.mark.parametrize(
+    "sent",
+    ["HEADER.pack(len(text)) + text.encode()", 'len(text).to_bytes(4, "big") + text.encode()'],
+)
+def test_the_length_of_a_text_before_its_encoded_bytes(sent: str) -> None:
+    send = f"def send(sock, text):\n    sock.sendall({sent})\n"
+
+    assert found(send, "length-of-text") == [("send", "text", 2)]
+
+
+def test_the_length_of_encoded_bytes_is_their_number() -> None:
+    send = (
+        "def send(sock, text):\n    {0} = text.encode()\n    sock.sendall(H.pack(len({0})) + {0})\n"
+    )
+
+    assert found(send.format("data"), "length-of-text") == []
+    assert found(send.format("text"), "length-of-text") == []
+
+
 def test_a_watchdog_that_ends_its_process() -> None:
     arms = "def arm(s):\n    faulthandler.dump_traceback_later({})\n"
 

@@ -2883,3 +2883,28 @@ def test_the_loop_that_repeats_a_statement_is_the_outermost_one(
 
     kinds = ("keeps-exception", "registers")
     assert [each[2] for each in found if each[0] in kinds] == about
+
+
+@pytest.mark.parametrize(
+    ("body", "asked"),
+    [
+        ("sock.sendall(b'x')\n    return sock.recv(9)", "sock.sendall(b'x')"),
+        ("send(sock)\n    while left:\n        left -= len(sock.recv(9))", "send(sock)"),
+        ("send(sock)\n    for news in sock.makefile():\n        show(news.recv(9))", None),
+        ("send(sock)\n    while True:\n        show(sock.recv(9))", None),
+        ("while True:\n        send(sock)\n        show(sock.recv(9))", "send(sock)"),
+        ("return sock.recv(9)", None),
+    ],
+)
+def test_what_a_function_has_sent_before_it_receives(
+    tmp_path: Path, body: str, asked: str | None
+) -> None:
+    text = f"def ask(sock):\n    {body}\n"
+    file = tmp_path / "client.py"
+    file.write_text(text)
+    line = next(n for n, row in enumerate(text.splitlines(), 1) if ".recv(" in row)
+
+    found = at(str(file), line, "ask")
+
+    assert found is not None
+    assert (found.asked.text if found.asked is not None else None) == asked

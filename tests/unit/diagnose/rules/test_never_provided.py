@@ -706,6 +706,41 @@ def test_a_server_whose_handlers_may_wait_for_permits_is_reported_with_what_lose
     assert finding.cause.startswith(told) is is_told
 
 
+def test_a_server_whose_coroutines_take_a_second_permit_is_reported_where_main_polls() -> None:
+    here, there, listening = "127.0.0.1:4000", "127.0.0.1:51000", 800
+    loop = ("selectors.py:select", "asyncio/base_events.py:_run_once", "train.py:serve:37")
+    watches = WaitedOn("poll", "epoll_wait", (f"socket:[{listening}]", "socket:[701]"))
+    server = one(
+        300,
+        None,
+        links=(
+            socket(3, listening, None, f"tcp listens on {here}"),
+            socket(4, 701, 700, f"tcp {here} > {there}"),
+        ),
+        threads=[thread(300, *loop, waits=watches, still_s=40.0)],
+    )
+    asks = WaitedOn("socket-read", "recvfrom", ("socket:[700]",))
+    client = one(
+        301,
+        None,
+        links=(socket(3, 700, 701, f"tcp {there} > {here}"),),
+        threads=[thread(301, "train.py:ask:20", waits=asks, still_s=40.0)],
+    )
+    again = Mark(
+        "takes-again",
+        "/home/me/train.py",
+        "reply",
+        "self.slots, 46, part, 54",
+        Statement(50, "part = await self.part()"),
+    )
+
+    finding = only(no_progress.check, replace(polling(server, client), marks=(again,)), past())
+
+    assert finding.subject == "polls"
+    assert finding.cause.startswith("Most likely its coroutines wait for each other: reply keeps")
+    assert finding.advice.startswith("Take only one at a time")
+
+
 def test_a_loop_whose_values_were_read_is_reported_with_them() -> None:
     header = Statement(16, "while self.done < self.total:")
     line = SourceLine(
