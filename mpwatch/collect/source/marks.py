@@ -13,7 +13,6 @@ from signal import Signals
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
-from mpwatch.collect.source.awaited_tasks import find_awaited_tasks
 from mpwatch.collect.source.control_flow import LOGS, RAISES_NOT, STARTS_TASK
 from mpwatch.collect.source.handing_over import Handing, find_handing, handing_of
 from mpwatch.collect.source.kept import (
@@ -71,6 +70,7 @@ from mpwatch.collect.source.slow_statements import (
     Slow,
     cached_variants,
     elements,
+    find_awaited_tasks,
     find_past_caches,
     slow,
     tensors_in,
