@@ -239,7 +239,9 @@ class _Search:
 
     def _holder(self, key: _Key, added: _Added, adds: Sequence[_Added]) -> Holder | None:
         function = added.function
-        if key[0] == "attribute" and function.name == "__init__":
+        # What is written by the name of a class is one for all of its objects.
+        is_own = not (isinstance(key[1], Class) and added.shown.startswith(f"{key[1].name}."))
+        if key[0] == "attribute" and function.name == "__init__" and is_own:
             return None
         line = first_line(added.statement)
         lasting = [
@@ -270,7 +272,7 @@ class _Search:
             max(_size(value, assigned) for each in adds for value in each.values or (_NOTHING,)),
             _is_asked_first(added, key[2]),
             any(self._opens(value, each.function) for each in adds for value in each.values),
-            self._is_renewed(key),
+            is_own and self._is_renewed(key),
             tuple(rounds),
             "" if outside is None else outside.name,
             "" if outside is None else outside.file,
@@ -468,6 +470,8 @@ class _Search:
             if id(each) in common:
                 continue
             leaving = _leaving(each, name)
+            if leaving is not None and _ends_service(leaving, parents):
+                continue
             raises = isinstance(leaving, ast.Raise)
             if leaving is not None and (not raises or self._is_caught(function, parents)):
                 return "passed", function, leaving
@@ -537,6 +541,20 @@ def _is_within(function: Function, outer: Function) -> bool:
             return True
         at = at.outer
     return False
+
+
+def _ends_service(leaving: ast.AST, parents: Sequence[ast.AST]) -> bool:
+    """Whether a handler leaves the endless loop that a statement is in: that is no way past it.
+
+    A thread that reads from a connection ends so, once.
+    """
+    is_endless = any(
+        isinstance(each, ast.While) and isinstance(each.test, ast.Constant) for each in parents
+    )
+    is_left = isinstance(leaving, ast.ExceptHandler) and isinstance(
+        leaving.body[-1], ast.Return | ast.Break
+    )
+    return is_endless and is_left
 
 
 def _has_loop(parents: Sequence[ast.AST]) -> bool:

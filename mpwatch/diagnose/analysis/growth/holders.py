@@ -22,6 +22,7 @@ NAMES_SHOWN = 3
 _OF_LOADER = ("__call__", "__getitem__", "__iter__", "__next__")
 """What DataLoader calls of a data set; and functions whose names begin with `collate`."""
 _SERVERS = ("/asyncio/", "/http/server.py", "/socketserver.py", "/uvicorn/", "/aiohttp/")
+_BY_KEY = re.compile(r"\.pop\([^)\s]|^del .*\[")
 _BY_HOW: Mapping[str, int] = {"end": 0, "passed": 1, "under": 2, "later": 3, "slower": 4}
 
 
@@ -58,7 +59,17 @@ class Held(NamedTuple):
     def is_sure(self) -> bool:
         """Whether it outlives what the process does, and nothing is known to empty it."""
         is_kept = self.let_go is None or self.let_go.how in ("end", "passed", "under")
-        return is_kept and not self.first.is_renewed
+        return (is_kept or self.is_taken_by_key) and not self.first.is_renewed
+
+    @property
+    def is_taken_by_key(self) -> bool:
+        """Whether another loop takes single entries out: for some it is never reached."""
+        gone = self.let_go
+        return (
+            gone is not None
+            and gone.how == "slower"
+            and _BY_KEY.search(gone.statement.text) is not None
+        )
 
 
 def held(index: Index, process: Process, only: Literal["opens"] | None = None) -> list[Held]:
@@ -179,8 +190,13 @@ def kept_in(index: Index, process: Process, only: Literal["opens"] | None = None
     found = [each for each in held(index, process, only) if each.is_sure]
     if not found:
         return None
-    first, others = found[0], found[1:]
-    cause = f"Most likely {adds_words(first)}, and {removes_words(first)}."
+    first = found[0]
+    is_open = _is_open(first)
+    others = [each for each in found[1:] if is_open or not _is_open(each)]
+    how_sure = "Possible: " if is_open else "Most likely "
+    cause = f"{how_sure}{adds_words(first)}, and {removes_words(first)}."
+    if is_open:
+        cause += " If it is reached in each round, something else is kept."
     if others:
         cause += f" It can also be that {'; or that '.join(adds_words(each) for each in others)}."
     if EXCEPTION_AT_END.search(first.first.statement.text):
@@ -194,10 +210,15 @@ def kept_in(index: Index, process: Process, only: Literal["opens"] | None = None
     return Kept(evidence, cause, _advice(first))
 
 
+def _is_open(each: Held) -> bool:
+    """Whether a condition, of which nothing is known, decides if it is emptied."""
+    return each.let_go is not None and each.let_go.how == "under"
+
+
 def _advice(each: Held) -> str:
     """What to do about a container."""
     gone, last = each.let_go, each.first.name.rpartition(".")[2]
-    if gone is not None and gone.how in ("passed", "under"):
+    if gone is not None and (gone.how in ("passed", "under") or each.is_taken_by_key):
         return (
             f"Remove the entry of {last} on every way out: take it out before that check, or in a "
             "`finally` clause, also for what fails, is aborted, or comes too late; or bound it by "
@@ -269,6 +290,12 @@ def removes_words(each: Held) -> str:
         return f"only {at} removes from {it}, which no loop of the program reaches"
     if gone.how == "later":
         return f"{at} empties {it} only after that loop"
+    if each.is_taken_by_key:
+        return (
+            f"only {at} removes one, in another loop: an entry stays for which that is not "
+            "reached, because no answer comes for it, or who waits for one has given up (a time "
+            "limit, an exception, a client that has left)"
+        )
     return f"what removes from {it}, {at}, does so less often"
 
 

@@ -472,3 +472,69 @@ def test_containers_survive_a_recording() -> None:
 
     assert read.holders
     assert msgspec.convert(msgspec.to_builtins(read), SourceRead) == read
+
+
+CLIENT = """\
+class Client:
+    def __init__(self, conn):
+        self.calls = {}
+        threading.Thread(target=self._receive).start()
+
+    def call(self, call):
+        self.calls[call.ident] = call
+
+    def _receive(self):
+        while True:
+            try:
+                ident, result = self.conn.recv()
+            except (EOFError, OSError):
+                return
+            call = self.calls.pop(ident, None)
+
+
+def work(conn, items):
+    client = Client(conn)
+    while True:
+        client.call(next(items))
+
+
+work(connect(), rows())
+"""
+
+
+def test_a_reader_that_ends_with_its_connection_is_no_way_past_a_removal() -> None:
+    gone = let_go(0, main=CLIENT)
+
+    assert gone is not None
+    assert (gone.how, gone.statement.line, gone.past) == ("slower", 15, None)
+    skips = CLIENT.replace("                return\n", "                continue\n")
+    assert (other := let_go(0, main=skips)) is not None
+    assert other.how == "passed"
+
+
+CLIP = """\
+class Clip:
+    opened = {}
+
+    def __init__(self, frames):
+        self.frames = frames
+        Clip.opened[id(self)] = self
+
+    def close(self):
+        Clip.opened.pop(id(self), None)
+
+
+def record(env):
+    while True:
+        Clip(env.frames())
+"""
+
+
+def test_objects_that_a_class_keeps_until_they_are_closed_are_found() -> None:
+    (holder,) = found(main=CLIP)
+
+    assert (holder.name, holder.owner, holder.is_renewed) == ("Clip.opened", "Clip", False)
+    assert holder.rounds[0].let_go is not None
+    assert (holder.rounds[0].let_go.how, holder.rounds[0].let_go.function) == ("end", "close")
+    own = CLIP.replace("Clip.opened[id(self)]", "self.seen[id(self)]").replace("Clip.opened", "x")
+    assert names(main=own) == []

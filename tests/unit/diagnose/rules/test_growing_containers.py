@@ -323,3 +323,37 @@ def files_of(length: int) -> NameValue:
 
 
 GROWS = history(rising("anon_bytes", 900 * MIB, 5 * MIB))
+
+
+def test_what_another_loop_takes_out_by_its_key_stays_where_no_answer_comes() -> None:
+    broker = BROKER.replace("raise TimeoutError(key)", "pass")
+    served = RUN.replace(
+        "def serve(broker, link):",
+        "def answers(broker, link):\n"
+        "    while True:\n"
+        "        del broker.open[link.answered()]\n\n\n"
+        "def serve(broker, link):",
+    )
+    served = served.replace("            broker.receive(key)\n", "            pass\n")
+    served = served.replace(
+        "    serve(broker", "    Thread(target=answers).start()\n    serve(broker"
+    )
+    found = finding(kept(broker=broker, run=served), "run.py:serve:11", "run.py:main:26")
+
+    assert (
+        "only `del broker.open[link.answered()]` at run.py:6 answers removes one, in another"
+        in (found.cause)
+    )
+    assert "a time limit, an exception, a client that has left" in found.cause
+    assert found.advice.startswith("Remove the entry of open on every way out")
+
+
+def test_a_removal_under_a_condition_is_only_possible() -> None:
+    run = RUN.replace(
+        "broker.record(link.read())",
+        "broker.record(link.read())\n        if link.is_full:\n            broker.done.clear()",
+    )
+    found = finding(kept(broker=BROKER, run=run), "run.py:collect:16", "run.py:main:22")
+
+    assert found.cause.startswith("Possible: `self.done.append(result.tobytes())` at broker.py:16")
+    assert found.cause.endswith("If it is reached in each round, something else is kept.")

@@ -313,6 +313,12 @@ def test_the_hook_knows_how_small_they_are_when_none_exists_at_the_moment() -> N
     assert any("sends 600 tensors each second to main (100)" in each for each in finding.evidence)
 
 
+def test_few_tensors_take_the_time_of_their_sender() -> None:
+    few = Flow(pid(200), pid(MAIN), 90, 9_000, 0, tensors_per_s=5.0, bytes_per_s=80_000.0)
+
+    assert found(many_small_tensors.check, watched(lambda n: opening(n, flows=(few,)))) == []
+
+
 def test_waits_for_descriptors_of_tensors_are_part_of_opening_them() -> None:
     def make(second: int) -> Snapshot:
         asks = WaitedOn("socket-read", "read", (f"socket:[{second}]",), (9,))
