@@ -26,7 +26,7 @@ WIDE = (120, 36)
 
 
 def one_node(**more: object) -> JobState:
-    """A job on two nodes, each with one job."""
+    """A job on two nodes, each with a rank in a call of its own: equal nodes are one row."""
     nodes = tuple(
         NodeView(
             name,
@@ -34,9 +34,11 @@ def one_node(**more: object) -> JobState:
             0.4,
             host=name,
             version="0.1.0",
-            summary=NodeSummary(5000.0, NodeRow(state="watching"), (row(rank, root=41823),)),
+            summary=NodeSummary(
+                5000.0, NodeRow(state="watching"), (row(rank, root=41823, place=place),)
+            ),
         )
-        for rank, name in enumerate(("node-1", "node-2"))
+        for rank, (name, place) in enumerate((("node-1", "all_reduce"), ("node-2", "barrier")))
     )
     return JobState("slurm:4711", (replace(nodes[0], **more), nodes[1]))  # type: ignore[arg-type]
 
