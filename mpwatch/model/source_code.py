@@ -445,7 +445,7 @@ MarkKind: TypeAlias = Literal[
     # Compiles or uses a literal pattern of `re` that can match the same text in many ways. About:
     # the pattern.
     "wide-pattern",
-    # Wraps a model in DistributedDataParallel or the like.
+    # Wraps a model in DistributedDataParallel or the like. About: the wrapper.
     "wraps",
 ]
 """What a statement of the program does that can be the reason for what is observed."""

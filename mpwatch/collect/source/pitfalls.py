@@ -46,7 +46,7 @@ def find_pitfalls(function: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[Found
     yield from _lengths(nodes)
     for call in nodes:
         if isinstance(call, ast.Call) and last_name(call.func) in _WRAPPERS:
-            yield "wraps", "", call
+            yield "wraps", last_name(call.func), call
 
 
 def find_group_kills(tree: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[Found]:

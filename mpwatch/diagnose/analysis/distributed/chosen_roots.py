@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from mpwatch.describe.frames import frame_words
 from mpwatch.diagnose.analysis.index import Index
@@ -13,6 +13,18 @@ from mpwatch.model.snapshot import Process
 
 _ROOT = re.compile(r"\b(?:src|dst|root|group_src|group_dst)=([^,()]*(?:[\[(][^\])]*[\])])?)")
 _CONSTANT = re.compile(r"\s*(?:-?\d+|[A-Z][A-Z_\d]*)\s*")
+
+
+OTHER_ORDER = (
+    "Equal sets of texts have another order in each process that was not forked from the other "
+    "(the hashes of texts are random, PYTHONHASHSEED)"
+)
+SHOWS_ORDER = "PYTHONHASHSEED=0 for all ranks shows whether that is the reason."
+
+
+def are_forks(ranks: Iterable[Process]) -> bool:
+    """Whether all are forks of one process: texts have the same hashes in them."""
+    return all(rank.sample.start_method == "fork" for rank in ranks)
 
 
 def chosen_root(index: Index, ranks: Sequence[Process]) -> tuple[str, str] | None:
@@ -28,20 +40,15 @@ def chosen_root(index: Index, ranks: Sequence[Process]) -> tuple[str, str] | Non
     if found is None or frame is None or _CONSTANT.fullmatch(found[1]):
         return None
     sets = marks(index, "set-order")
-    is_forked = all(rank.sample.start_method == "fork" for rank in ranks)
     because, advice = "", f"Log `{found[0]}` on every rank before that line and compare. "
-    if sets and not is_forked:
+    if sets and not are_forks(ranks):
         mark = sets[0]
         because = (
-            f" That may come from a set: {mark_words(mark)} goes through {mark.about}. Equal sets "
-            "of texts have another order in each process that was not forked from the other (the "
-            "hashes of texts are random, PYTHONHASHSEED), and what is computed in that order, with "
-            "ties or running sums, differs as well."
+            f" That may come from a set: {mark_words(mark)} goes through {mark.about}. "
+            f"{OTHER_ORDER}, and what is computed in that order, with ties or running sums, "
+            "differs as well."
         )
-        advice += (
-            f"Go through a fixed order there, sorted({mark.about}); PYTHONHASHSEED=0 for all ranks "
-            "shows whether that is the reason. "
-        )
+        advice += f"Go through a fixed order there, sorted({mark.about}); {SHOWS_ORDER} "
     return (
         f"Each rank computes `{found[0]}` by itself at {frame_words(frame)}: where ranks come to "
         f"different results, each waits for data that none of them sends.{because}",

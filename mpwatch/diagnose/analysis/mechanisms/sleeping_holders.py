@@ -119,14 +119,16 @@ def sleeping_holders(index: Index) -> Iterator[SleepingHolder]:
         taken = line_at(index, place)
         if taken is None or not _TAKES.search(taken.statement.text):
             continue
-        for unit in units:
-            inside = _inside(index, unit, taken)
-            others = [each for each in waiting if each.thread is not unit.thread]
-            if inside is not None and others:
-                found = _holder(unit, inside, others, taken)
-                if found is not None:
-                    yield found
-                    break
+        asleep = [(unit, at) for unit in units if (at := _inside(index, unit, taken)) is not None]
+        # A stack may be older than what its thread does now.
+        at_once = [each for each in asleep if each[0].now.kind == "sleeping"]
+        if not asleep or len(at_once) > 1:
+            continue  # several at a time are inside of a semaphore with a count
+        unit, inside = (at_once or asleep)[0]
+        others = [each for each in waiting if each.thread is not unit.thread]
+        found = _holder(unit, inside, others, taken) if others else None
+        if found is not None:
+            yield found
 
 
 def _units(index: Index) -> Iterator[_Unit]:

@@ -10,6 +10,11 @@ from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.describe.processes import wait_verb
+from mpwatch.diagnose.analysis.distributed.chosen_roots import (
+    OTHER_ORDER,
+    SHOWS_ORDER,
+    are_forks,
+)
 from mpwatch.diagnose.analysis.distributed.flight_recorder import (
     COMPARE_CALLS,
     DIFFERENT_SHAPES,
@@ -324,7 +329,7 @@ def _in_another_order(
     Not of ranks that are forks of one process: texts have the same hashes in all of them.
     """
     ranks = [rank for _, group in by_call for rank in group]
-    if all(rank.sample.start_method == "fork" for rank in ranks):
+    if are_forks(ranks):
         return None
     loops = [_loop_over_things(index, group[0]) for _, group in by_call]
     first = loops[0]
@@ -341,12 +346,10 @@ def _in_another_order(
     return (
         f"The ranks are in different rounds of the loop `{header.text}` of line {header.line} "
         f"({frame_words(frame)}), whose order {'most likely comes' if near else 'may come'} from a "
-        f"set: {mark_words(mark)} goes through the set {mark.about}. Equal sets of texts have "
-        "another order in each process that was not forked from the other (the hashes of texts "
-        "are random, PYTHONHASHSEED), so each rank takes the elements in an order of its own.",
+        f"set: {mark_words(mark)} goes through the set {mark.about}. {OTHER_ORDER}, so each rank "
+        "takes the elements in an order of its own.",
         f"Go through a fixed order there: sorted({mark.about}), or a list or the keys of a dict "
-        "in place of the set. PYTHONHASHSEED=0 for all ranks shows whether that is the reason. A "
-        "longer timeout or another backend does not help.",
+        f"in place of the set. {SHOWS_ORDER} A longer timeout or another backend does not help.",
     )
 
 

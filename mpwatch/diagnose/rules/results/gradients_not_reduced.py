@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mpwatch.diagnose.analysis.distributed.ranks import ranks_of
 from mpwatch.diagnose.analysis.index import Index
@@ -27,6 +27,7 @@ LEAST_PER_UPDATE = 0.2
 """A backward pass that reduces gradients calls at least one collective; optimizers of torch change
 a parameter one to three times a step (torch 2.13). With more than this, the program may average
 them by calls of its own."""
+_DDP = ("DDP", "DistributedDataParallel")
 LINES = 3
 """Lines of the program that are quoted."""
 
@@ -73,12 +74,8 @@ def _made_anew(index: Index) -> Iterator[Finding]:
     if len(ranks) < 2 or not calls:
         return
     call, part = calls[0], parts[calls[0].about]
-    yield Finding(
-        rule=RULE,
-        severity=Severity.INFO,
-        is_doubtful=True,
-        process=ranks[0].process,
-        others=tuple(each.process for each in ranks[1:]),
+    yield _by_source(
+        ranks,
         subject=f"made anew {part.about}",
         summary=(
             f"{part.about} is made anew at {mark_place(part)} in a model that is wrapped already: "
@@ -102,6 +99,14 @@ def _made_anew(index: Index) -> Iterator[Finding]:
     )
 
 
+def _by_source(ranks: Sequence[Process], **texts: Any) -> Finding:
+    """A finding of which only the source shows that it may be so."""
+    others = tuple(each.process for each in ranks[1:])
+    return Finding(
+        RULE, Severity.INFO, is_doubtful=True, process=ranks[0].process, others=others, **texts
+    )
+
+
 def _unfrozen(index: Index) -> Iterator[Finding]:
     """Parameters that are trained later than the model is wrapped, as the source shows.
 
@@ -109,17 +114,14 @@ def _unfrozen(index: Index) -> Iterator[Finding]:
     to 2.14, `_build_params_for_reducer`).
     """
     ranks, found = ranks_of(index), marks(index, "unfreezes")
-    if len(ranks) < 2 or not found or not marks(index, "wraps"):
+    wraps = [each for each in marks(index, "wraps") if each.about in _DDP]
+    if len(ranks) < 2 or not found or not wraps:
         return
-    mark, wrap = found[0], marks(index, "wraps")[0]
+    mark, wrap = found[0], wraps[0]
     name, _, frozen = mark.about.rpartition(", ")
     file = mark.file.rpartition("/")[2]
-    yield Finding(
-        rule=RULE,
-        severity=Severity.INFO,
-        is_doubtful=True,
-        process=ranks[0].process,
-        others=tuple(each.process for each in ranks[1:]),
+    yield _by_source(
+        ranks,
         subject=f"unfrozen {name}",
         summary=(
             f"the parameters of {name} are frozen at {file}:{frozen} and unfrozen at "

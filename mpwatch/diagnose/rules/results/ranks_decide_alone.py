@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mpwatch.diagnose.analysis.distributed.ranks import ranks_of
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called
 from mpwatch.diagnose.analysis.source_code import mark_words, marks
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.snapshot import Process
 
 RULE = "ranks-decide-alone"
 IS_OF_RESULTS = True
@@ -20,7 +20,7 @@ def check(index: Index) -> Iterator[Finding]:
     The source shows that nothing in its function reduces that value, and not whether the ranks
     compute it from the same data: the finding says how to tell.
     """
-    ranks = [each for each in index.snapshot.living() if _is_rank(each)]
+    ranks = ranks_of(index)
     if len(ranks) < 2:
         return
     for mark in {(each.file, each.statement): each for each in marks(index, "own-value")}.values():
@@ -55,7 +55,3 @@ def check(index: Index) -> Iterator[Finding]:
                 "help."
             ),
         )
-
-
-def _is_rank(process: Process) -> bool:
-    return process.role == "rank" or process.label.startswith("rank ")

@@ -18,9 +18,9 @@ from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called
 from mpwatch.diagnose.analysis.shares import (
     Place,
+    core_share,
     doing_words,
     idle_share,
-    is_computing,
     main_account,
     shares,
     waiting_share,
@@ -30,6 +30,7 @@ from mpwatch.diagnose.analysis.shares import (
 from mpwatch.diagnose.analysis.source_code import line_at, source_of
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread
 from mpwatch.diagnose.consequences import HOT_SPOT
+from mpwatch.model.account import IMPORTS, Activity
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process
@@ -75,7 +76,7 @@ def check(index: Index) -> Iterator[Finding]:
     leading = [each for each in found if each[0].process in pace]
     groups: defaultdict[str, list[tuple[Process, float]]] = defaultdict(list)
     for process, share in leading or found:
-        place = work_place(index, (process,), is_computing)
+        place = work_place(index, (process,), _computes)
         if place is not None and place.is_main:
             where, _, function = place.words.partition(" ")
             groups[f"{where.rpartition(':')[0]} {function}"].append((process, share))
@@ -83,7 +84,7 @@ def check(index: Index) -> Iterator[Finding]:
         return
     alike = max(groups.values(), key=lambda group: sum(share for _, share in group))
     processes = [process for process, _ in alike]
-    place = work_place(index, processes, is_computing)
+    place = work_place(index, processes, _computes)
     line = line_at(index, place.words) if place is not None else None
     if place is not None and line is not None and place.is_main and not _is_step(line):
         share = sum(share for _, share in alike) / len(alike)
@@ -96,11 +97,16 @@ def _computing(index: Index) -> list[tuple[Process, float]]:
     for process in index.snapshot.living():
         if process.role in SERVICE_ROLES or process.role == "launcher":
             continue
-        computes = sum(each.share for each in shares(index, process) if is_computing(each.activity))
+        computes = sum(each.share for each in shares(index, process) if _computes(each.activity))
         share = with_a_core(index, process, computes, LEAST_TIME)
         if share >= COMPUTES_SHARE:
             found.append((process, share))
     return found
+
+
+def _computes(activity: Activity) -> bool:
+    """Whether it is computing of the program, and no polling without pause, nor an import."""
+    return activity.kind == "computing" and activity.what != IMPORTS
 
 
 def _is_step(line: SourceLine) -> bool:
@@ -119,6 +125,7 @@ def _finding(index: Index, spot: _HotSpot) -> Finding:
     unused = _unused(index, processes)
     through = ", from ".join(map(frame_words, callers[:SHOWN]))
     others = (*processes[1:2], *unused[:2])
+    is_short = any(core_share(index, each) > 0 for each in processes)
     evidence = [
         *(
             f"{called(each)}: {words}"
@@ -138,19 +145,11 @@ def _finding(index: Index, spot: _HotSpot) -> Finding:
         others=tuple(each.process for each in processes[1:]),
         summary=(
             f"{names} compute{'s' if is_one else ''} {spot.share:.0%} of the time"
-            f"{' with a core' if _is_short(index, processes) else ''}, most of it at {place.words}"
+            f"{' with a core' if is_short else ''}, most of it at {place.words}"
         ),
         evidence=tuple(evidence),
         cause=_cause(index, spot, callers),
         advice=_advice(index, spot, unused),
-    )
-
-
-def _is_short(index: Index, processes: Sequence[Process]) -> bool:
-    """Whether waits for a core were left out of the share."""
-    return any(
-        with_a_core(index, each, 0.5, LEAST_TIME) > 0.5  # less than all of the time is left
-        for each in processes
     )
 
 

@@ -231,4 +231,6 @@ def test_parameters_that_are_frozen_and_unfrozen_in_two_functions() -> None:
             self.actor.requires_grad_()
     """
     assert found(toggles, "unfreezes") == [("thaw", "self.actor, 6", 8)]
-    assert found("model = nn.DataParallel(m)\nmodel = DDP(m)\n", "wraps") == [("<module>", "", 2)]
+    assert found("model = nn.DataParallel(m)\nmodel = DDP(m)\n", "wraps") == [
+        ("<module>", "DDP", 2)
+    ]

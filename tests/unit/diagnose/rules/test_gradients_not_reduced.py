@@ -123,7 +123,7 @@ THAWS = Mark(
     "module.backbone, 31",
     Statement(38, "p.requires_grad = True"),
 )
-WRAPS = Mark("wraps", "/job/train.py", "fit", "", Statement(74, "model = DDP(module)"))
+WRAPS = Mark("wraps", "/job/train.py", "fit", "DDP", Statement(74, "model = DDP(module)"))
 
 
 def test_parameters_that_are_unfrozen_later_are_possible_by_the_source() -> None:
@@ -137,7 +137,7 @@ def test_parameters_that_are_unfrozen_later_are_possible_by_the_source() -> None
         "on_epoch: if the model is wrapped in between"
     )
     assert "`model = DDP(module)` at train.py:74 fit wraps the model" in finding.evidence
-    for marks in ((THAWS,), (WRAPS,)):
+    for marks in ((THAWS,), (WRAPS,), (THAWS, WRAPS._replace(about="FSDP"))):
         assert found(gradients_not_reduced.check, snapshot_of(main(), *ranks, marks=marks)) == []
     alone = snapshot_of(main(), ranks[0], marks=(THAWS, WRAPS))
     assert found(gradients_not_reduced.check, alone) == []

@@ -249,6 +249,20 @@ def test_a_sleep_elsewhere_holds_no_lock() -> None:
     assert found(check, limiter(sleep="return fetch(bucket)")) == []
 
 
+def test_a_semaphore_inside_of_which_several_sleep_is_no_lock() -> None:
+    taken = limiter()
+    stack = taken.get(pid(202)).threads[0].stack  # type: ignore[union-attr]
+    first = taken.processes[1]
+    inside = replace(first, threads=(replace(first.threads[0], stack=stack),))
+    several = replace(taken, processes=(taken.processes[0], inside, *taken.processes[2:]))
+    account = {**taken.account.processes}
+    asleep = account[pid(202)].uncounted[0]._replace(tid=200)
+    account[pid(200)] = replace(account[pid(200)], uncounted=(asleep,))
+    several = replace(several, account=replace(taken.account, processes=account))
+
+    assert [each.subject for each in found(check, several)] == []
+
+
 def test_threads_of_one_process_are_named_as_threads() -> None:
     stacks = {1: ("train.py:take:48",), 2: ("train.py:pause:44", "train.py:take:49")}
     threads = [
