@@ -289,7 +289,7 @@ def print_closing(snapshot: Snapshot, recording: str | None) -> None:
         return
     # The terminal may be gone: that is one way in which dashboards end.
     with contextlib.suppress(OSError):
-        style = text_style()
+        style = text_style(sys.stderr)
         for label, text, severity in closing_lines(snapshot, recording):
             emphasis = SEVERITY_EMPHASIS[severity] if severity is not None else "plain"
             first, *rest = style.wrap(text, " " * CLOSING_INDENT) if label else style.wrap(text)

@@ -26,7 +26,7 @@ from mpwatch.cli.failures import (
 )
 from mpwatch.cli.recordings import tell_recorded
 from mpwatch.cli.targets import exiting_on_signals
-from mpwatch.cli.terminal import Progress, ProgressBar, need_terminal, text_style
+from mpwatch.cli.terminal import Progress, ProgressBar, is_served, need_terminal, text_style
 from mpwatch.model.findings import Severity
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def job(arguments: argparse.Namespace) -> int:
     shown = spec if spec != _OWN_ALLOCATION else f"{spec}{os.environ['SLURM_JOB_ID']}"
     source = LiveJobSource(shown, launches)
     try:
-        return run_job(source, shown)
+        return run_job(source, shown, needs_terminal=not is_served())
     finally:
         source.stop()
 
@@ -429,7 +429,7 @@ def replay(arguments: argparse.Namespace) -> int:
     source = ReplayJobSource(arguments.file)
     try:
         need_terminal(f"mpwatch diagnose {shlex.quote(arguments.file)}")
-        return run_job(source, source.spec)
+        return run_job(source, source.spec, needs_terminal=not is_served())
     finally:
         source.stop()
 

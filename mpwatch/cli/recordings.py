@@ -65,18 +65,26 @@ def record(arguments: argparse.Namespace) -> int:
 
 
 def tell_recorded(path: str, seconds: float | None) -> None:
-    """Say on standard error what a recording is, and the command that shows it.
+    """Say on standard error what was recorded, and the command that shows it.
 
     Args:
         path: Of the file.
-        seconds: From its first reading to its last one; `None` without any.
+        seconds: For how long the job was read; `None` without a reading.
     """
+    name = clean(path)
     if seconds is None:
-        print(f"mpwatch: {clean(path)} has no reading of the job.", file=sys.stderr)
+        print(f"mpwatch: {name} has no reading of the job.", file=sys.stderr)
         return
-    facts = f"{seconds_text(seconds)}, {bytes_text(os.path.getsize(path))}"
-    command = f"mpwatch replay {shlex.quote(path)}"
-    print(f"mpwatch: {clean(path)} has {facts}: {command}", file=sys.stderr)
+    try:
+        size = bytes_text(os.path.getsize(path))
+    except OSError as error:
+        print(f"mpwatch: {name} cannot be read: {error.strerror}.", file=sys.stderr)
+        return
+    command = f"mpwatch replay {shlex.quote(name)}"
+    print(
+        f"mpwatch: recorded {seconds_text(seconds)} in {name} ({size}). To see it: {command}",
+        file=sys.stderr,
+    )
 
 
 def report(arguments: argparse.Namespace) -> int:

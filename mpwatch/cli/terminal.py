@@ -15,13 +15,18 @@ if TYPE_CHECKING:
     from mpwatch.report.table import TextStyle
 
 
-def text_style() -> TextStyle:
-    """Width of standard output in columns (100 for a pipe), and whether to use colour."""
+def text_style(stream: TextIO | None = None) -> TextStyle:
+    """Width of a stream in columns (100 for a pipe), and whether to use colour.
+
+    Args:
+        stream: `None` for standard output.
+    """
     # Imported here: JSON output does not need the module.
     from mpwatch.report.table import TextStyle
 
-    is_terminal = sys.stdout.isatty()
-    width = os.get_terminal_size(sys.stdout.fileno()).columns if is_terminal else 100
+    stream = stream or sys.stdout
+    is_terminal = stream.isatty()
+    width = os.get_terminal_size(stream.fileno()).columns if is_terminal else 100
     return TextStyle(width=max(60, width), has_colour=is_terminal and "NO_COLOR" not in os.environ)
 
 

@@ -41,7 +41,7 @@ NO_ACCOUNT = "No process was observed, so there is no account of its time."
 CORE_SHARE = 0.1
 """Cpu time of threads other than the main one that is mentioned, as a share of a core."""
 
-_OF_QUEUES = ("pipe", "socket", "lock")
+_OF_QUEUES = ("pipe", "lock")
 """Of what a wait is in system calls, while its stack says that it is for a queue."""
 _VERBS: Mapping[ActivityKind, str] = {
     "computing": "computing",
@@ -120,16 +120,17 @@ def parts_of(shares: Sequence[Share]) -> list[Part]:
     objects to other processes is another one.
     """
     found: dict[Activity, list[Share]] = {}
-    queues = {
-        each.activity.place: each.activity._replace(place="")
-        for each in shares
-        if each.activity.target == "queue" and each.activity.place
-    }
+    queues: dict[str, Activity | None] = {}
+    for each in shares:
+        if each.activity.target == "queue" and each.activity.place:
+            key = each.activity._replace(place="")
+            known = queues.setdefault(each.activity.place, key)
+            queues[each.activity.place] = key if known == key else None  # `put(get())` in one line
     for each in shares:
         key = each.activity._replace(place="")
         if key.kind == "waiting" and key.target in _OF_QUEUES:
             # A reading without a new stack shows the pipe or semaphore of the queue.
-            key = queues.get(each.activity.place, key)
+            key = queues.get(each.activity.place) or key
         if key.kind == "computing" and key.what not in TRANSFERS:
             key = key._replace(what="")
         found.setdefault(key, []).append(each)

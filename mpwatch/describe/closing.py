@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from mpwatch.describe.findings import FIX, no_findings_lines, severity_word, unresolved
-from mpwatch.describe.processes import full_name
-from mpwatch.model.cmdline import job_program
+from mpwatch.describe.processes import full_name, program_of
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.units import seconds_text
@@ -41,17 +40,13 @@ def closing_lines(snapshot: Snapshot, recording: str | None = None) -> list[Clos
 
 def _watched(snapshot: Snapshot) -> str:
     root = snapshot.get(snapshot.root)
-    name = "the job"
-    if root is not None:
-        program = job_program(root.sample.cmdline)
-        name = program.name if program.kind != "code" and program.name else root.label
     end = "it still runs"
     if root is not None and root.ended is not None:
         end = f"it has ended: {root.ended.words}"
         if snapshot.living():
             end += f", and {len(snapshot.living())} of its processes still run"
     watched = f" for {seconds_text(snapshot.account.watched_s)}" * (snapshot.account.watched_s >= 1)
-    return f"{name} ({snapshot.root.pid}) was watched{watched}; {end}."
+    return f"{program_of(snapshot)} ({snapshot.root.pid}) was watched{watched}; {end}."
 
 
 def _findings(snapshot: Snapshot) -> Iterator[ClosingLine]:
@@ -102,8 +97,9 @@ def _is_plain(process: Process) -> bool:
 def _more(snapshot: Snapshot, recording: str | None) -> Iterator[ClosingLine]:
     """The commands that show more than this."""
     pid = snapshot.root.pid
-    if snapshot.living():
-        yield ClosingLine("more", f"mpwatch diagnose {pid}, mpwatch dump {pid}")
+    if living := snapshot.living():
+        left = living[0].pid  # the root process, as long as it runs
+        yield ClosingLine("more", f"mpwatch diagnose {left}, mpwatch dump {left}")
     if recording is not None:
         from shlex import quote
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from mpwatch.describe.processes import full_name, full_name_of, is_on_gpu
+from mpwatch.describe.processes import full_name, full_name_of, is_on_gpu, lasting_text
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import NO_GPUS
 from mpwatch.model.snapshot import Process, Snapshot
@@ -57,8 +57,8 @@ def _lasting_waits(snapshot: Snapshot) -> Iterator[str]:
         if not may_be_stalled or since_s < WAIT_SHOWN_S or shown == ITEMS_SHOWN:
             continue
         shown += 1
-        time = seconds_text(since_s)
-        yield f"{first.name} {first.words} for at least {time}: {chain.conclusion} ({told})"
+        time = lasting_text(since_s, snapshot)
+        yield f"{first.name} {first.words} for {time}: {chain.conclusion} ({told})"
 
 
 def _rises_words(snapshot: Snapshot) -> Iterator[str]:

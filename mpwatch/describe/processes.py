@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence, Sized
 from signal import Signals
 from typing import NamedTuple
 
+from mpwatch.model.cmdline import job_program
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.samples import PartOfJob
 from mpwatch.model.snapshot import Process, Snapshot
@@ -90,6 +91,19 @@ def lasting_text(seconds: float | None, snapshot: Snapshot, at_least: str = "at 
         return text
     before_s = snapshot.at_s - seconds - account.since_s
     return f"{at_least}{text}" if abs(before_s) <= UNSEEN_S else text
+
+
+def program_of(snapshot: Snapshot) -> str:
+    """The script that a job runs, else the label of its root process.
+
+    Code that is given to Python, as multiprocessing does it, says nothing of a process: its label
+    is what it was given.
+    """
+    root = snapshot.get(snapshot.root)
+    if root is None:
+        return "job"
+    program = job_program(root.sample.cmdline)
+    return program.name if program.kind != "code" and program.name else root.label
 
 
 def role_name(role: Role, worker_id: int | None, rank: int | None) -> str:

@@ -19,7 +19,7 @@ from mpwatch.describe.findings import (
     severity_word,
     subject_of,
 )
-from mpwatch.describe.processes import full_name_of, part_words, unique_names
+from mpwatch.describe.processes import full_name_of, part_words, program_of, unique_names
 from mpwatch.describe.progress import (
     KIND_NAMES,
     pace_name,
@@ -39,7 +39,6 @@ from mpwatch.report.text import (
     flow_rows,
     host_lines,
     process_rows,
-    program_of,
     segment_rows,
     stack_lines,
     versions,

@@ -35,6 +35,7 @@ from mpwatch.describe.processes import (
     names_text,
     part_words,
     process_state,
+    program_of,
     role_name,
     state_word,
     unique_names,
@@ -42,7 +43,7 @@ from mpwatch.describe.processes import (
 from mpwatch.describe.progress import progress_sentence
 from mpwatch.diagnose.analysis.exits import failed_processes, last_exceptions
 from mpwatch.diagnose.analysis.stack_merge import merged_stacks
-from mpwatch.model.cmdline import is_started_by_code, job_program, job_words
+from mpwatch.model.cmdline import job_words
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.host import Check, CheckState, HostSample
 from mpwatch.model.ids import ProcessId
@@ -739,19 +740,6 @@ def pack(parts: Sequence[str], style: TextStyle) -> list[str]:
         else:
             lines += style.wrap(part)
     return lines
-
-
-def program_of(snapshot: Snapshot) -> str:
-    """The script that a job runs, else the name of its root process.
-
-    A process of multiprocessing runs code that says nothing of it: its label is what it was given.
-    """
-    root = snapshot.get(snapshot.root)
-    if root is None:
-        return "job"
-    if is_started_by_code(root.sample.cmdline):
-        return root.label
-    return job_program(root.sample.cmdline).name or root.sample.name
 
 
 def versions(snapshot: Snapshot) -> list[str]:

@@ -181,7 +181,7 @@ def question_line(
     injected = plan.injectable()
     count = len(injected)
     later = sum(each.process in blocked for each in injected)
-    use = f" (of use now in {count - later})" if later else ""
+    use = f" (useful at once in {count - later})" if later else ""
     asked = line(
         " ",
         (f"inject the hook into {count} process{'' if count == 1 else 'es'}{use}?", "warning"),

@@ -521,11 +521,16 @@ class JobApp(DashboardApp):
         self.dashboard.explain(silence.sentence, self.state.findings)
 
 
-def run_job(source: JobSource, spec: str) -> int:
+def run_job(source: JobSource, spec: str, *, needs_terminal: bool = False) -> int:
     """Show a job until the user quits, SIGTERM or SIGHUP arrives or the terminal is gone.
+
+    Args:
+        source: Not yet started; it is stopped before this returns.
+        spec: Name of the job.
+        needs_terminal: See `Termination`.
 
     Returns:
         An exit code: 128 + n after SIGTERM or SIGHUP.
     """
-    termination = Termination()
+    termination = Termination(needs_terminal=needs_terminal)
     return termination.run(JobApp(source, spec, termination))

@@ -361,7 +361,7 @@ def test_the_question_says_where_the_hook_is_of_no_use_at_once() -> None:
 
     assert set(blocked) == {main.process}
     shown = text_of(question_line(plan(samples, refused=0), 80, enter_is_yes=True, blocked=blocked))
-    assert "inject the hook into 6 processes (of use now in 5)?" in shown
+    assert "inject the hook into 6 processes (useful at once in 5)?" in shown
     plan_text = " ".join(
         text_of(each).strip() for each in plan_lines(plan(samples, refused=0), blocked, 80)
     )

@@ -21,6 +21,8 @@ from mpwatch.model.snapshot import Snapshot
 
 TAIL_BYTES: Final = 128 << 10
 """Read of a file, from its end."""
+TARGETS: Final = 256
+"""Files, pipes and terminals that are told, of which `FILES` files are read."""
 LINES: Final = 1000
 LINE_LIMIT: Final = 2000
 
@@ -49,7 +51,10 @@ class _Open:
     writers: dict[ProcessId, int] = field(default_factory=dict)
     """With the descriptor that each writes to."""
     descriptor: int | None = None
-    problem: str = ""
+    state: tuple[int, int] | None = None
+    """Size and time of the last change when it was last read."""
+    last: Output | None = None
+    """What was read then."""
 
 
 class OutputReads:
@@ -82,6 +87,11 @@ class OutputReads:
                 if link.fd in (1, 2):
                     self._note(process.process, link)
         self._thread = self._threads.start(self._read, "mpwatch-output", list(self._found.items()))
+        if self._thread is None and (problem := self._threads.problem) is not None:
+            noted = self._found.items()
+            self._report(
+                tuple(Output(t, f.kind, tuple(f.writers), problem=problem) for t, f in noted)
+            )
 
     def wait(self, limit_s: float) -> None:
         """Wait until what was begun is reported, at most this long."""
@@ -100,7 +110,8 @@ class OutputReads:
     def _note(self, process: ProcessId, link: FdLink) -> None:
         found = self._found.get(link.target)
         if found is None:
-            if len(self._found) >= FILES:
+            files = sum(each.kind == "file" for each in self._found.values())
+            if len(self._found) >= TARGETS or (link.kind == "file" and files >= FILES):
                 return
             found = self._found[link.target] = _Open(link.kind)
         found.writers.setdefault(process, link.fd)
@@ -127,14 +138,18 @@ def _output(target: str, found: _Open) -> Output:
     try:
         if found.descriptor is None:
             found.descriptor = _open(found)
-        size = os.fstat(found.descriptor).st_size
+        status = os.fstat(found.descriptor)
+        size, state = status.st_size, (status.st_size, status.st_mtime_ns)
+        if found.last is not None and found.state == state:
+            return found.last._replace(writers=writers)
         start = max(0, size - TAIL_BYTES)
         raw = os.pread(found.descriptor, size - start, start)
     except OSError as error:
         problem = clean(error.strerror or str(error))
         return Output(target, found.kind, writers, problem=problem)
     lines, is_cut = last_lines(raw, is_whole=start == 0)
-    return Output(target, found.kind, writers, size, lines, is_cut)
+    found.state, found.last = state, Output(target, found.kind, writers, size, lines, is_cut)
+    return found.last
 
 
 def _open(found: _Open) -> int:

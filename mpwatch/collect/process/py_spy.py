@@ -432,7 +432,9 @@ def parse_dump(process: ProcessId, at_s: float, output: bytes) -> tuple[StackSam
 def _stack(process: ProcessId, at_s: float, thread: dict[str, Any]) -> StackSample:
     """One thread."""
     mixed = thread["frames"]
-    python = [frame for frame in mixed if not _is_native(frame)][:FRAMES_LIMIT]
+    has_native = any(map(_is_native, mixed))
+    python = [f for f in mixed if not _is_native(f)] if has_native else mixed
+    python = python[:FRAMES_LIMIT]
     return StackSample(
         process=process,
         tid=_whole(thread["os_thread_id"]),
@@ -443,7 +445,7 @@ def _stack(process: ProcessId, at_s: float, thread: dict[str, Any]) -> StackSamp
         is_active=thread["active"] is True,
         has_gil=thread["owns_gil"] is True,
         target_class=_target_class(python),
-        mixed=_mixed(mixed[:FRAMES_LIMIT]),
+        mixed=_mixed(mixed[:FRAMES_LIMIT]) if has_native else (),
     )
 
 
@@ -453,9 +455,8 @@ def _is_native(frame: dict[str, Any]) -> bool:
 
 
 def _mixed(frames: Sequence[dict[str, Any]]) -> tuple[MixedFrame, ...]:
-    """All frames of one thread; none if there is no native frame among them."""
-    found = tuple(MixedFrame(_frame(frame), _is_native(frame)) for frame in frames)
-    return found if any(each.is_native for each in found) else ()
+    """All frames of one thread that has native frames among them."""
+    return tuple(MixedFrame(_frame(frame), _is_native(frame)) for frame in frames)
 
 
 def _frames(frames: Sequence[dict[str, Any]]) -> tuple[Frame, ...]:

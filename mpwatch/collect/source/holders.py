@@ -97,9 +97,9 @@ def holders(files: Iterable[tuple[str, ParsedFile]]) -> tuple[Holder, ...]:
     """
     used, count = [], 0
     for file, module in files:
-        count += sum(1 for _ in every_node(module.tree))
+        count += len(every_node(module.tree))
         if count > NODES:
-            break
+            return ()  # what removes from a container may be in what is not looked at
         used.append((file, module))
     return tuple(_Search(Program(used)).found())[:HOLDERS]
 
@@ -528,10 +528,6 @@ def _shared(function: Function) -> set[str]:
         if isinstance(node, ast.Global | ast.Nonlocal)
         for name in node.names
     }
-
-
-def _same(one: Round, other: Round) -> bool:
-    return one.loop is other.loop
 
 
 def _is_within(function: Function, outer: Function) -> bool:

@@ -21,6 +21,7 @@ from mpwatch.collect.source.syntax import (
     Found,
     calls_in,
     every_node,
+    expression_text,
     first_line,
     last_line,
     last_name,
@@ -62,13 +63,13 @@ def find_group_kills(tree: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[Found]
     if not kills or any(_makes_group(each) for each in every_node(tree)):
         return
     starts = [
-        str(first_line(each))
+        first_line(each)
         for each in every_node(tree)
         if isinstance(each, ast.Call) and last_name(each.func) in _STARTS
     ]
     for call in kills:
         if len(call.args) == 2 and starts:
-            yield "kills-group", f"{last_name(call.args[1])}, {starts[0]}", call
+            yield "kills-group", f"{last_name(call.args[1])}, {min(starts)}", call
 
 
 _STARTS: Final = frozenset(
@@ -111,24 +112,35 @@ def find_unfrozen(tree: ast.AST) -> Iterator[tuple[ast.AST, str, ast.AST]]:
 
 def _set_trainable(function: ast.AST) -> Iterator[tuple[str, bool, ast.AST]]:
     """What a function makes trainable, or not: the module in words, whether, and the statement."""
-    for loop in own_nodes(function):
-        if isinstance(loop, ast.For) and isinstance(loop.iter, ast.Call):
-            called = loop.iter.func
-            if not isinstance(called, ast.Attribute) or called.attr != "parameters":
-                continue
-            for node in ast.walk(loop):
-                value = node.value if isinstance(node, ast.Assign) else None
-                is_flag = isinstance(node, ast.Assign) and any(
-                    isinstance(each, ast.Attribute) and each.attr == "requires_grad"
-                    for each in node.targets
-                )
-                if is_flag and isinstance(value, ast.Constant) and isinstance(value.value, bool):
-                    yield ast.unparse(called.value), value.value, node
-        elif isinstance(loop, ast.Call) and last_name(loop.func) == "requires_grad_":
-            values = [each.value for each in loop.args if isinstance(each, ast.Constant)]
-            is_on = not loop.args or values == [True]
-            if not loop.keywords and (is_on or values == [False]):
-                yield receiver_of(loop), is_on, loop
+    nodes = list(own_nodes(function))
+    modules = {
+        loop.target.id: expression_text(loop.iter.func.value)
+        for loop in nodes
+        if isinstance(loop, ast.For)
+        and isinstance(loop.target, ast.Name)
+        and isinstance(loop.iter, ast.Call)
+        and isinstance(loop.iter.func, ast.Attribute)
+        and loop.iter.func.attr == "parameters"
+    }
+    if sum(isinstance(each, ast.For) for each in nodes) > 1 and len(modules) == 1:
+        modules = {name: module for name, module in modules.items() if _is_used_once(name, nodes)}
+    for node in nodes:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
+            for target in node.targets:
+                if isinstance(target, ast.Attribute) and target.attr == "requires_grad":
+                    name = expression_text(target.value)
+                    if name in modules and isinstance(node.value.value, bool):
+                        yield modules[name], node.value.value, node
+        elif isinstance(node, ast.Call) and last_name(node.func) == "requires_grad_":
+            values = [each.value for each in node.args if isinstance(each, ast.Constant)]
+            is_on = not node.args or values == [True]
+            if not node.keywords and (is_on or values == [False]):
+                yield modules.get(receiver_of(node), receiver_of(node)), is_on, node
+
+
+def _is_used_once(name: str, nodes: Sequence[ast.AST]) -> bool:
+    """Whether one loop alone has a variable of this name."""
+    return sum(isinstance(each, ast.For) and name in names_in(each.target) for each in nodes) == 1
 
 
 def _queue_handlers(nodes: Sequence[ast.AST]) -> Iterator[Found]:
@@ -243,7 +255,7 @@ def _accumulations(nodes: Sequence[ast.AST]) -> Iterator[Found]:
             continue
         for call in calls:
             if id(call) in inside and last_name(call.func) == "backward":
-                yield "accumulates", f"{first_line(loop)}, {after[0]}", call
+                yield "accumulates", f"{first_line(loop)}, {min(after)}", call
 
 
 def _is_optimizer(call: ast.Call) -> bool:

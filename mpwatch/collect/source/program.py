@@ -225,10 +225,7 @@ class Program:
             for called in self.called_by(node.func, function):
                 yield node, called
             for given in (*node.args, *(each.value for each in node.keywords)):
-                if isinstance(given, ast.Name) or last_name(getattr(given, "value", given)) in (
-                    "self",
-                    "cls",
-                ):
+                if isinstance(given, ast.Name | ast.Attribute):
                     yield from ((None, called) for called in self._functions_at(given, function))
         elif isinstance(node, ast.Subscript):
             of = self.class_of(node.value, function)

@@ -94,16 +94,28 @@ def _is_shared(
         for given in node.args
         for name in names_in(given)
     }
+    if any(isinstance(each, ast.Attribute) for each in parts):
+        return True  # another method may have shared it
     for name in {each.id for each in parts if isinstance(each, ast.Name)} - seen:
         seen.add(name)
-        if name in shared:
+        given = [
+            made for node in nodes for target, made in _given(node) if name in names_in(target)
+        ]
+        is_argument = any(isinstance(each, ast.arg) and each.arg == name for each in nodes)
+        if name in shared or (is_argument and not given):
+            return True  # the caller may have shared it
+        if any(_is_shared(made, nodes, functions, seen) for made in given):
             return True
-        for node in nodes:
-            for target in node.targets if isinstance(node, ast.Assign) else ():
-                assert isinstance(node, ast.Assign)
-                if name in names_in(target) and _is_shared(node.value, nodes, functions, seen):
-                    return True
     return False
+
+
+def _given(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """What a statement gives a value to, and the value."""
+    if isinstance(node, ast.Assign):
+        for target in node.targets:
+            yield target, node.value
+    elif isinstance(node, ast.AnnAssign | ast.AugAssign) and node.value is not None:
+        yield node.target, node.value
 
 
 def _parts(value: ast.expr) -> Iterator[ast.expr]:
@@ -117,7 +129,7 @@ def _parts(value: ast.expr) -> Iterator[ast.expr]:
                 waiting.append(node.func.value)
             if last_name(node.func) in _PLAIN:
                 waiting += node.args
-        elif isinstance(node, ast.Name):
+        elif isinstance(node, ast.Name | ast.Attribute):
             yield node
         else:
             waiting += ast.iter_child_nodes(node)

@@ -90,7 +90,7 @@ def _raise_limit(descriptors: int) -> str:
 
 
 def _without_descriptors(launch: Launch, missing: int) -> Launch:
-    """A node that is not started, for want of so many descriptors."""
+    """A node that is not started, for want of descriptors; all nodes together lack so many."""
 
     def refuse() -> Pipes:
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -272,6 +272,10 @@ class Head:
     def _add(self, launches: Sequence[Launch]) -> None:
         """Add the nodes that are not known yet, and start those that had no descriptors."""
         left = self._descriptors
+        wanted = sum(
+            e.descriptors for e in launches if e.name not in self._nodes or e.name in self._without
+        )
+        missing = max(0, wanted - left)
         for launch in launches:
             name = launch.name
             if name in self._nodes and name not in self._without:
@@ -283,7 +287,7 @@ class Head:
                 self._nodes[name] = self._new_node(launch)
             elif name not in self._nodes:
                 self._without.add(name)
-                self._nodes[name] = self._new_node(_without_descriptors(launch, -left))
+                self._nodes[name] = self._new_node(_without_descriptors(launch, missing))
 
     def _new_node(self, launch: Launch) -> Node:
         return Node(launch, self._selector, self._clock, self._keep)

@@ -136,7 +136,7 @@ class SnapshotView:
         if self.snapshot.playback is not None:
             return "record the job with its hook (mpwatch record --hook)"
         if self.is_readonly:
-            return f"run mpwatch attach {self.snapshot.root.pid}, which this read-only view is not"
+            return f"run mpwatch attach {self.snapshot.root.pid} without --readonly"
         return "press i to inject the hook"
 
     @cached_property

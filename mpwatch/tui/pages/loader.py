@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from statistics import median
 
-from mpwatch.describe.processes import can_have_hook
 from mpwatch.diagnose.analysis.process_queries import counted
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Loader, Process, WorkerLoad
@@ -141,8 +140,10 @@ def above(view: SnapshotView, width: int) -> tuple[Line, ...]:
     if not view.snapshot.loaders and not any(process.loader for process in items(view)):
         if not items(view):
             return ()
-        if not all(p.hook.state == "absent" for p in view.snapshot.living() if can_have_hook(p)):
-            return (cell(f" {NEEDS_HOOK}; they come with its next batches.", "dim"),)
+        owners = {parent for p in items(view) for parent in (p.parent, p.original_parent)}
+        states = {p.hook.state for p in view.snapshot.living() if p.process in owners}
+        if not states.isdisjoint(("ready", "pending")):
+            return (cell(f" {NEEDS_HOOK}; they appear with the next batches.", "dim"),)
         return (cell(f" {NEEDS_HOOK}: {view.attach_advice}.", "dim"),)
     return tuple(
         cut(content, width)

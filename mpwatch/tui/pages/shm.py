@@ -189,7 +189,7 @@ def details(made: SegmentGroup, view: SnapshotView, width: int) -> tuple[Line, .
     return tuple(lines)
 
 
-_UNSEEN = "no hook was there then, and who maps them now need not have made them"
+_UNSEEN = "there was no hook at that time, and the processes that map them may not have made them"
 
 
 def _where(made: SegmentGroup, view: SnapshotView) -> str:

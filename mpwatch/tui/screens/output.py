@@ -24,8 +24,8 @@ from mpwatch.tui.widgets.line_view import LineView, ScrollingLines
 NOT_YET = "Reading what the job writes its output to."
 NO_OUTPUT = "It is not known what this job writes its output to."
 _ELSEWHERE: dict[FdKind, str] = {
-    "pipe": "a pipe: what was written there has only the process that reads it",
-    "socket": "a socket: what was written there has only the process that reads it",
+    "pipe": "a pipe: only the process that reads it has what was written",
+    "socket": "a socket: only the process that reads it has what was written",
 }
 
 

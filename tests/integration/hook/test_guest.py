@@ -56,7 +56,6 @@ def test_with_its_ring_and_notes_full_the_hook_takes_less_than_a_mebibyte(mode: 
         code, said = guest.finish()
 
     assert code == 0
-    print(said)
     assert 300_000 < int(said.split()[1]) < 1 << 20
 
 

@@ -771,7 +771,9 @@ def test_a_recording_of_several_nodes_is_read_as_one_job(
     path, page = str(tmp_path / "job.mpw"), tmp_path / "job.html"
     done = run("record", "--job", "local:2", "-o", path, "--for", "5", mark=mark)
     assert done.returncode == 0
-    assert re.fullmatch(rf"mpwatch: {path} has .+: mpwatch replay {path}\n", done.stderr)
+    assert re.fullmatch(
+        rf"mpwatch: recorded .+ in {path} \(.+\)\. To see it: mpwatch replay {path}\n", done.stderr
+    )
 
     found = mpwatch("diagnose", path, "--json")
     report = mpwatch("report", path, "-o", str(page))

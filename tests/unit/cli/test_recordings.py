@@ -17,7 +17,17 @@ def test_a_recording_is_told_with_its_length_and_the_command_that_shows_it(
 
     out, err = capsys.readouterr()
     assert out == ""
-    assert err == f"mpwatch: {path} has 42 s, 2.0K: mpwatch replay '{path}'\n"
+    assert err == f"mpwatch: recorded 42 s in {path} (2.0K). To see it: mpwatch replay '{path}'\n"
+
+
+def test_a_recording_that_was_removed_is_told_and_no_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tell_recorded(str(tmp_path / "\x1b[31mgone.rec"), 5.0)
+
+    told = capsys.readouterr().err
+    assert told.endswith("gone.rec cannot be read: No such file or directory.\n")
+    assert "\x1b" not in told
 
 
 def test_a_recording_without_a_reading_is_told_as_that(

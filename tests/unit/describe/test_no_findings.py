@@ -17,6 +17,7 @@ from mpwatch.diagnose.analysis.growth.growing import EVEN_MEMORY
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.rules.hangs import no_progress
+from mpwatch.model.account import Account
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Snapshot, Trends
 from mpwatch.report.html import report_html
@@ -59,8 +60,9 @@ def test_a_rise_is_told_after_three_readings_and_calls_no_watch_longer() -> None
 
 def test_a_wait_that_lasts_is_told() -> None:
     waiting = waits(reads(500, timeout_s=None), 16.0)
+    watched = Account(waiting.root, waiting.at_s - 16.0, waiting.at_s, readings=16)
 
-    (_, seen) = no_findings_lines(waiting)
+    (_, seen) = no_findings_lines(replace(waiting, account=watched))
 
     assert seen.startswith("main waits for")
     assert "for at least 16 s" in seen

@@ -360,6 +360,19 @@ def test_an_event_loop_whose_coroutines_take_a_second_permit_is_explained() -> N
     assert "nothing to do" not in told.summary
 
 
+def test_permits_of_a_file_that_only_another_process_is_in_explain_nothing() -> None:
+    again = mark("takes-again", "reply", "self.slots, 46, part, 54", 50, "part = await self.part()")
+    elsewhere = again._replace(file="/home/me/other/client_only.py")
+    watches = server(waits=polls(LISTENING, THEIRS), stack=LOOP)
+
+    told = only(
+        no_progress.check, snapshot_of(client(), watches, source=SENT, marks=(elsewhere,)), quiet()
+    )
+
+    assert told.severity is Severity.INFO
+    assert "takes it once more" not in told.cause
+
+
 def test_an_event_loop_whose_permits_may_be_lost_is_explained() -> None:
     lost = mark("unreleased", "reply", "self.slots, 46", 50, "part = await work()")
     watches = server(waits=polls(LISTENING, THEIRS), stack=LOOP)
@@ -373,17 +386,24 @@ def test_an_event_loop_whose_permits_may_be_lost_is_explained() -> None:
     assert "train.py:50" in told.cause
 
 
-def test_a_length_of_a_text_is_the_reason_where_both_ends_wait_to_receive() -> None:
+@pytest.mark.parametrize(
+    ("sent", "is_named"), [("send(sock, request)", True), ("sock.sendall(request)", False)]
+)
+def test_a_length_of_a_text_is_the_reason_where_that_function_has_sent(
+    sent: str, is_named: bool
+) -> None:
+    asks = source("train.py:ask:20", asked=Statement(19, sent))
     length = mark("length-of-text", "send", "text", 9, "sock.sendall(H.pack(len(text)) + ...)")
     asked = server(handler(301, waits=reads(THEIRS)))
 
     told = only(
         standing_still.check,
-        snapshot_of(client(), asked, source=(*SENT, *READING), marks=(length,)),
+        snapshot_of(client(), asked, source=(*asks, *READING), marks=(length,)),
         quiet(),
     )
 
-    assert "(train.py:9) sends the number of characters of text" in told.cause
+    told_of = "(train.py:9) sends the number of characters of text" in told.cause
+    assert told_of is is_named
 
 
 @pytest.mark.parametrize(("cpu_percent", "is_at_work"), [(95.0, True), (4.0, False)])

@@ -138,7 +138,7 @@ def test_resolved_findings_have_their_own_section() -> None:
     text = diagnose_text(replace(job(), findings=(gone,)))
 
     assert "No findings. Seen so far:" in text
-    assert "main waits for batch 417 for at least 84 s" in text
+    assert "main waits for batch 417 for 84 s" in text
     assert section(text, "RESOLVED")[1].startswith("  critical  fd-exhaustion-receiver  main")
     assert gone.rule not in dump_text(replace(job(), findings=(gone,)))
 

@@ -79,7 +79,7 @@ def test_the_loader_page_says_which_figures_need_the_hook() -> None:
         " Fetch times, queues and waiting need the hook: press i to inject the hook."
     )
     (said,) = loader.above(SnapshotView(job), 80)
-    assert text_of(said).endswith("need the hook; they come with its next batches.")
+    assert text_of(said).endswith("need the hook; they appear with the next batches.")
     assert len(loader.above(SnapshotView(loader_job()), 80)) == 2
     assert loader.above(SnapshotView(replace(job, processes=(main,))), 80) == ()
 

@@ -11,10 +11,12 @@ from mpwatch.diagnose.analysis.source_code import mark_words, marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import current_collective, main_thread, user_frame
 from mpwatch.model.snapshot import Process
 
-_ROOT = re.compile(r"\b(?:src|dst|root|group_src|group_dst)=([^,()]*(?:[\[(][^\])]*[\])])?)")
-_CONSTANT = re.compile(r"\s*(?:-?\d+|[A-Z][A-Z_\d]*)\s*")
+_ROOT = re.compile(r"\b(?:src|dst|group_src|group_dst)=([\w.]+[\[(][^\]()]*[\])]|\w+)(?=[,)])")
+_COMPUTED = re.compile(r".*[\[(]|(?!rank$)[a-z]*(?:owner|plan)\w*", re.IGNORECASE)
+"""What is looked up, called, or named as the result of a plan; a setting is the same on all."""
 
 
+ONE_SIDED = ("send", "recv")
 OTHER_ORDER = (
     "Equal sets of texts have another order in each process that was not forked from the other "
     "(the hashes of texts are random, PYTHONHASHSEED)"
@@ -33,11 +35,12 @@ def chosen_root(index: Index, ranks: Sequence[Process]) -> tuple[str, str] | Non
     The set that a part of the program goes through is named where it may be the reason, but not of
     ranks that are forks of one process: texts have the same hashes in all of them.
     """
-    thread = main_thread(ranks[0])
-    frame = user_frame(thread.stack) if thread is not None else None
+    threads = [main_thread(rank) for rank in ranks]
+    frames = {user_frame(thread.stack) for thread in threads if thread is not None}
+    frame = frames.pop() if len(frames) == 1 else None
     line = source_of(index, frame) if frame is not None else None
     found = _ROOT.search(line.statement.text) if line is not None else None
-    if found is None or frame is None or _CONSTANT.fullmatch(found[1]):
+    if found is None or frame is None or not _COMPUTED.match(found[1]):
         return None
     sets = marks(index, "set-order")
     because, advice = "", f"Log `{found[0]}` on every rank before that line and compare. "
@@ -60,4 +63,4 @@ def chosen_root(index: Index, ranks: Sequence[Process]) -> tuple[str, str] | Non
 def same_collective(ranks: Sequence[Process]) -> bool:
     """Whether the main threads of two or more processes are in one and the same collective."""
     calls = {current_collective(rank) for rank in ranks}
-    return len(ranks) > 1 and len(calls) == 1 and None not in calls
+    return len(ranks) > 1 and len(calls) == 1 and calls.isdisjoint((None, *ONE_SIDED))

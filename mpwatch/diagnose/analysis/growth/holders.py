@@ -22,7 +22,7 @@ NAMES_SHOWN = 3
 _OF_LOADER = ("__call__", "__getitem__", "__iter__", "__next__")
 """What DataLoader calls of a data set; and functions whose names begin with `collate`."""
 _SERVERS = ("/asyncio/", "/http/server.py", "/socketserver.py", "/uvicorn/", "/aiohttp/")
-_BY_KEY = re.compile(r"\.pop\([^)\s]|^del .*\[")
+_BY_KEY = re.compile(r"\.pop\((?![-\d)])|^del .*\[(?![-\d:])[^:]*\]$")
 _BY_HOW: Mapping[str, int] = {"end": 0, "passed": 1, "under": 2, "later": 3, "slower": 4}
 
 
@@ -130,8 +130,9 @@ def _held(index: Index, process: Process, holder: Holder) -> Held | None:
     if at_work or not holder.outside or not _is_called(process, holder):
         return None
     if holder.rounds:
-        nearest = holder.rounds[-1]
-        return None if holder.is_renewed else Held((holder,), None, nearest.let_go)
+        gone = holder.rounds[0].let_go  # of the nearest loop
+        is_emptied = gone is not None and gone.how == "emptied"
+        return None if holder.is_renewed or is_emptied else Held((holder,), None, gone)
     return Held((holder,), None, holder.let_go)
 
 
@@ -293,7 +294,7 @@ def removes_words(each: Held) -> str:
     if each.is_taken_by_key:
         return (
             f"only {at} removes one, in another loop: an entry stays for which that is not "
-            "reached, because no answer comes for it, or who waits for one has given up (a time "
+            "reached, because no answer comes for it, or what waits for one has given up (a time "
             "limit, an exception, a client that has left)"
         )
     return f"what removes from {it}, {at}, does so less often"

@@ -282,7 +282,14 @@ def both_read(index: Index, chain: WaitChain) -> BothRead | None:
     lines = [source_of(index, each) for each in program_frames(waiter.stack)]
     sent = next((each for each in lines if each is not None and each.asked is not None), None)
     files = {each.file for t in (waiter, thread) for each in program_frames(t.stack)}
-    lengths = (each for each in marks(index, "length-of-text") if each.file in files)
+    on_stacks = {e.function for t in (waiter, thread) for e in program_frames(t.stack)}
+    asked = {each.asked.text for each in lines if each is not None and each.asked is not None}
+    lengths = (
+        each
+        for each in marks(index, "length-of-text")
+        if each.file in files
+        and (each.function in on_stacks or any(f"{each.function}(" in text for text in asked))
+    )
     return BothRead(
         client, server, thread, ends.words(read), line, waiter, sent, next(lengths, None)
     )
@@ -444,8 +451,17 @@ def nested_permits(index: Index, server: Process, count: int) -> Nested | None:
     """
     found = marks(index, "takes-again")
     files = {frame.file for thread in server.threads for frame in program_frames(thread.stack)}
-    # Of the files of its handlers, none need be on a stack.
-    mark = next((each for each in found if each.file in files), next(iter(found), None))
+    # Of the files of its handlers none need be on a stack, but those of its folder may be its own.
+    folders = {file.rpartition("/")[0] for file in files}
+    near = [each for each in found if each.file.rpartition("/")[0] in folders]
+    elsewhere = {
+        frame.file
+        for process in index.snapshot.living()
+        if process.process != server.process
+        for thread in process.threads
+        for frame in program_frames(thread.stack)
+    }
+    mark = next((each for each in near if each.file in files or each.file not in elsewhere), None)
     if mark is None:
         return None
     name = called(server)

@@ -35,7 +35,7 @@ class Waiting(NamedTuple):
     share: float
     """Of its time, 0 to 1."""
     lock: str
-    """What the account calls the lock: `semaphore 1b:88 between processes`."""
+    """What the account calls the lock: `semaphore 1b:88`."""
 
 
 class SleepingHolder(NamedTuple):

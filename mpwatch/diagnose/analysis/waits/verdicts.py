@@ -251,7 +251,7 @@ def end_of_answer(around: ReadContext, answer: Answering, edge: WaitEdge | None)
         return None
     if edge.kind == "timer":
         return WaitEnd("progress", f"sleeps{by}", how, thread.tid)
-    words = f"waits for {edge.what}{by}"
+    words = f"{edge_words(edge)}{by}"
     if edge.kind == "futex":
         wait = thread.waits_on
         if wait is not None and wait.timeout_s is not None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, own_frames, program_frames
 from mpwatch.describe.processes import names_text, wait_verb
-from mpwatch.diagnose.analysis.distributed.chosen_roots import chosen_root
+from mpwatch.diagnose.analysis.distributed.chosen_roots import ONE_SIDED, chosen_root
 from mpwatch.diagnose.analysis.distributed.flight_recorder import (
     number_of,
     recorded,
@@ -173,7 +173,7 @@ def _of_ranks(index: Index, ranks: Sequence[Process]) -> Iterator[Finding]:
         )
         yield _with_nccl(told, index, ranks)
     elif len(names) == 1 and _is_whole_job(ranks):
-        if names[0] in _ONE_SIDED:
+        if names[0] in ONE_SIDED:
             yield _with_nccl(_one_sided(inside, names[0], since_s), index, inside)
         elif since_s >= (MAKES_GROUP_S if names[0] == NEW_GROUP else ALL_INSIDE_S):
             yield _with_nccl(_all_inside(index, inside, names[0], since_s), index, inside)
@@ -1002,7 +1002,6 @@ def _all_make_groups(inside: Sequence[Process], evidence: Sequence[str]) -> Find
     )
 
 
-_ONE_SIDED = ("send", "recv")
 """Calls that need one of the other kind on another rank."""
 
 

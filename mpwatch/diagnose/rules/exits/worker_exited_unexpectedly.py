@@ -740,10 +740,10 @@ def _killer(index: Index, ended: Ended) -> _Killer | None:
 def _group_kill(index: Index, process: Process, ended: Ended) -> Mark | None:
     """The statement by which a process may have ended itself, with the rest of its group."""
     thread = main_thread(process)
-    was_at = _functions(thread.stack) if thread is not None and thread.stack else None
+    was_at = _functions(thread.stack) if thread is not None else frozenset()
     for mark in marks(index, "kills-group"):
         is_it = ended.signal is not None and mark.about.partition(",")[0] == _name_of(ended.signal)
-        if is_it and (was_at is None or (mark.file, mark.function) in was_at):
+        if is_it and (mark.file, mark.function) in was_at:
             return mark
     return None
 
@@ -764,8 +764,8 @@ def _cause_of_group(mark: Mark) -> str:
 
 _ADVICE_GROUP = (
     "Start that program in a group of its own (start_new_session=True, or process_group=0 from "
-    "Python 3.11), or end only the program itself (its kill()). No memory is missing, and starting "
-    "the ended process again does not help: it ends itself at the next such program."
+    "Python 3.11), or end only the program itself (its kill()). Starting the ended process again "
+    "does not help: it ends itself at the next such program."
 )
 
 

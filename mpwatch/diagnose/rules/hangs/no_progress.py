@@ -639,7 +639,7 @@ def _waits_for_one_that_is_idle(index: Index) -> Iterator[Finding]:
             yield _of_both(index, process, both, chain, for_s)
             return
         if is_unanswered:
-            yield _of_unanswered(index, process, chain, for_s)
+            yield _of_unanswered(index, process, chain, time)
             return
         yield Finding(
             rule=RULE,
@@ -675,9 +675,9 @@ def _waits_for_one_that_is_idle(index: Index) -> Iterator[Finding]:
         return
 
 
-def _of_unanswered(index: Index, process: Process, chain: WaitChain, for_s: float) -> Finding:
+def _of_unanswered(index: Index, process: Process, chain: WaitChain, time: str) -> Finding:
     """The finding about a job that waits for the answer of a server that seems idle."""
-    end, time = chain.links[-1], seconds_text(for_s)
+    end = chain.links[-1]
     is_loop = chain.conclusion == IN_COROUTINE
     nested = _nested(index, end) if is_loop else None
     lost = lost_permits(index, process) or (may_lose_permits(index) if is_loop else None)

@@ -1111,7 +1111,9 @@ def _of_holders(index: Index, process: Process, seen: Sequence[str]) -> _Explana
     return _Explanation("private memory", evidence, cause, advice, is_shown=False)
 
 
-_COMPUTED = re.compile(r"(?:loss|logits?|pred\w*|outputs?|scores?|log_?probs?|hidden|actions?)\b")
+_COMPUTED = re.compile(
+    r"(?<![A-Za-z])(?:loss|logits?|pred\w*|outputs?|scores?|log_?probs?|hidden|actions?)\b"
+)
 _CUT_OFF = re.compile(r"\.(?:detach|item|numpy|tolist|data)\b|\bfloat\(")
 
 

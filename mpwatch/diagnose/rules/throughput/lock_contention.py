@@ -457,4 +457,4 @@ def _name(lock: str) -> str:
     """The lock in words."""
     if lock.startswith(LOCK_ON):
         return lock
-    return f"one lock ({lock.removesuffix(' between processes')})"
+    return f"one lock ({lock})"

@@ -512,6 +512,42 @@ def test_a_reader_that_ends_with_its_connection_is_no_way_past_a_removal() -> No
     assert other.how == "passed"
 
 
+THREADED = """\
+class Store:
+    def __init__(self):
+        self.rows = []
+
+    def consume(self):
+        while True:
+            self.rows.clear()
+
+    def produce(self, item):
+        self.rows.append(item)
+
+
+def main(items):
+    store = Store()
+    threading.Thread(target=store.consume).start()
+    while True:
+        store.produce(next(items))
+
+
+main(connect())
+"""
+
+
+def test_a_method_that_is_given_to_a_thread_is_reached() -> None:
+    assert (gone := let_go(0, main=THREADED)) is not None
+    assert gone.how == "slower"
+
+
+def test_nothing_is_told_of_a_program_that_is_not_looked_at_as_a_whole() -> None:
+    large = "\n".join(f"x{n} = [{', '.join('1' * 400)}]" for n in range(400))
+
+    assert names(main=THREADED) == ["self.rows"]
+    assert names(main=THREADED, pad=large) == []
+
+
 CLIP = """\
 class Clip:
     opened = {}

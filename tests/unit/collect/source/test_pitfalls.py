@@ -231,6 +231,16 @@ def test_parameters_that_are_frozen_and_unfrozen_in_two_functions() -> None:
             self.actor.requires_grad_()
     """
     assert found(toggles, "unfreezes") == [("thaw", "self.actor, 6", 8)]
+    apart = """
+        def freeze(self):
+            for p in self.a.parameters():
+                p.requires_grad_(False)
+        def thaw(self):
+            for p in self.{0}.parameters():
+                p.requires_grad_(True)
+    """
+    assert found(apart.format("b"), "unfreezes") == []
+    assert found(apart.format("a"), "unfreezes") == [("thaw", "self.a, 4", 7)]
     assert found("model = nn.DataParallel(m)\nmodel = DDP(m)\n", "wraps") == [
         ("<module>", "DDP", 2)
     ]

@@ -1774,6 +1774,11 @@ def fit(loader):
         (("dist.all_reduce(loss)", "plateau.step(loss)"), None),
         (("loss = elsewhere(loader)", "plateau.step(loss)"), None),
         (("optimizer.step(loss)",), None),
+        (("total = 0.0", "total += gather(loss)", "plateau.step(total)"), None),
+        (("mine: float = mean(loss)", "plateau.step(mine)"), None),
+        (("plateau.step(loader)",), None),
+        (("plateau.step(self.loss)",), None),
+        (("total = 0.0", "total += own(loader)", "plateau.step(total / 3)"), "total / 3"),
     ],
 )
 def test_a_learning_rate_that_a_rank_lowers_by_a_value_of_its_own_is_read(

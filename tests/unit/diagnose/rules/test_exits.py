@@ -695,7 +695,7 @@ KILLS_GROUP = Mark(
     ("at", "number", "is_named"),
     [
         (("train.py:score:27",), 9, True),
-        ((), 9, True),
+        ((), 9, False),
         (("train.py:other:50",), 9, False),
     ],
     ids=["was there", "not seen", "elsewhere"],

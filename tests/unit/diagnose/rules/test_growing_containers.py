@@ -9,12 +9,13 @@ import pytest
 
 from mpwatch.collect.source.holders import holders
 from mpwatch.collect.source.syntax import ParsedFile
+from mpwatch.diagnose.analysis.growth.holders import Held
 from mpwatch.diagnose.rules.memory import persistent_workers_leak
 from mpwatch.diagnose.rules.memory.steady_growth import check
 from mpwatch.model.findings import Finding
 from mpwatch.model.samples import FdLink, Frame, FrameValues, NameValue, ValuesRead
 from mpwatch.model.snapshot import Snapshot, Thread
-from mpwatch.model.source_code import AddedTo, Holder, SourceLine, Statement
+from mpwatch.model.source_code import AddedTo, Holder, LetGo, SourceLine, Statement
 from tests.builders.snapshots import (
     MAIN,
     MIB,
@@ -346,6 +347,25 @@ def test_what_another_loop_takes_out_by_its_key_stays_where_no_answer_comes() ->
     )
     assert "a time limit, an exception, a client that has left" in found.cause
     assert found.advice.startswith("Remove the entry of open on every way out")
+
+
+@pytest.mark.parametrize(
+    ("takes", "is_by_key"),
+    [
+        ("self.rows.pop(key)", True),
+        ("self.rows.pop(0)", False),
+        ("self.rows.pop(-1)", False),
+        ("del self.rows[key]", True),
+        ("del self.rows[:10]", False),
+        ("del self.rows[0]", False),
+    ],
+)
+def test_what_takes_the_first_or_last_is_no_answer(takes: str, is_by_key: bool) -> None:
+    gone = LetGo("slower", "/home/me/a.py", "read", Statement(9, takes))
+    added = Statement(4, "self.rows.append(row)")
+    of = Holder("self.rows", "Store", "/home/me/a.py", "add", added, 1, False, False, False, ())
+
+    assert Held((of,), None, gone).is_taken_by_key is is_by_key
 
 
 def test_a_removal_under_a_condition_is_only_possible() -> None:
