@@ -49,14 +49,6 @@ def strip_package(package: ModuleType, public: Sequence[str] = ()) -> None:
     """
     _strip_modules(package)
     _strip_members(package, package.__name__, public)
-    forget()
-
-
-def forget() -> None:
-    """Free what was kept for functions that are alike."""
-    _tables.clear()
-    _tuples.clear()
-    _files.clear()
 
 
 def _strip_modules(package: ModuleType) -> None:

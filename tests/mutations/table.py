@@ -382,6 +382,15 @@ TABLE = (
     ),
     Mutation(
         5,
+        "a gauge loads its code on the hook's thread without a reserve",
+        HOOK + "points/cuda.py",
+        "add_allocator_gauge.cuda",
+        "checks.load_on_hook_thread",
+        "checks.load",
+        (UNIT + "points/test_cuda.py",),
+    ),
+    Mutation(
+        5,
         "attaching collects garbage, which copies shared memory of a forked process",
         HOOK + "__init__.py",
         "_enter_uncollected",

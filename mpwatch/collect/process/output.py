@@ -119,9 +119,9 @@ class OutputReads:
     def _read(self, noted: Sequence[tuple[str, _Open]]) -> None:
         with self._lock:
             outputs = tuple(_output(target, found) for target, found in noted)
-            if self._is_closed:
-                self._close()
-                return
+        if self._is_closed:
+            self.close()  # what closed it may not have got the lock
+            return
         self._report(outputs)
 
     def _close(self) -> None:

@@ -423,8 +423,13 @@ def asked(module: ParsedFile, function: ast.AST, inside: Sequence[ast.AST]) -> S
     return None if found is None else quoted(module, found)
 
 
+_SAYS = re.compile(r"stdout|stderr|log|print|csv|summary|board|\bf\b|file|\bout\b", re.IGNORECASE)
+"""In what is written to but is no connection."""
+
+
 def _sends(call: ast.Call) -> bool:
-    return _SENDS_NOW.fullmatch(last_name(call.func)) is not None
+    is_sent = _SENDS_NOW.fullmatch(last_name(call.func)) is not None
+    return is_sent and _SAYS.search(receiver_of(call)) is None
 
 
 def _from_elsewhere(tree: ast.AST) -> Iterator[str]:

@@ -101,7 +101,7 @@ def strip(module: ModuleType, public: Sequence[str] | None = None) -> None:
         module: The module, or a package with all its modules.
         public: For a package, its functions that users call.
     """
-    strip_docs: Any = _module_of(_STRIPPING)
+    strip_docs: Any = module_of(_STRIPPING)
     try:
         if public is None:
             strip_docs.strip(module)
@@ -112,7 +112,7 @@ def strip(module: ModuleType, public: Sequence[str] | None = None) -> None:
 
 
 def _execute(name: str) -> ModuleType:
-    module = _module_of(name)
+    module = module_of(name)
     vars(module).pop("__annotations__", None)
     _drop_annotations(module, module.__name__)
     return module
@@ -128,7 +128,8 @@ def _drop_annotations(holder: Any, module: str) -> None:
             _drop_annotations(value, module)
 
 
-def _module_of(name: str) -> ModuleType:
+def module_of(name: str) -> ModuleType:
+    """A new module of a check, or of `strip_docs`, as it was read."""
     code = marshal.loads(marshal.loads(decompress(_code))[name])
     module = ModuleType(f"{__name__}.{name}")
     vars(module).update(__package__=__name__, __file__=code.co_filename)

@@ -2899,6 +2899,9 @@ def test_the_loop_that_repeats_a_statement_is_the_outermost_one(
         ("send(sock)\n    while True:\n        show(sock.recv(9))", None),
         ("while True:\n        send(sock)\n        show(sock.recv(9))", "send(sock)"),
         ("return sock.recv(9)", None),
+        ("sys.stdout.write('waiting')\n    return sock.recv(9)", None),
+        ("log_file.flush()\n    return sock.recv(9)", None),
+        ("csv_rows.writerow([1])\n    return sock.recv(9)", None),
     ],
 )
 def test_what_a_function_has_sent_before_it_receives(

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import ModuleType
 
 import pytest
 
@@ -41,6 +42,27 @@ def test_checks_are_loaded_without_a_file_or_an_import() -> None:
     first, second = done.stdout.splitlines()
     assert first == "[] set() True True"
     assert second == "mpwatch.hook.checks.cuda_allocator None True"
+
+
+def test_what_strips_a_module_is_freed_with_all_that_it_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from mpwatch.hook import checks
+
+    stripping = checks.module_of("strip_docs")
+    monkeypatch.setattr(checks, "module_of", lambda _: stripping)
+
+    checks.strip(ModuleType("lean"))
+
+    assert vars(stripping) == {}
+
+
+def test_the_functions_of_a_check_have_no_annotations() -> None:
+    from mpwatch.hook import checks
+
+    checks.unload("errno_location")
+
+    assert checks.load("errno_location").find.__annotations__ == {}
 
 
 def test_a_check_that_was_unloaded_is_loaded_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
-from mpwatch.hook import requests
-from mpwatch.hook.points.cuda import count_sends
+from mpwatch.hook import checks, requests
+from mpwatch.hook.points.cuda import add_allocator_gauge, count_sends
 from mpwatch.hook.session import Session
 from tests.unit.hook.conftest import POINTS
 
@@ -106,6 +106,22 @@ def test_a_tensor_that_cannot_be_shared_is_noted(session: Session) -> None:
     (noted,) = (data for _, data in session.notes.since(0))
     assert b"cuda share" in noted
     assert b"shareIpcHandle" in noted
+
+
+def test_the_reading_of_the_allocator_starts_no_garbage_collection_on_the_hooks_thread(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Loading the code for it makes objects that the collector counts: a reserve is there first."""
+    waited: list[int] = []
+    monkeypatch.setattr("mpwatch.hook.checks.reserve", SimpleNamespace(wait=waited.append))
+    checks.unload("cuda_allocator")
+    module = Cuda()
+    add_allocator_gauge(module, session)
+    module._initialized = True
+
+    session.gauges["cuda"]()
+
+    assert waited == [checks.OBJECTS]
 
 
 def test_the_allocator_is_read_only_for_a_request_that_names_it(session: Session) -> None:
