@@ -57,9 +57,10 @@ def test_what_strips_a_module_is_freed_with_all_that_it_kept(
     assert vars(stripping) == {}
 
 
-def test_the_functions_of_a_check_have_no_annotations() -> None:
+def test_the_functions_of_a_check_have_no_annotations(monkeypatch: pytest.MonkeyPatch) -> None:
     from mpwatch.hook import checks
 
+    monkeypatch.delitem(sys.modules, "mpwatch.hook.checks.errno_location", raising=False)
     checks.unload("errno_location")
 
     assert checks.load("errno_location").find.__annotations__ == {}
