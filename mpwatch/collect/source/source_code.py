@@ -142,7 +142,8 @@ class SourceCode:
         """The containers that grow in the files that were read, `None` where there is no new one.
 
         What removes from one may be in a file that is read later, so all files are looked at anew,
-        once there are a quarter more: that takes 0.5 s of cpu for 120,000 nodes of syntax.
+        once there are a quarter more: for 100,000 nodes of syntax that takes 0.4 s of cpu with few
+        classes, and 5 s with 400 of them.
         """
         files = [(path, module) for path, (module, _) in self._modules.items() if module]
         if len(files) < self._searched + max(1, self._searched // 4):

@@ -458,3 +458,11 @@ def _sleeps_unexplained(thread: Thread) -> bool:
 def _calls_native(own: Sequence[Frame]) -> bool:
     """Whether the innermost frame is of the program or of torch, not of the standard library."""
     return not is_library(own[0]) or "/torch/" in own[0].file
+
+
+def runs_event_loop(thread: Thread) -> bool:
+    """Whether a thread waits in the event loop of asyncio, or in what that runs."""
+    return calls(own_frames(thread.stack), _EVENT_LOOP)
+
+
+_EVENT_LOOP = "asyncio/base_events.py:_run_once"

@@ -17,7 +17,11 @@ LOOP_S = 24.0
 """A wait for an event loop, which its timers wake up, is told later."""
 STUCK = {
     "nested_slots": ("no-progress", "while it awaits `part = await self.part()`", "self.slots"),
-    "unset_event": ("no-progress", "self.graded is woken up by `self.graded.set()`", " grade"),
+    "unset_event": (
+        "no-progress",
+        "self.graded, matched by its name only, is woken up at `self.graded.set()`",
+        " grade",
+    ),
     "wrong_length": ("standing-still", "both wait to receive on one connection", "read_exactly"),
 }
 """The rule, what it says, and a name that it quotes."""

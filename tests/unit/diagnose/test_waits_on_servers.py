@@ -328,7 +328,8 @@ def test_the_line_that_would_wake_the_thread_of_a_server_is_named() -> None:
         quiet(),
     )
 
-    assert "self.ready is woken up by `self.ready.notify_all()` (train.py:48 run)" in told.cause
+    at = "`self.ready.notify_all()` (train.py:48 run)"
+    assert f"self.ready, matched by its name only, is woken up at {at}" in told.cause
     assert "Its thread handler-3 is in that function, at train.py:27 run" in told.cause
 
 

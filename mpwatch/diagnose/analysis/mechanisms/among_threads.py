@@ -27,7 +27,11 @@ from mpwatch.diagnose.analysis.process_queries import (
     children_started_by,
 )
 from mpwatch.diagnose.analysis.source_code import capital, mark_words, marks, source_of
-from mpwatch.diagnose.analysis.stack_patterns import calls, user_frame
+from mpwatch.diagnose.analysis.stack_patterns import (
+    calls,
+    runs_event_loop,
+    user_frame,
+)
 from mpwatch.diagnose.analysis.waits.edges import surroundings
 from mpwatch.diagnose.analysis.waits.futures import forked_without_executor
 from mpwatch.diagnose.analysis.waits.providers import FULL_QUEUE, waits_for_lock
@@ -45,7 +49,6 @@ from mpwatch.diagnose.analysis.waits.threads import (
     is_at_exit,
     purpose,
     reads_own_end,
-    runs_event_loop,
     sentence,
     threads_that_wait_for_each_other,
 )

@@ -70,6 +70,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     current_collective,
     main_shape,
     main_thread,
+    runs_event_loop,
     user_frame,
 )
 from mpwatch.diagnose.analysis.waits.edges import UNUSED, ended_holders, surroundings
@@ -95,7 +96,6 @@ from mpwatch.diagnose.analysis.waits.providers import (
 )
 from mpwatch.diagnose.analysis.waits.threads import (
     others_that_wait,
-    runs_event_loop,
     sentence,
 )
 from mpwatch.diagnose.analysis.waits.verdicts import (

@@ -398,7 +398,7 @@ def _who_wakes(
         for thread, frame in others
         if frame is not None and frame.file in files and frame != user_frame(waiting.stack)
     ]
-    words = f"{what} is woken up by {' and '.join(places)}."
+    words = f"{what}, matched by its name only, is woken up at {' and '.join(places)}."
     if not near:
         return f"{words} No thread of the process is there, nor in that file."
     thread, frame = near[0]

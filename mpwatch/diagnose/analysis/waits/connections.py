@@ -34,7 +34,6 @@ _REPEATS = re.compile(r"(?:async )?for |while (?:True|1) ?:")
 _WAKING: tuple[MarkKind, ...] = ("wakes", "releases", "put")
 _LATER_S = 1.5
 """A handler begins to wait after its client does; both are read one after the other."""
-_LOOP = "asyncio/base_events.py:_run_once"
 
 
 class Answering(NamedTuple):
@@ -191,11 +190,6 @@ def _watches(thread: Thread) -> tuple[int, ...]:
     """All that a thread waits for in a poll."""
     wait = thread.waits_on
     return channels_among(wait.targets) if wait is not None and wait.kind == "poll" else ()
-
-
-def runs_coroutines(thread: Thread) -> bool:
-    """Whether a thread waits in the event loop of asyncio."""
-    return calls(own_frames(thread.stack), _LOOP)
 
 
 def all_wait_to_receive(index: Index, ends: PipeEnds, found: Answering) -> bool:

@@ -31,8 +31,14 @@ from mpwatch.diagnose.analysis.process_queries import (
     label_stem,
 )
 from mpwatch.diagnose.analysis.source_code import source_of
-from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, own_threads, user_frame
-from mpwatch.diagnose.analysis.waits.connections import accepts, runs_coroutines
+from mpwatch.diagnose.analysis.stack_patterns import (
+    calls,
+    main_thread,
+    own_threads,
+    runs_event_loop,
+    user_frame,
+)
+from mpwatch.diagnose.analysis.waits.connections import accepts
 from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.samples import FdLink, Frame
 from mpwatch.model.snapshot import Process, Thread
@@ -339,7 +345,7 @@ def _leaves_work_to_threads(process: Process, main: Thread) -> bool:
     wait = main.waits_on
     if wait is None:
         return False
-    is_loop = runs_coroutines(main)
+    is_loop = runs_event_loop(main)
     if wait.kind in ("accept", "signal") or (accepts(process, main) and not is_loop):
         return True
     return wait.kind == "futex" and any(calls(own_frames(main.stack), each) for each in _RESTS)

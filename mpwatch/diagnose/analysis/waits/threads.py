@@ -29,6 +29,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     calls,
     main_thread,
     own_threads,
+    runs_event_loop,
     shape_of,
     user_frame,
 )
@@ -74,7 +75,6 @@ _PURPOSES: Sequence[tuple[tuple[str, ...], str]] = (
 )
 """What a thread waits for, by functions of the standard library on its stack (CPython 3.10 to
 3.14), the first that is there."""
-_LOOP = "asyncio/base_events.py:_run_once"
 YOUNG_QUIET_S = 3.0
 
 
@@ -178,11 +178,6 @@ def _may_be_woken_by_a_signal(process: Process, main: Thread, own: Sequence[Thre
     reads = any(each.waits_on is not None and each.waits_on.kind != "futex" for each in own)
     waits_for_event = purpose(main) == FOR_EVENT
     return (waits_for_event or reads) and (caught is None or bool(caught & HANDLED))
-
-
-def runs_event_loop(thread: Thread) -> bool:
-    """Whether a thread waits in a coroutine or callback of asyncio, so that no other one runs."""
-    return calls(own_frames(thread.stack), _LOOP)
 
 
 def purpose(thread: Thread) -> str:

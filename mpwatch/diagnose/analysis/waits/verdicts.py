@@ -21,13 +21,13 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     main_shape,
     main_thread,
     own_threads,
+    runs_event_loop,
     shape_in,
     user_frame,
 )
 from mpwatch.diagnose.analysis.waits.connections import (
     Answering,
     all_wait_to_receive,
-    runs_coroutines,
 )
 from mpwatch.diagnose.analysis.waits.edges import (
     CLIENTS,
@@ -62,7 +62,6 @@ from mpwatch.diagnose.analysis.waits.threads import (
     is_idle_loop,
     may_still_receive,
     older_threads,
-    runs_event_loop,
     threads_at_fork,
     threads_that_wait_for_each_other,
     waits_for_a_callback,
@@ -236,7 +235,7 @@ def end_of_answer(around: ReadContext, answer: Answering, edge: WaitEdge | None)
     has = "has" if answer.is_sure else "most likely has"
     by = f"{at} in {thread_words(process, thread)}, which {has} this connection"
     if answer.how == "loop":
-        is_asyncio = runs_coroutines(thread)
+        is_asyncio = runs_event_loop(thread)
         words = f"waits in its event loop{at.rstrip(',')}"
         return WaitEnd("unknown", words, IN_COROUTINE if is_asyncio else AMONG_OTHERS, thread.tid)
     if answer.how == "reads":

@@ -77,6 +77,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     main_shape,
     main_thread,
     own_threads,
+    runs_event_loop,
     user_frame,
     writes_output,
 )
@@ -113,7 +114,6 @@ from mpwatch.diagnose.analysis.waits.threads import (
     FOR_RESULTS,
     is_at_exit,
     purpose,
-    runs_event_loop,
 )
 from mpwatch.diagnose.analysis.waits.verdicts import IN_COROUTINE, UNANSWERED, where
 from mpwatch.model.findings import Finding, Severity

@@ -54,10 +54,13 @@ from mpwatch.diagnose.analysis.source_code import (
     mark_words,
     marks,
 )
-from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread
+from mpwatch.diagnose.analysis.stack_patterns import (
+    calls,
+    main_thread,
+    runs_event_loop,
+)
 from mpwatch.diagnose.analysis.waits.blockages import without_progress_s
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
-from mpwatch.diagnose.analysis.waits.threads import runs_event_loop
 from mpwatch.model.account import JOB_WORKS, LAST_MINUTE_S, RUNNING_KINDS, Share, together
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import Series, first_at, values_of
