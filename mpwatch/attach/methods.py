@@ -30,7 +30,6 @@ from mpwatch.collect.host import ptrace_access
 from mpwatch.collect.process import fds, procfs
 from mpwatch.hook import wire
 from mpwatch.model.cmdline import has_x_option
-from mpwatch.model.ids import ProcessId
 
 Waiting = Callable[[], contextlib.AbstractContextManager[None]]
 
@@ -93,6 +92,7 @@ class Attempt:
             Refused: The target has exited.
         """
         self.target = read_target(self.target.process)
+        self.__dict__.pop("interpreter", None)  # it may have executed another program
 
     @cached_property
     def interpreter(self) -> Interpreter:
@@ -158,14 +158,16 @@ def queue_call(attempt: Attempt, exchange: ExchangeDir) -> float:
         tracer.require_same(attempt.target.process)
         function, block_at = _install(attempt, exchange, memory)
         attempt.block_at = block_at
-        plan = pending_call.prepare(
-            attempt.interpreter, pending_call.machine_here(), memory, function, block_at
-        )
         attempt.step("text written")
-        return _queue(attempt.target.process, tracer.without_mappings(plan), attempt.step)
+        return _queue(attempt, memory, function, block_at)
     except ProcessLookupError:
         raise Refused("the process ended during the attempt") from None
     except OSError as error:
+        if error.errno == errno.EIO:
+            raise Refused(
+                "its memory has changed meanwhile: it is starting, or runs another program now",
+                passes=True,
+            ) from error
         # The rights were checked before, so another tracer has attached since.
         passes = error.errno == errno.EPERM
         raise Refused(
@@ -258,13 +260,17 @@ def _install(
     return code_at, block_at
 
 
-def _queue(process: ProcessId, plan: pending_call.CallPlan, step: Step) -> float:
+def _queue(attempt: Attempt, memory: code_cave.TargetMemory, function: int, block_at: int) -> float:
     """Queue the call as soon as the interpreter has started."""
     deadline_s = time.monotonic() + STARTED_WITHIN_S
+    machine = pending_call.machine_here()
     while True:
         try:
+            plan = pending_call.prepare(attempt.interpreter, machine, memory, function, block_at)
             with _STOPPING:
-                return tracer.start().queue(process, plan, step)
+                return tracer.start().queue(
+                    attempt.target.process, tracer.without_mappings(plan), attempt.step
+                )
         except pending_call.NotReady:
             if time.monotonic() > deadline_s:
                 raise

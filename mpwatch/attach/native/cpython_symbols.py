@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from mpwatch.attach.native import elf, native_call
 from mpwatch.attach.native.elf import Layout, Mapping, Module
 from mpwatch.attach.outcomes import Refused
+from mpwatch.collect.process import procfs
 
 _ADD, _IS_UP = "Py_AddPendingCall", "Py_IsInitialized"
 # Functions that hold the lock around the pending calls, or are called while it is held:
@@ -26,6 +27,9 @@ _LOCKING = (
 # Only builds without the GIL export it (Include/internal/pycore_object.h, CPython 3.13 and later).
 _FREE_THREADED = "_Py_MergeZeroLocalRefcount"
 _NAMES = frozenset((_ADD, _IS_UP, _FREE_THREADED, *_LOCKING, *native_call.FUNCTIONS))
+LOADED_WITHIN_S = 2.0
+"""Age from which a process without an interpreter counts as one that gets none: until then it may
+be between execve and the end of its loader's work."""
 _VERSION = re.compile(r"python(3\.\d+)(t?)")
 
 
@@ -70,6 +74,11 @@ class Interpreter:
         symbols = (self.layout.symbols[name] for name in names if name in self.layout.symbols)
         return tuple((bias + s.value, bias + s.value + max(s.size, 16)) for s in symbols)
 
+    def contains(self, address: int) -> bool:
+        """Whether an address is in the code or data of the interpreter's file."""
+        at = address - self.module.bias(self.layout)
+        return any(start <= at < start + size for _, start, _, size, _ in self.layout.segments)
+
     def address(self, name: str) -> int:
         """Address of an exported function.
 
@@ -85,7 +94,7 @@ def find(pid: int, proc: str = "/proc") -> Interpreter:
     """Find the interpreter of a process.
 
     Raises:
-        Refused: The process has no interpreter, or its file cannot be read.
+        Refused: The process has no interpreter (yet, if it is young), or its file cannot be read.
         OSError: The process is gone or hidden.
     """
     mappings = elf.read_mappings(pid, proc)
@@ -106,7 +115,10 @@ def find(pid: int, proc: str = "/proc") -> Interpreter:
             )  # fmt: skip
     if unreadable is not None:
         raise unreadable
-    raise Refused("it is not a Python process: nothing in it exports the C API of CPython")
+    raise Refused(
+        "it is not a Python process: nothing in it exports the C API of CPython",
+        passes=procfs.age_s(pid, proc) < LOADED_WITHIN_S,
+    )
 
 
 def _likely(loaded: tuple[Module, ...], exe: str) -> list[Module]:

@@ -124,7 +124,9 @@ def prepare(
     """Find the addresses a call needs.
 
     Raises:
+        NotReady: Its loader has not linked the interpreter yet.
         Refused: The target has no code that returns from signals.
+        OSError: Its memory has changed since the interpreter was found.
     """
     return_to = _find_code(interpreter, memory, machine.return_code)
     getter = interpreter.is_initialized
@@ -132,6 +134,8 @@ def prepare(
     started_at = machine.loaded_from(
         code, getter, lambda address: int.from_bytes(memory.read(address, 8), "little")
     )
+    if started_at is not None and not interpreter.contains(started_at):
+        raise NotReady  # its global offset table has no addresses yet
     locking, waiting = interpreter.locking_ranges, interpreter.waiting_ranges
     return CallPlan(
         interpreter, machine, function, block_at, return_to, started_at, locking, waiting

@@ -117,6 +117,36 @@ def test_an_interpreter_that_is_still_starting_is_refused_and_then_starts(
         popen.wait()
 
 
+@pytest.mark.parametrize("python", PYTHONS)
+def test_an_interpreter_that_is_not_linked_yet_is_left_alone_and_injected_later(
+    python: str, tmp_path: Path, runtime: Path
+) -> None:
+    # The loader looks for libm here, when it has mapped the interpreter and not yet filled its
+    # global offset table. A file of the other word size it passes over (glibc 2.36).
+    fifo = tmp_path / "libm.so.6"
+    os.mkfifo(fifo)
+    popen = subprocess.Popen(
+        [python, "-c", "import time\nwhile True: time.sleep(0.02)"],
+        env={"XDG_RUNTIME_DIR": str(runtime), "LD_LIBRARY_PATH": str(tmp_path)},
+    )
+    try:
+        target = sample(popen.pid).process
+        assert eventually(lambda: is_blocked(popen.pid))
+        early = inject(target)
+        opened: list[int] = []
+        assert eventually(lambda: opens_for_writing(fifo, opened))
+        fifo.unlink()
+        os.write(opened[0], b"\x7fELF\x01".ljust(64, b"\0"))
+        os.close(opened[0])
+        assert early.state == "absent"
+        assert "still starting" in early.reason
+        assert eventually(lambda: inject(target).state == "ready")
+        assert popen.poll() is None
+    finally:
+        popen.kill()
+        popen.wait()
+
+
 def opens_for_writing(fifo: Path, opened: list[int]) -> bool:
     """Whether a FIFO has a reader; it is open for writing then."""
     try:
