@@ -403,7 +403,8 @@ def test_what_a_receiving_thread_keeps_itself_is_not_handed_on_to_another_thread
     receives = replace(receives, stack=(get, *receives.stack))
     reports = replace(at("main.py:report:9"), tid=102, name="report")
     grows = main(threads=[thread(MAIN, "main.py:main:30"), receives, reports])
-    past = history({**rising("anon_bytes", 4 * 1024 * MIB, 5 * MIB), **READS})
+    memory = rising("anon_bytes", 4 * 1024 * MIB, 5 * MIB)
+    past = history({**memory, (MAIN, "read_bytes"): line(0.0, 6 * MIB, 60)})
 
     found = only(check, snapshot_of(grows, holders=kept(executor=EXECUTOR)), past)
 
@@ -411,6 +412,3 @@ def test_what_a_receiving_thread_keeps_itself_is_not_handed_on_to_another_thread
     assert "hands them on" not in found.cause
     without = only(check, snapshot_of(grows), past)
     assert "hands them on faster than its thread report" in without.cause
-
-
-READS = {(MAIN, "read_bytes"): line(0.0, 6 * MIB, 60)}
