@@ -412,6 +412,9 @@ MarkKind: TypeAlias = Literal[
     "takes-again",
     # Takes an item out of a queue. About: the queue.
     "takes",
+    # Takes the first or last of the names of files in the order of texts, in a file that makes such
+    # names with a number of no fixed width. About: the name that is made, `model_{version}.pt`.
+    "text-order",
     # Opens a file of data so that it is empty first. About: the part of the name of the file that
     # is written out, and the lines of the condition and of the loop around, 0 for none,
     # `features.npy, 30, 27`.

@@ -55,7 +55,12 @@ from mpwatch.collect.source.pipe_statements import (
     find_buffered_reads,
     find_default_sigpipe,
 )
-from mpwatch.collect.source.pitfalls import find_group_kills, find_pitfalls, find_unfrozen
+from mpwatch.collect.source.pitfalls import (
+    find_group_kills,
+    find_pitfalls,
+    find_text_order,
+    find_unfrozen,
+)
 from mpwatch.collect.source.rank_differences import (
     clocks_of,
     find_clocks,
@@ -247,6 +252,7 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     yield from find_default_sigpipe(nodes, known.assigned)
     yield from find_pitfalls(function, nodes)
     yield from find_group_kills(module.tree, nodes)
+    yield from find_text_order(module.tree, nodes)
     yield from (("unfreezes", about, node) for of, about, node in known.unfrozen if of is function)
     yield from find_set_order(nodes, known.sets)
     yield from find_clocks(function, nodes, known.clocks)

@@ -3,15 +3,16 @@
 A logger whose records are put into the queue that logs them, writes to streams of asyncio without a
 limit, a watchdog that ends its own process, a regular expression that can match the same text in
 many ways, a part of a model that is made anew or unfrozen when the model has been wrapped,
-gradients that are averaged more often than they are used, a deadline that is put off each time, and
-a signal to a group of processes that the sender is in.
+gradients that are averaged more often than they are used, a deadline that is put off each time,
+names of files with numbers that are sorted as texts, and a signal to a group of processes that the
+sender is in.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import Final
 
 from mpwatch.collect.source.ambiguous_patterns import matches_in_many_ways
@@ -78,6 +79,81 @@ def _renewed_deadlines(function: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[
 
 
 _DUE: Final = re.compile(r"deadline|expir|due|timeout|flush_at|until|not_before", re.IGNORECASE)
+
+
+def find_text_order(tree: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """`sorted(glob.glob("model_*.pt"))[-1]`, of `f"model_{version}.pt"`: 9 comes after 10.
+
+    Args:
+        tree: The file: where no name in it has a number without a width, nothing is found.
+        nodes: The syntax of one function.
+    """
+    listed: dict[str, ast.AST] = {}
+    lists = {target for each in nodes for target in _assigned(each) if _lists_files(each)}
+    for node in nodes:
+        if isinstance(node, ast.Assign) and _in_text_order(node.value, lists):
+            listed.update((target, node) for target in _assigned(node))
+        elif isinstance(node, ast.Call) and _sorts(node) in lists:
+            listed[receiver_of(node)] = node
+    taken: list[ast.AST] = []
+    for node in nodes:
+        if isinstance(node, ast.Call) and last_name(node.func) in ("max", "min"):
+            if len(node.args) == 1 and not node.keywords and _is_listing(node.args[0], lists):
+                taken.append(node)
+        elif isinstance(node, ast.Subscript) and expression_text(node.slice) in ("-1", "0"):
+            if _in_text_order(node.value, lists):
+                taken.append(node)
+            elif (text := expression_text(node.value)) in listed:
+                taken.append(listed[text])
+    name = next(filter(None, map(_numbered, every_node(tree))), "") if taken else ""
+    if name:
+        yield "text-order", name, taken[0]
+
+
+def _sorts(call: ast.Call) -> str:
+    """`paths` of `paths.sort()`."""
+    return receiver_of(call) if last_name(call.func) == "sort" and not call.keywords else ""
+
+
+def _assigned(node: ast.AST) -> list[str]:
+    return [expression_text(each) for each in node.targets] if isinstance(node, ast.Assign) else []
+
+
+def _lists_files(node: ast.AST) -> bool:
+    """Whether files of a folder are listed in it."""
+    return any(last_name(each.func) in _LISTINGS for each in calls_in(node))
+
+
+def _is_listing(node: ast.expr, lists: Container[str]) -> bool:
+    return _lists_files(node) or expression_text(node) in lists
+
+
+def _in_text_order(node: ast.expr, lists: Container[str]) -> bool:
+    """`sorted(paths)`, of what lists files."""
+    return (
+        isinstance(node, ast.Call)
+        and last_name(node.func) == "sorted"
+        and len(node.args) == 1
+        and all(each.arg == "reverse" for each in node.keywords)
+        and _is_listing(node.args[0], lists)
+    )
+
+
+def _numbered(node: ast.AST) -> str:
+    """The text of `f"model_{version}.pt"`; empty for what has a width, `{version:04d}`."""
+    if not isinstance(node, ast.JoinedStr):
+        return ""
+    values = [each for each in node.values if isinstance(each, ast.FormattedValue)]
+    last = node.values[-1]
+    ending = last.value if isinstance(last, ast.Constant) and isinstance(last.value, str) else ""
+    is_file = _ENDING.fullmatch(ending) is not None
+    if len(values) != 1 or values[0].format_spec is not None or not is_file:
+        return ""
+    return ast.unparse(node)[2:-1]
+
+
+_LISTINGS: Final = frozenset(("glob", "iglob", "iterdir", "listdir", "rglob", "scandir"))
+_ENDING: Final = re.compile(r"\.\w{1,12}")
 
 
 def find_group_kills(tree: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[Found]:

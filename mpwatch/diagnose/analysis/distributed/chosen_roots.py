@@ -11,7 +11,9 @@ from mpwatch.diagnose.analysis.source_code import mark_words, marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import current_collective, main_thread, user_frame
 from mpwatch.model.snapshot import Process
 
-_ROOT = re.compile(r"\b(?:src|dst|group_src|group_dst)=([\w.]+[\[(][^\]()]*[\])]|\w+)(?=[,)])")
+_ROOT = re.compile(
+    r"\b(?:src|dst|group_src|group_dst)=([\w.]+[\[(][^\]()]*[\])](?:\.\w+)*|\w+)(?=[,)])"
+)
 _COMPUTED = re.compile(r".*[\[(]|(?!rank$)[a-z]*(?:owner|plan)\w*", re.IGNORECASE)
 """What is looked up, called, or named as the result of a plan; a setting is the same on all."""
 

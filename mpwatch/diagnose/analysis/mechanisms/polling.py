@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from signal import SIGCHLD
 from typing import NamedTuple
 
@@ -43,7 +44,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
 )
 from mpwatch.diagnose.analysis.waits.blockages import POLLS_PERCENT, at_one_line_s
 from mpwatch.diagnose.analysis.waits.providers import ended_children
-from mpwatch.model.history import rise
+from mpwatch.model.history import Series, rise
 from mpwatch.model.snapshot import Process
 from mpwatch.model.source_code import Mark, Statement
 
@@ -52,6 +53,9 @@ POLLS_S = 20.0
 WAKES_OF_A_LOOP = 2
 WORKS_FAULTS = 64
 """A process that has taken so many pages within `POLLS_S` does something in its loop."""
+FAULT_PARTS = 4
+"""Of that time; the part with most of them does not count."""
+_PARTS = range(1, FAULT_PARTS + 1)
 
 
 class InVain(NamedTuple):
@@ -68,6 +72,8 @@ class InVain(NamedTuple):
     """For how long, in words."""
     condition: Condition | None = None
     """What the loop of the first one waits for, where its source could be read."""
+    by_text: Mark | None = None
+    """Where the program takes the newest of numbered files by the order of texts."""
 
     @property
     def headline(self) -> str:
@@ -119,6 +125,8 @@ class InVain(NamedTuple):
                 f"{all_called(joins)} {wait_verb(joins)} for the exit of "
                 "such a process, and does nothing after that line before. "
             )
+        if self.by_text is not None:
+            return words + _BY_TEXT.format(place=mark_words(self.by_text), name=self.by_text.about)
         if self.condition is not None:
             return words + _CAUSES[self.condition.kind].format(loop=self.condition.words)
         if self.forked:
@@ -131,11 +139,23 @@ class InVain(NamedTuple):
     @property
     def advice(self) -> str:
         """What to change, by what the loop waits for."""
+        if self.by_text is not None:
+            return _BY_NUMBER
         if self.condition is None:
             return f"{_CONDITION} {_DEADLINE} {_SHARED} {_OUTSIDE}"
         return _ADVICE[self.condition.kind]
 
 
+_BY_TEXT = (
+    "Most likely the newest file is not taken for the newest: {place} goes by the order of texts, "
+    "and the numbers in names such as {name} have no fixed width. In that order 10 comes before 9: "
+    "from the tenth file on, an older one is found again and again."
+)
+_BY_NUMBER = (
+    "Sort by the number (key=lambda path: int(...)) or by the time of change "
+    "(key=os.path.getmtime), or write the number with a fixed width (f'{version:06d}'). More time "
+    "or shorter sleeps do not help."
+)
 _UNTIL: Mapping[Awaited, str] = {
     "file-removed": ", until a file is removed",
     "file-made": ", until there is a file",
@@ -231,8 +251,16 @@ def polls_in_vain(index: Index) -> InVain | None:
     forked = tuple(each for each in index.snapshot.processes if each.sample.start_method == "fork")
     conditions = {condition_of(index, process) for process in pollers}
     condition = conditions.pop() if len(conditions) == 1 else None
+    sorted_by = marks(index, "text-order")
+    may_be_name = len(sorted_by) == 1 and (condition is None or condition.kind == "file-made")
     return InVain(
-        tuple(pollers), tuple(others), ended, forked, index.lasting(min(times)), condition
+        tuple(pollers),
+        tuple(others),
+        ended,
+        forked,
+        index.lasting(min(times)),
+        condition,
+        sorted_by[0] if may_be_name else None,
     )
 
 
@@ -614,8 +642,8 @@ def _polls_s(index: Index, process: Process, *, may_use_files: bool) -> float:
     cpu_percent = mean_cpu_percent(process, index.history)
     if cpu_percent is not None and cpu_percent > POLLS_PERCENT:
         return 0.0
-    if rise(index.history.of(process.process, "minor_faults"), within_s=POLLS_S) >= WORKS_FAULTS:
-        return 0.0  # what only checks again takes no new memory
+    if _takes_memory(index.history.of(process.process, "minor_faults")):
+        return 0.0  # what only checks again takes none
     if _is_in_one_sleep(index, process):
         return 0.0
     others = [each for each in own_threads(index, process) if each is not main_thread(process)]
@@ -624,6 +652,16 @@ def _polls_s(index: Index, process: Process, *, may_use_files: bool) -> float:
     quiet_s = index.snapshot.at_s - last_transfer_s(index, process)
     at_one_line = at_one_line_s(index, process.process)
     return at_one_line if may_use_files else min(at_one_line, max(0.0, quiet_s))
+
+
+def _takes_memory(minor_faults: Series) -> bool:
+    """Whether a process takes new pages again and again, as one does that works in its loop.
+
+    All at once, its hook may have: it loads a check when an observer asks for one.
+    """
+    parts = [rise(minor_faults, within_s=POLLS_S * n / FAULT_PARTS) for n in _PARTS]
+    most = sorted(later - earlier for earlier, later in pairwise([0.0, *parts]))
+    return sum(most[:-1]) >= WORKS_FAULTS * (FAULT_PARTS - 1) / FAULT_PARTS
 
 
 def _is_in_one_sleep(index: Index, process: Process) -> bool:

@@ -31,7 +31,6 @@ from mpwatch.diagnose.analysis.waits.verdicts import RECEIVES, UNANSWERED
 from mpwatch.model.account import Activity, Target
 from mpwatch.model.history import columns
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.progress import BUCKET_S
 from mpwatch.model.samples import FILE_LOCK_CALLS, OPENS, WaitKind
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.waits import WaitChain, WaitEdge
@@ -72,6 +71,8 @@ WORKS_PERCENT = 20.0
 """CPU use of a thread that may work for another one of its process."""
 MOSTLY = 0.9
 """The part of the readings that find a process at the one thing that it does."""
+AWAKE_READINGS = 1.2
+"""So many of the readings may find it at something else, however few they are."""
 LOOPS_S = 20.0
 LEFT_S = 1.0
 """A thread that has slept at one line for `LOOPS_S`, with less than this left, sleeps in a loop."""
@@ -260,19 +261,21 @@ def at_one_line_s(index: Index, identity: ProcessId) -> float:
     if account is None:
         return 0.0
     functions: set[str] = set()
-    seconds = asleep = total = 0.0
+    seconds = asleep = total = readings = 0.0
     for bucket in reversed(account.buckets):
         seen = bucket.tally.seen
         sleeping = [each for each in seen if each.kind == "sleeping"]
         functions |= {each.place.partition(" ")[2] for each in sleeping if each.place}
         asleep += sum(map(seen.__getitem__, sleeping))
         total += sum(seen.values())
-        # The newest stretch may have one reading only, which finds the thread just awake.
-        is_awake = asleep < MOSTLY * total and bucket.tally.observed_s >= BUCKET_S / 2
+        # A loop that looks again is found just awake now and then.
+        readings += bucket.tally.readings
+        one_s = total / readings if readings else 0.0
+        is_awake = total - asleep > max(AWAKE_READINGS * one_s, (1 - MOSTLY) * total)
         if is_awake or len(functions) > 1:
             break
         seconds += bucket.tally.observed_s
-    return seconds if asleep >= MOSTLY * total or seconds > BUCKET_S else 0.0
+    return seconds
 
 
 def _both(index: Index, one: Blockage, other: Blockage) -> Blockage:

@@ -269,3 +269,35 @@ def test_deadlines_that_are_set_anew_each_time(
     """
 
     assert found(text, "renews-deadline") == expected
+
+
+NEWEST = """
+    def save(model, version):
+        torch.save(model, f"model_{0}.pt")
+
+    def newest(folder):
+        {1}
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "newest", "line"),
+    [
+        ("{version}", 'paths = sorted(glob.glob("model_*.pt"));  return paths[-1]', 6),
+        ("{version}", "return max(os.listdir(folder))", 6),
+        ("{version}", "return sorted(folder.iterdir(), reverse=True)[0]", 6),
+        ("{version}", "paths = os.listdir(folder); paths.sort(); return paths[-1]", 6),
+        ("{version:05d}", "return max(os.listdir(folder))", None),
+        ("{version}", "return max(os.listdir(folder), key=version_of)", None),
+        ("{version}", "return sorted(os.listdir(folder), key=os.path.getmtime)[-1]", None),
+        ("{version}", "return sorted(os.listdir(folder))", None),
+        ("{version}", "return max(sizes)", None),
+    ],
+)
+def test_names_of_files_with_numbers_that_are_sorted_as_texts(
+    number: str, newest: str, line: int | None
+) -> None:
+    text = NEWEST.format(number, newest)
+
+    expected = [] if line is None else [("newest", "model_{version}.pt", line)]
+    assert found(text, "text-order") == expected

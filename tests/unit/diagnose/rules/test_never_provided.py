@@ -590,12 +590,29 @@ def past(written_ago_s: float = 40.0) -> History:
     return history({(MAIN, "written_bytes"): written})
 
 
-def polling(*others: Process, seconds: int = 40, more: Sequence[Thread] = ()) -> Snapshot:
-    """Main polls at one line for some seconds, while others do as they are given."""
+def polling(
+    *others: Process,
+    seconds: int = 40,
+    more: Sequence[Thread] = (),
+    awake: Sequence[int] = (),
+) -> Snapshot:
+    """Main polls at one line for some seconds, while others do as they are given.
+
+    Args:
+        others: The other processes.
+        seconds: For how long.
+        more: Other threads of main.
+        awake: So many seconds ago, main was found looking at what it waits for.
+    """
     own = thread(MAIN, "train.py:wait_for_steps:17", waits=SLEEPS, still_s=0.05)
-    polls = one(MAIN, None, threads=[own, *more])
+    looks = thread(MAIN, "train.py:wait_for_steps:15", state="R", still_s=0.0)
     made = [
-        snapshot_of(polls, *others, at_s=NOW_S - seconds + second) for second in range(seconds + 1)
+        snapshot_of(
+            one(MAIN, None, threads=[looks if ago in awake else own, *more]),
+            *others,
+            at_s=NOW_S - ago,
+        )
+        for ago in range(seconds, -1, -1)
     ]
     return accounted(*made)
 
@@ -799,6 +816,38 @@ def test_a_loop_that_takes_new_memory_between_its_sleeps_does_something() -> Non
 
     assert found(no_progress.check, polling(gone), taking(20.0)) == []
     assert len(found(no_progress.check, polling(gone), taking(0.1))) == 1
+
+
+def test_memory_that_is_taken_all_at_once_as_by_the_hook_is_not_that_of_the_loop() -> None:
+    gone = one(300, None, ended=exited(300, exit_code=0))
+    written = (Point(NOW_S - 50, 0.0), Point(NOW_S - 40, 9.0))
+    faults = tuple(Point(NOW_S - ago, 500.0 if ago < 9 else 0.0) for ago in range(60, -1, -1))
+    seen = history({(MAIN, "written_bytes"): written, (MAIN, "minor_faults"): faults})
+
+    assert len(found(no_progress.check, polling(gone), seen)) == 1
+
+
+@pytest.mark.parametrize(("awake", "count"), [((2,), 1), ((26, 2), 1), ((4, 3, 2), 0)])
+def test_a_loop_that_is_found_awake_now_and_then_polls_all_the_same(
+    awake: tuple[int, ...], count: int
+) -> None:
+    gone = one(300, None, ended=exited(300, exit_code=0))
+
+    assert len(found(no_progress.check, polling(gone, awake=awake), past())) == count
+
+
+def test_names_of_files_that_are_sorted_as_texts_are_named_as_the_cause() -> None:
+    gone = one(300, None, ended=exited(300, exit_code=0))
+    takes = Statement(17, "paths = sorted(glob.glob(pattern))")
+    mark = Mark("text-order", "/home/me/files.py", "latest", "model_{version}.pt", takes)
+
+    finding = only(no_progress.check, replace(polling(gone), marks=(mark,)), past())
+
+    assert "`paths = sorted(glob.glob(pattern))` at files.py:17 latest goes by" in finding.cause
+    assert "such as model_{version}.pt have no fixed width" in finding.cause
+    assert "key=os.path.getmtime" in finding.advice
+    twice = replace(polling(gone), marks=(mark, mark._replace(function="oldest")))
+    assert "order of texts" not in only(no_progress.check, twice, past()).cause
 
 
 def test_a_job_of_which_one_works_or_that_has_just_begun_to_poll_is_not_reported() -> None:

@@ -204,6 +204,7 @@ PLAN = Mark(
     [
         ("dist.broadcast(t, src=self.plan[name])", "spawn", (PLAN,), True, True),
         ("dist.broadcast(t, src=self.plan[name])", "fork", (PLAN,), True, False),
+        ("dist.broadcast(t, src=self.plan[name].owner)", "spawn", (PLAN,), True, True),
         ("dist.broadcast(t, src=owner)", "spawn", (), True, False),
         ("dist.broadcast(t, src=0)", "spawn", (PLAN,), False, False),
         ("dist.broadcast(t, 0)", "spawn", (PLAN,), False, False),
