@@ -37,6 +37,7 @@ from mpwatch.model.account import (
 from mpwatch.model.history import first_at
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.progress import BUCKET_S
+from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process
 from mpwatch.model.source_code import INNER
 
@@ -69,6 +70,7 @@ LIBRARY_SHARE = 0.2
 QUIET_S = 5.0
 """The others have waited for so long: a pause between two rounds is shorter."""
 MAIN_PART = 0.5
+UNRETURNED_STACKS = 3
 KNOWN = 0.2
 """Lines are named where they are known of this part of the work."""
 
@@ -86,6 +88,16 @@ def main_account(index: Index, identity: ProcessId) -> ThreadAccount | None:
     """
     account = index.snapshot.account.processes.get(identity)
     return account.main if account is not None and account.uncounted else None
+
+
+def unreturned(index: Index, process: Process) -> tuple[Frame, ...]:
+    """The calls that no stack of a main thread has left for a while, innermost first.
+
+    Lines may be 0: see `Callers`. Empty with too few stacks, which would only show a moment.
+    """
+    account = main_account(index, process.process)
+    found = account.inside() if account is not None else None
+    return found.frames[::-1] if found is not None and found.stacks >= UNRETURNED_STACKS else ()
 
 
 @derived
