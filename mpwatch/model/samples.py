@@ -274,6 +274,11 @@ class ProcSample:
     """fork, spawn or forkserver, from its command line and parent."""
     problems: tuple[str, ...] = ()
 
+    @property
+    def links(self) -> tuple[FdLink, ...]:
+        """Its descriptors, as far as they were read: see `FdSample.links`."""
+        return (self.fds.links or ()) if self.fds is not None else ()
+
 
 @dataclass(frozen=True, slots=True)
 class GpuProcessSample:

@@ -184,10 +184,9 @@ class NewestAccepted(NamedTuple):
 def newest_accepted(process: Process, gained: float) -> NewestAccepted | None:
     """The connections that a server keeps, if most of its newest sockets are those."""
     links = [link for link in newest_links(process, gained) if link.kind == "socket"]
-    every = process.sample.fds.links or () if process.sample.fds is not None else ()
     listening = {
         address.rpartition(":")[2]: address
-        for link in every
+        for link in process.sample.links
         if (address := (link.address or "").partition(" listens on ")[2])
     }
     accepted = [
@@ -260,8 +259,8 @@ def _pipe_words(index: Index, process: Process, links: Sequence[FdLink]) -> Iter
     others = Counter(
         other.process
         for other in index.snapshot.living()
-        if other.process != process.process and other.sample.fds is not None
-        for link in other.sample.fds.links or ()
+        if other.process != process.process
+        for link in other.sample.links
         if link.kind == "pipe" and link.inode in ends
     )
     holders = [each for found, _ in others.most_common(4) if (each := index.snapshot.get(found))]

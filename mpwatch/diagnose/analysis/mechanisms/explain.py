@@ -847,8 +847,7 @@ def _buffered_output(case: Case) -> Mechanism | None:
         if wait is None or theirs is None or wait.fds != (0,) or theirs.kind != "pipe-read":
             continue
         sample = each.process.sample
-        links = sample.fds.links if sample.fds is not None else None
-        writes = any(link.fd == 1 and link.target in theirs.targets for link in links or ())
+        writes = any(link.fd == 1 and link.target in theirs.targets for link in sample.links)
         is_unbuffered = "-u" in sample.cmdline[1:2] or bool(
             sample.environment.get("PYTHONUNBUFFERED")
         )

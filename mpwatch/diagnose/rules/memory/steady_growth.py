@@ -304,8 +304,7 @@ def _in_use(index: Index, files: NewFiles) -> int:
     links = (
         link.target
         for process in index.snapshot.living()
-        if process.sample.fds is not None
-        for link in process.sample.fds.links or ()
+        for link in process.sample.links
         if link.kind in ("file", "shm") and link.target.startswith(start)
     )
     return len(mapped.union(links))
