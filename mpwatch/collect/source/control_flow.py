@@ -22,6 +22,7 @@ from mpwatch.collect.source.syntax import (
     QUOTE_LIMIT,
     ParsedFile,
     before,
+    before_in_round,
     calls_in,
     children,
     condition,
@@ -407,20 +408,17 @@ def asked(module: ParsedFile, function: ast.AST, inside: Sequence[ast.AST]) -> S
         inside: Its statements around the line, outermost first, and the one at the line.
     """
     found: ast.AST | None = None
-    outer = function
-    for node in inside:
-        block = next((name for name, child in children(outer) if child is node), None)
-        for name, child in children(outer):
-            if child is node:
-                break
-            is_statement = isinstance(child, ast.Assign | ast.AnnAssign | ast.Expr | ast.If)
-            if name == block and is_statement and any(map(_sends, calls_in(child))):
-                found = child
-        is_endless = isinstance(node, ast.While) and isinstance(node.test, ast.Constant)
-        if node is not inside[-1] and (is_endless or isinstance(node, ast.For | ast.AsyncFor)):
-            found = None
-        outer = node
+    for each in before_in_round(function, inside, _goes_through_all):
+        is_statement = isinstance(each, ast.Assign | ast.AnnAssign | ast.Expr | ast.If)
+        if is_statement and any(map(_sends, calls_in(each))):
+            found = each
     return None if found is None else quoted(module, found)
+
+
+def _goes_through_all(node: ast.AST) -> bool:
+    """Whether a statement is a loop without a condition, over items or without an end."""
+    is_endless = isinstance(node, ast.While) and isinstance(node.test, ast.Constant)
+    return is_endless or isinstance(node, ast.For | ast.AsyncFor)
 
 
 _SAYS = re.compile(r"stdout|stderr|log|print|csv|summary|board|\bf\b|file|\bout\b", re.IGNORECASE)

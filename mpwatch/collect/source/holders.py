@@ -25,8 +25,10 @@ from mpwatch.collect.source.program import (
 )
 from mpwatch.collect.source.syntax import (
     FUNCTIONS,
+    LOOPS,
     QUOTE_LIMIT,
     ParsedFile,
+    before_in_round,
     children,
     every_node,
     expression_text,
@@ -554,7 +556,7 @@ def _ends_service(leaving: ast.AST, parents: Sequence[ast.AST]) -> bool:
 
 
 def _has_loop(parents: Sequence[ast.AST]) -> bool:
-    return any(isinstance(each, ast.While | ast.For | ast.AsyncFor) for each in parents)
+    return any(isinstance(each, LOOPS) for each in parents)
 
 
 def _other_branch(path: Sequence[ast.AST], other: Sequence[ast.AST]) -> ast.AST | None:
@@ -895,24 +897,9 @@ def _size(value: ast.expr, assigned: dict[str, ast.expr], depth: int = 0) -> int
 def _before(
     function: Function, statement: ast.AST, parents: Sequence[ast.AST]
 ) -> Iterator[ast.AST]:
-    """The statements that are run before another one, of the blocks that it is in.
-
-    Where it is in a loop, only those of a round.
-    """
-    outer: ast.AST = function.node
+    """The statements that are run before another one, of the blocks that it is in."""
     path = [*parents, statement]
-    loops = [
-        n for n, each in enumerate(parents) if isinstance(each, ast.While | ast.For | ast.AsyncFor)
-    ]
-    for number, node in enumerate(path):
-        block = next((name for name, child in children(outer) if child is node), None)
-        if not loops or number > loops[-1]:
-            for name, child in children(outer):
-                if child is node:
-                    break
-                if name == block:
-                    yield child
-        outer = node
+    return before_in_round(function.node, path, lambda each: isinstance(each, LOOPS))
 
 
 _LEAVES: Final = (ast.Return, ast.Raise, ast.Continue, ast.Break)

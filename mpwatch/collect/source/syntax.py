@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
@@ -82,6 +82,20 @@ def before(function: ast.AST, inside: Sequence[ast.AST]) -> Iterator[ast.AST]:
             if name == block:
                 yield child
         outer = node
+
+
+def before_in_round(
+    function: ast.AST, inside: Sequence[ast.AST], repeats: Callable[[ast.AST], bool]
+) -> Iterator[ast.AST]:
+    """`before`, where a loop is around the last statement only those of a round of it.
+
+    Args:
+        function: The function, or the file.
+        inside: As of `before`.
+        repeats: Whether a statement is such a loop.
+    """
+    first = max((n for n, each in enumerate(inside[:-1], 1) if repeats(each)), default=0)
+    yield from before(inside[first - 1] if first else function, inside[first:])
 
 
 def condition(module: ParsedFile, node: ast.If) -> Statement:
