@@ -21,6 +21,7 @@ from mpwatch.collect.source.syntax import (
     LOOPS,
     QUOTE_LIMIT,
     ParsedFile,
+    assigned_to,
     before,
     before_in_round,
     calls_in,
@@ -632,8 +633,7 @@ def _taken(node: ast.stmt) -> _Taken | None:
         return None
     if not _TAKES.match(call.func.attr):
         return None
-    targets = node.targets if isinstance(node, ast.Assign) else []
-    names = {name for target in targets for name in names_in(target)}
+    names = {name for target in assigned_to(node) for name in names_in(target)}
     returns = _OF_ITSELF.get(call.func.attr, ())
     return _Taken(frozenset(names), receiver_of(call), returns)
 

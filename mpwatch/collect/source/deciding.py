@@ -8,7 +8,6 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from mpwatch.collect.source.kept import (
-    ADDS,
     container_of,
     is_small_value,
     names_dropped_from,
@@ -16,6 +15,7 @@ from mpwatch.collect.source.kept import (
     variables_of,
 )
 from mpwatch.collect.source.syntax import (
+    ADDS,
     FUNCTIONS,
     LOOPS,
     ParsedFile,

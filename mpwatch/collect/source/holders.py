@@ -13,21 +13,24 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias, TypeGuard
 
-from mpwatch.collect.source.kept import ADDS, is_small_value
+from mpwatch.collect.source.kept import is_small_value
 from mpwatch.collect.source.program import (
     Class,
     Function,
     Program,
     Round,
     Site,
+    assignments,
     expressions_of,
-    paired,
 )
 from mpwatch.collect.source.syntax import (
+    ADDS,
+    CONTAINERS,
     FUNCTIONS,
     LOOPS,
     QUOTE_LIMIT,
     ParsedFile,
+    assigned_to,
     before_in_round,
     children,
     every_node,
@@ -82,9 +85,6 @@ class _Removed(NamedTuple):
     """Whether it keeps a part, or stands under a comparison of sizes or ages."""
 
 
-_GROWING: Final = frozenset(
-    ("Counter", "OrderedDict", "defaultdict", "deque", "dict", "list", "set")
-)
 _DICTS: Final = frozenset(("OrderedDict", "defaultdict", "dict"))
 _REMOVES: Final = frozenset(
     ("pop", "popitem", "popleft", "clear", "remove", "discard", "difference_update", "heappop")
@@ -229,7 +229,7 @@ class _Search:
         kinds = {_kind_of(value) for value in self._made_of(key)}
         if "bounded" in kinds:
             return False
-        return not kinds.isdisjoint(_DICTS if is_keyed else _GROWING)
+        return not kinds.isdisjoint(_DICTS if is_keyed else CONTAINERS)
 
     def _is_small(self, adds: Sequence[_Added]) -> bool:
         """Whether all that is added are numbers and texts."""
@@ -348,7 +348,7 @@ class _Search:
             made = self._made(owner)
             reached = self._program.reached_in(found)
             is_shared = any(
-                name in map(last_name, _targets(part))
+                name in map(last_name, assigned_to(part))
                 for part in owner.node.body
                 if isinstance(part, ast.Assign)
             )
@@ -656,7 +656,7 @@ def _adding(
         elif name == "setdefault" and len(given) == 2 and not _is_constant(given[0]):
             yield node.func.value, given[1:], given[0]
     if isinstance(statement, ast.Assign):
-        for target, value in (p for t in statement.targets for p in paired(t, statement.value)):
+        for target, value in assignments(statement):
             if isinstance(target, ast.Subscript):
                 into = target.slice
                 parts = into.elts if isinstance(into, ast.Tuple) else [into]
@@ -693,9 +693,8 @@ def _removing(statement: ast.AST) -> Iterator[tuple[ast.expr, bool, bool]]:
             of = each.value if isinstance(each, ast.Subscript) else each
             is_slice = isinstance(each, ast.Subscript) and isinstance(each.slice, ast.Slice)
             yield of, is_slice, False
-    elif isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
-        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-        for target, value in (p for t in targets for p in paired(t, statement.value)):
+    else:
+        for target, value in assignments(statement):
             if isinstance(target, ast.Subscript):
                 if isinstance(target.slice, ast.Slice):
                     yield target.value, True, False
@@ -758,11 +757,9 @@ def _values_of(function: Function, name: str) -> list[ast.expr]:
     found: list[ast.expr] = []
     for statement, _ in function.statements:
         if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
-            targets = _targets(statement)
             found += [
                 value
-                for target in targets
-                for part, value in paired(target, statement.value)
+                for part, value in assignments(statement)
                 if isinstance(part, ast.Name) and part.id == name
             ]
         elif isinstance(statement, ast.For) and last_name(statement.target) == name:
@@ -773,18 +770,12 @@ def _values_of(function: Function, name: str) -> list[ast.expr]:
     return found
 
 
-def _targets(statement: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
-    return statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-
-
 def _names_made(statement: ast.AST) -> Iterator[str]:
     """The variables that a statement gives a value which does not depend on their own."""
-    if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
-        for target in _targets(statement):
-            for part, value in paired(target, statement.value):
-                if isinstance(part, ast.Name) and part.id not in names_in(value):
-                    yield part.id
-    elif isinstance(statement, ast.For):
+    for part, value in assignments(statement):
+        if isinstance(part, ast.Name) and part.id not in names_in(value):
+            yield part.id
+    if isinstance(statement, ast.For):
         yield from names_in(statement.target)
 
 
@@ -820,12 +811,12 @@ def _kind_of(value: ast.expr) -> str:
     name = last_name(value.func)
     if name == "field":
         made = [each.value for each in value.keywords if each.arg == "default_factory"]
-        return last_name(made[0]) if made and last_name(made[0]) in _GROWING else ""
+        return last_name(made[0]) if made and last_name(made[0]) in CONTAINERS else ""
     sizes = [each.value for each in value.keywords if each.arg in ("maxlen", "maxsize")]
     sizes += value.args[1:] if name == "deque" else []
     if any(not (_is_constant(each) and getattr(each, "value", 0) is None) for each in sizes):
         return "bounded"
-    return name if name in _GROWING else ""
+    return name if name in CONTAINERS else ""
 
 
 def _assigned(function: Function) -> dict[str, ast.expr]:
@@ -833,9 +824,7 @@ def _assigned(function: Function) -> dict[str, ast.expr]:
     return {
         part.id: value
         for statement, _ in function.statements
-        if isinstance(statement, ast.Assign)
-        for target in statement.targets
-        for part, value in paired(target, statement.value)
+        for part, value in assignments(statement)
         if isinstance(part, ast.Name)
     }
 

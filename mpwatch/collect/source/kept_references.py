@@ -12,12 +12,14 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from mpwatch.collect.source.kept import container_of, names_dropped_from, names_set
-from mpwatch.collect.source.repetition import Repeatable, functions_of, loop_around
+from mpwatch.collect.source.repetition import Repeatable, functions_with_classes, loop_around
 from mpwatch.collect.source.syntax import (
+    ADDS,
     FUNCTIONS,
     LOOPS,
     QUOTE_LIMIT,
     ParsedFile,
+    assigned_to,
     calls_in,
     every_node,
     expression_text,
@@ -57,7 +59,7 @@ def registrations(file: str, module: ParsedFile) -> Iterator[Repeatable]:
     }
     called = {last_name(each.func) for each in calls}
     called |= {expression_text(e.func) for e in calls if isinstance(e.func, ast.Attribute)}
-    for function, owner in functions_of(tree):
+    for function, owner in functions_with_classes(tree):
         if not isinstance(function, FUNCTIONS):
             continue
         nodes = list(own_nodes(function))
@@ -211,8 +213,7 @@ def _timer(
         return None
     for node in nodes:
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is call:
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            names = [expression_text(each) for each in targets]
+            names = [expression_text(each) for each in assigned_to(node)]
             if any(f"{each}.cancel" in called for each in names) or "cancel" in called:
                 return None
         elif isinstance(node, ast.Return | ast.Await) and node.value is call:
@@ -279,7 +280,6 @@ def _once(nodes: Sequence[ast.AST]) -> set[int]:
     }
 
 
-_ADDS: Final = frozenset(("add", "append", "appendleft", "extend", "insert", "setdefault"))
 _CUTS: Final = frozenset(("clear_frames", "with_traceback"))
 """What takes the frames away from an exception."""
 _GROUPS: Final = frozenset(("dict", "list", "partial", "set", "tuple"))
@@ -293,7 +293,7 @@ def kept_exceptions(file: str, module: ParsedFile) -> Iterator[Repeatable]:
     """
     texts = _classes_of_texts(module.tree)
     let_go: frozenset[str] | None = None
-    for function, owner in functions_of(module.tree):
+    for function, owner in functions_with_classes(module.tree):
         nodes = list(own_nodes(function))
         own = getattr(function, "name", "<module>")
         by = owner.name if owner is not None and own == "__init__" else own
@@ -378,7 +378,7 @@ def _kept_in(
     }
     for node in inside:
         if isinstance(node, ast.Expr) and isinstance(call := node.value, ast.Call):
-            is_added = isinstance(call.func, ast.Attribute) and call.func.attr in _ADDS
+            is_added = isinstance(call.func, ast.Attribute) and call.func.attr in ADDS
             if is_added and any(_holds(each, error, texts, made) for each in call.args):
                 yield node, call.func.value  # type: ignore[attr-defined]
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):

@@ -16,7 +16,6 @@ from typing import Final, NamedTuple, TypeAlias
 from mpwatch.collect.source.control_flow import LOGS, RAISES_NOT, STARTS_TASK
 from mpwatch.collect.source.handing_over import Handing, find_handing, handing_of
 from mpwatch.collect.source.kept import (
-    ADDS,
     ARRAYS,
     NO_GRAD,
     ReturnedSlice,
@@ -61,7 +60,6 @@ from mpwatch.collect.source.rank_differences import (
     find_clocks,
     find_own_values,
     find_set_order,
-    functions_of,
     plateaus_of,
     sets_of,
 )
@@ -76,6 +74,7 @@ from mpwatch.collect.source.slow_statements import (
     tensors_in,
 )
 from mpwatch.collect.source.syntax import (
+    ADDS,
     BRANCHES,
     FUNCTIONS,
     LOOPS,
@@ -87,6 +86,8 @@ from mpwatch.collect.source.syntax import (
     every_node,
     expression_text,
     first_line,
+    functions_by_name,
+    functions_in,
     imported_roots,
     last_line,
     last_name,
@@ -114,8 +115,7 @@ def marks(
         elsewhere: Functions of other files that return a slice.
     """
     known = _names_of(module.tree, elsewhere)
-    functions = [n for n in every_node(module.tree) if isinstance(n, FUNCTIONS)]
-    for function in (module.tree, *functions):
+    for function in (module.tree, *functions_in(module.tree)):
         name = function.name if isinstance(function, FUNCTIONS) else "<module>"
         for kind, about, node in (*_found_in(module, function, known), *_decorations(function)):
             if kind == "cache" and (used := _decorated(known.defined, function)):
@@ -196,7 +196,7 @@ def _names_of(tree: ast.Module, elsewhere: Mapping[str, ReturnedSlice]) -> _Name
         clocks=clocks_of(tree),
         unfrozen=list(find_unfrozen(tree)),
         plateaus=plateaus_of(tree),
-        functions=functions_of(tree),
+        functions=functions_by_name(tree),
         assigned=_assigned(tree),
         models=tensors_of(tree),
         uses_arrays=uses_arrays,
@@ -577,7 +577,7 @@ _CALLS: Final = 4
 
 def _around_calls(module: ParsedFile, function: ast.AST) -> Iterator[_OnlyCall]:
     """The only call of a function, that of its caller, and so on."""
-    functions = [each for each in every_node(module.tree) if isinstance(each, FUNCTIONS)]
+    functions = functions_in(module.tree)
     for _ in range(_CALLS):
         if not isinstance(function, FUNCTIONS):
             return
@@ -809,7 +809,7 @@ class _Permits(NamedTuple):
 def _permits_of(tree: ast.Module) -> _Permits:
     """What functions of a file do nothing but acquire, or release, for others."""
     found: dict[str, dict[str, set[str]]] = {"acquire": {}, "release": {}}
-    for function in (each for each in every_node(tree) if isinstance(each, FUNCTIONS)):
+    for function in functions_in(tree):
         calls = [each for each in own_nodes(function) if isinstance(each, ast.Call)]
         does = {
             method: {container_of(receiver_of(each)) for each in calls if _calls(each, method)}

@@ -17,6 +17,7 @@ from mpwatch.collect.source.syntax import (
     FUNCTIONS,
     LOOPS,
     ParsedFile,
+    assigned_to,
     expression_text,
     first_line,
     last_line,
@@ -167,17 +168,13 @@ class Program:
                 method = Function(function.file, function.module, part, part.name, made, None)
                 self._add_function(method)
             elif isinstance(part, ast.Assign | ast.AnnAssign) and part.value is not None:
-                targets = part.targets if isinstance(part, ast.Assign) else [part.target]
-                for each in targets:
+                for each in assigned_to(part):
                     made.values[last_name(each)].append(part.value)
 
     def _add_values(self, function: Function) -> None:
         """Note what attributes of objects and variables of files are given."""
         for node, _ in function.statements:
-            if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
-                continue
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            for target, value in (pair for t in targets for pair in paired(t, node.value)):
+            for target, value in assignments(node):
                 if isinstance(target, ast.Attribute) and last_name(target.value) in ("self", "cls"):
                     if function.owner is not None:
                         function.owner.values[target.attr].append(value)
@@ -332,9 +329,7 @@ class Program:
         values = [
             value
             for statement, _ in function.statements
-            if isinstance(statement, ast.Assign)
-            for target in statement.targets
-            for part, value in paired(target, statement.value)
+            for part, value in assignments(statement)
             if isinstance(part, ast.Name) and part.id == name
         ]
         values = values or self.globals.get((function.file, name), [])
@@ -455,12 +450,18 @@ def expressions_of(statement: ast.AST) -> Iterator[ast.AST]:
         waiting += ast.iter_child_nodes(node)
 
 
-def paired(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """What an assignment gives to what: `a, b = [], {}` are two."""
+def assignments(statement: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """What an assignment gives a value, each with that: `a, b = [], {}` are two."""
+    if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
+        for target in assigned_to(statement):
+            yield from _paired(target, statement.value)
+
+
+def _paired(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
     if isinstance(target, ast.Tuple | ast.List):
         if isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts):
             for each, of in zip(target.elts, value.elts, strict=True):
-                yield from paired(each, of)
+                yield from _paired(each, of)
         else:
             for each in target.elts:
                 yield each, value

@@ -30,9 +30,16 @@ class ParsedFile(NamedTuple):
     tree: ast.Module
 
 
+ADDS: Final = frozenset(("append", "appendleft", "add", "insert", "extend", "setdefault"))
+"""Methods by which a container gets more entries."""
+CONTAINERS: Final = frozenset(
+    ("Counter", "OrderedDict", "defaultdict", "deque", "dict", "list", "set")
+)
+"""What makes an empty container, called without arguments."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 BRANCHES = (ast.If, ast.ExceptHandler, ast.match_case)
 LOOPS = (ast.For, ast.While, ast.AsyncFor)
+FunctionNode: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
@@ -163,6 +170,26 @@ def every_node(tree: ast.AST) -> tuple[ast.AST, ...]:
         found = tuple(ast.walk(tree))
         vars(tree)["every_node"] = found
     return found
+
+
+def functions_in(tree: ast.AST) -> list[FunctionNode]:
+    """The functions of a file, also those within classes and functions."""
+    return [each for each in every_node(tree) if isinstance(each, FUNCTIONS)]
+
+
+def functions_by_name(tree: ast.AST) -> dict[str, FunctionNode]:
+    """The functions of a file by name, without names that several have."""
+    found: dict[str, FunctionNode | None] = {}
+    for each in functions_in(tree):
+        found[each.name] = None if each.name in found else each
+    return {name: each for name, each in found.items() if each is not None}
+
+
+def assigned_to(node: ast.AST) -> Sequence[ast.expr]:
+    """What an assignment gives a value: `a, b` of `a = b = 1`; nothing for other statements."""
+    if isinstance(node, ast.Assign):
+        return node.targets
+    return [node.target] if isinstance(node, ast.AnnAssign) and node.value is not None else ()
 
 
 def imported_roots(tree: ast.Module) -> set[str]:
