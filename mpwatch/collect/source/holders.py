@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final, NamedTuple, TypeAlias, TypeGuard
 
 from mpwatch.collect.source.kept import is_small_value
@@ -20,6 +21,7 @@ from mpwatch.collect.source.program import (
     Program,
     Round,
     Site,
+    TooMuchToFollow,
     assignments,
     expressions_of,
 )
@@ -103,7 +105,10 @@ def holders(files: Iterable[tuple[str, ParsedFile]]) -> tuple[Holder, ...]:
         if count > NODES:
             return ()  # what removes from a container may be in what is not looked at
         used.append((file, module))
-    return tuple(_Search(Program(used)).found())[:HOLDERS]
+    try:
+        return tuple(islice(_Search(Program(used)).found(), HOLDERS))
+    except TooMuchToFollow:
+        return ()
 
 
 class _Search:
@@ -144,7 +149,7 @@ class _Search:
                     added = _Added(function, statement, parents, shown, values, is_keyed, key)
                     self._adds[each].append(added)
         for container, is_trimmed, is_set in _removing(statement):
-            if is_set and isinstance(container, ast.Name) and container.id not in _shared(function):
+            if is_set and isinstance(container, ast.Name) and container.id not in function.not_own:
                 continue  # a variable is given something else
             for each in self._keys(container, function, is_any=True):
                 is_made = each[0] == "attribute" and function.name in ("__init__", "__new__")
@@ -168,20 +173,16 @@ class _Search:
         if isinstance(container.value, ast.Name):
             owners = self._program.classes.get(container.value.id, [])
             modules = [
-                (file, name)
-                for file, name in self._program.globals
-                if name == container.attr and file.endswith(f"/{container.value.id}.py")
+                (file, container.attr)
+                for file in self._program.files_with.get(container.attr, ())
+                if file.endswith(f"/{container.value.id}.py")
             ]
             if owners:
                 return [self._attribute(each, container.attr) for each in owners[:1]]
             if modules:
                 return [("global", *modules[0])]
-        having = [
-            each
-            for classes in self._program.classes.values()
-            for each in classes
-            if container.attr in each.values
-        ]
+        having = self._program.having.get(container.attr, ())
+        self._program.spend(len(having))
         return [self._attribute(e, container.attr) for e in having if is_any or len(having) == 1]
 
     def _attribute(self, of: Class, name: str) -> _Key:
@@ -194,6 +195,7 @@ class _Search:
         at: Function | None = function
         while at is not None:
             if name in at.arguments and depth < _DEPTH:
+                self._program.spend(len(at.callers))
                 return [
                     key
                     for site in at.callers
@@ -208,11 +210,11 @@ class _Search:
             at = at.outer
         if (function.file, name) in self._program.globals:
             return [("global", function.file, name)]
-        imported = _imported_from(function.module.tree, name)
+        imported = self._program.imported_from(function, name)
         return [
-            ("global", file, each)
-            for file, each in self._program.globals
-            if each == name and imported and file.endswith(f"/{imported}.py")
+            ("global", file, name)
+            for file in self._program.files_with.get(name, ())
+            if imported and file.endswith(f"/{imported}.py")
         ]
 
     def _made_of(self, key: _Key) -> list[ast.expr]:
@@ -234,7 +236,7 @@ class _Search:
     def _is_small(self, adds: Sequence[_Added]) -> bool:
         """Whether all that is added are numbers and texts."""
         return all(
-            _size(value, _assigned(each.function)) == 0 for each in adds for value in each.values
+            _size(value, each.function.assigned) == 0 for each in adds for value in each.values
         )
 
     # --- what keeps ---------------------------------------------------------------------------
@@ -264,7 +266,7 @@ class _Search:
         of_all = [each.let_go for each in rounds] if rounds else [let_go]
         if all(each is not None and each.how == "emptied" for each in of_all):
             return None
-        assigned = _assigned(function)
+        assigned = function.assigned
         return Holder(
             clean(added.shown, QUOTE_LIMIT),
             key[1].name if isinstance(key[1], Class) else "",
@@ -291,8 +293,8 @@ class _Search:
             if value.id in function.arguments:
                 given = [(s, g) for s in function.callers if (g := _given(s, value.id)) is not None]
                 return any(self._opens(g, site.caller, depth + 1) for site, g in given)
-            made = _assigned(function).get(value.id)
-            return made is not None and self._opens(made, function, depth + 1)
+            made = function.assigned.get(value.id)
+            return made is not None and self._opens(made[-1], function, depth + 1)
         if not isinstance(value, ast.Call):
             return False
         if _is_opener(value):
@@ -322,13 +324,9 @@ class _Search:
 
     def _made(self, owner: Class) -> list[Site]:
         """Where objects of a class, or of one derived from it, are made."""
-        return [
-            site
-            for classes in self._program.classes.values()
-            for each in classes
-            if owner in self._program.family(each)
-            for site in each.made
-        ]
+        found = [site for each in self._program.with_derived(owner) for site in each.made]
+        self._program.spend(1 + len(found))
+        return found
 
     def _outlives(self, key: _Key, found: Round) -> bool:
         """Whether a container is the same in all rounds of a loop."""
@@ -520,16 +518,6 @@ class _Search:
 
 
 _NOTHING: Final = ast.Constant(None)
-
-
-def _shared(function: Function) -> set[str]:
-    """The variables of a file, or of functions around it, that a function sets."""
-    return {
-        name
-        for node, _ in function.statements
-        if isinstance(node, ast.Global | ast.Nonlocal)
-        for name in node.names
-    }
 
 
 def _is_within(function: Function, outer: Function) -> bool:
@@ -754,20 +742,9 @@ def _given(site: Site, name: str) -> ast.expr | None:
 
 def _values_of(function: Function, name: str) -> list[ast.expr]:
     """What a variable of a function is given by its assignments and loops."""
-    found: list[ast.expr] = []
-    for statement, _ in function.statements:
-        if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
-            found += [
-                value
-                for part, value in assignments(statement)
-                if isinstance(part, ast.Name) and part.id == name
-            ]
-        elif isinstance(statement, ast.For) and last_name(statement.target) == name:
-            of = statement.iter
-            found += of.elts if isinstance(of, ast.Tuple | ast.List) else [of]
-        elif isinstance(statement, ast.Global | ast.Nonlocal) and name in statement.names:
-            return []
-    return found
+    if name in function.not_own:
+        return []
+    return [*function.assigned.get(name, ()), *function.iterated.get(name, ())]
 
 
 def _names_made(statement: ast.AST) -> Iterator[str]:
@@ -790,14 +767,6 @@ def _is_alias(value: ast.expr) -> bool:
     )
 
 
-def _imported_from(tree: ast.Module, name: str) -> str:
-    """The last name of the module from which a file imports a name."""
-    for node in every_node(tree):
-        if isinstance(node, ast.ImportFrom) and name in [e.asname or e.name for e in node.names]:
-            return (node.module or "").rpartition(".")[2]
-    return ""
-
-
 def _kind_of(value: ast.expr) -> str:
     """The kind of container that an expression makes; `bounded`, or empty for none."""
     if isinstance(value, ast.List | ast.ListComp):
@@ -817,16 +786,6 @@ def _kind_of(value: ast.expr) -> str:
     if any(not (_is_constant(each) and getattr(each, "value", 0) is None) for each in sizes):
         return "bounded"
     return name if name in CONTAINERS else ""
-
-
-def _assigned(function: Function) -> dict[str, ast.expr]:
-    """What the variables of a function are given; the last of each."""
-    return {
-        part.id: value
-        for statement, _ in function.statements
-        for part, value in assignments(statement)
-        if isinstance(part, ast.Name)
-    }
 
 
 _LARGE: Final = frozenset(
@@ -858,10 +817,10 @@ _NUMBERS: Final = frozenset(
 )
 
 
-def _size(value: ast.expr, assigned: dict[str, ast.expr], depth: int = 0) -> int:
+def _size(value: ast.expr, assigned: Mapping[str, Sequence[ast.expr]], depth: int = 0) -> int:
     """0 for numbers and texts, 2 for arrays and what was read, 1 for what does not show."""
     if isinstance(value, ast.Name) and value.id in assigned and depth < _DEPTH:
-        return _size(assigned[value.id], assigned, depth + 1)
+        return _size(assigned[value.id][-1], assigned, depth + 1)
     if isinstance(value, ast.Tuple | ast.List | ast.Set):
         return max((_size(each, assigned, depth) for each in value.elts), default=0)
     if isinstance(value, ast.Dict):
