@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, is_library
+from mpwatch.describe.waits import FULL_PIPE
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.pipes import all_links, ends_among, pipe_ends
 from mpwatch.diagnose.analysis.process_queries import all_called, counted, label_stem
@@ -45,7 +46,7 @@ PUT_DEPTH = 4
 
 FEEDER = "QueueFeederThre"
 """The name of feeder threads, as far as the kernel keeps it (multiprocessing/queues.py)."""
-_FULL_PIPE = re.compile(r"^room in a full pipe \(.*?pipe (\d+)\)")
+_FULL_PIPE = re.compile(rf"^{FULL_PIPE} \(.*?pipe (\d+)\)")
 """The activity of a thread in the account of time."""
 
 

@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeAlias
 from mpwatch.describe.account import LEAST_STACKS, inside_words, sentence
 from mpwatch.describe.frames import frame_words, is_library
 from mpwatch.describe.processes import unique_names
+from mpwatch.describe.waits import ROOM
 from mpwatch.diagnose.analysis.idle_time import last_transfer_s, quiet_s
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES
@@ -249,7 +250,7 @@ def waiting_share(index: Index, process: Process) -> float:
     )
 
 
-_AHEAD = ("room in", "the other end of")
+_AHEAD = (ROOM, "the other end of")
 _OF_OTHERS: frozenset[Target] = frozenset(("queue", "pipe", "socket", "event"))
 
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.describe.processes import wait_verb
+from mpwatch.describe.waits import FULL_QUEUE, SEMAPHORE
 from mpwatch.diagnose.analysis.distributed.flight_recorder import unfinished
 from mpwatch.diagnose.analysis.distributed.ranks import OTHERS, groups_apart
 from mpwatch.diagnose.analysis.exits import Death, death_of, raised_at
@@ -88,7 +89,6 @@ from mpwatch.diagnose.analysis.waits.futures import (
 from mpwatch.diagnose.analysis.waits.providers import (
     BARRIER,
     EVENT,
-    FULL_QUEUE,
     QUEUE_LOCK,
     Nested,
     nested_in,
@@ -274,7 +274,7 @@ def _all_acquire(case: Case) -> Mechanism | None:
     """Every process of a cycle calls acquire() of another semaphore, outside of a with block."""
     waiters = case.waiters
     if len(waiters) < 2 or not all(
-        each.edge.what.startswith("semaphore ") and _has_no_timeout(each) for each in waiters
+        each.edge.what.startswith(SEMAPHORE) and _has_no_timeout(each) for each in waiters
     ):
         return None
     return Mechanism(

@@ -7,6 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from mpwatch.describe.frames import own_frames, program_frames
+from mpwatch.describe.waits import (
+    FULL_QUEUE,
+    LOCK_OF_THREADS,
+    resource_words,
+    semaphore_words,
+)
 from mpwatch.diagnose.analysis.distributed.flight_recorder import world_size
 from mpwatch.diagnose.analysis.distributed.ranks import (
     BACKWARD,
@@ -63,7 +69,6 @@ from mpwatch.diagnose.analysis.waits.futures import (
     workers_at_work,
 )
 from mpwatch.diagnose.analysis.waits.providers import (
-    FULL_QUEUE,
     HELD_BY_WAITERS,
     UNHELD,
     held_lock,
@@ -94,7 +99,6 @@ _IDLE_SHAPES: frozenset[Shape] = frozenset(
     ("worker-idle", "pool-idle", "feeder-idle", "sharer", "pin-thread")
 )
 SOMETHING_TO_DO = "something to do"
-OWN_LOCK = "a lock or condition of its own process"
 _READS: frozenset[WaitKind] = frozenset(("pipe-read", "socket-read", "poll"))
 _OUTSIDE: frozenset[WaitKind] = frozenset(
     ("socket-read", "socket-write", "accept", "signal", "unknown")
@@ -420,7 +424,7 @@ def _edge_from_call(
         workers = workers_at_work(around.index, process) if is_main and inside else ()
         if workers and inside is not None:
             return _made(process, thread, wait.kind, inside, workers, "stack")
-        what = inside or OWN_LOCK
+        what = inside or LOCK_OF_THREADS
         return _made(
             process,
             thread,
@@ -440,14 +444,16 @@ def _semaphore_edge(
     index = around.index
     mappers = semaphore_users(index).get(segment, ())
     if around.is_complete and is_left(index, segment, mappers):
-        return _made(process, thread, "semaphore", f"semaphore {segment}{UNHELD}", ())
+        return _made(process, thread, "semaphore", f"{semaphore_words(segment)}{UNHELD}", ())
     if around.is_complete and is_held_by_waiters(index, segment, mappers):
-        return _made(process, thread, "semaphore", f"semaphore {segment}{HELD_BY_WAITERS}", ())
+        return _made(
+            process, thread, "semaphore", f"{semaphore_words(segment)}{HELD_BY_WAITERS}", ()
+        )
     users = _others(mappers, process.process)
     # A worker without a task does nothing until its parent gives it one.
     users = tuple(each for each in users if not _is_idle_worker(index, each)) or users
     use = semaphore_uses(index).get(process.process)
-    name = f"semaphore {segment}"
+    name = semaphore_words(segment)
     if use is not None and use.what and use.segment == segment:
         name = f"{use.what} ({name})"
     providers = likeliest_first(index, process, users, segment)
@@ -491,7 +497,9 @@ def _target_words(ends: PipeEnds, wait: WaitedOn) -> list[str]:
     """What is waited for, sockets by their address."""
     found = [(target, channels_among((target,))) for target in wait.targets]
     return [
-        ends.words(numbers[0]) if numbers and numbers[0] in ends.addresses else target
+        ends.words(numbers[0])
+        if numbers and numbers[0] in ends.addresses
+        else resource_words(target)
         for target, numbers in found
     ]
 

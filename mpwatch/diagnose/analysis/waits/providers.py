@@ -22,6 +22,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames, program_frames
+from mpwatch.describe.waits import FULL_QUEUE
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import all_links
 from mpwatch.diagnose.analysis.process_queries import (
@@ -47,8 +48,6 @@ from mpwatch.model.waits import SETTLED_S
 
 BARRIER = "the other parties of a barrier"
 """Begins the name of the wait of a process that has reached a barrier."""
-FULL_QUEUE = "room in a full queue"
-"""Begins the name of the wait of a process that puts into a queue with a bound."""
 QUEUE_LOCK = "the lock of a queue's readers"
 EVENT = "an event or condition"
 

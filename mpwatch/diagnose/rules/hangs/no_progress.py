@@ -15,6 +15,7 @@ from mpwatch.describe.account import always_inside
 from mpwatch.describe.findings import WAIT_TOLD_S
 from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.describe.processes import STATE_D
+from mpwatch.describe.waits import SEMAPHORE
 from mpwatch.diagnose.analysis.distributed.habits import is_at_usual_pace
 from mpwatch.diagnose.analysis.distributed.nccl_words import nccl_words
 from mpwatch.diagnose.analysis.idle_time import last_transfer_s, quiet_s
@@ -1070,7 +1071,7 @@ def _is_held_unseen(index: Index, blockage: Blockage) -> bool:
     The last process of the chain has the semaphore open, as all have that were started with it.
     """
     edge = blockage.edge
-    if edge is None or edge.kind != "semaphore" or not edge.what.startswith("semaphore "):
+    if edge is None or edge.kind != "semaphore" or not edge.what.startswith(SEMAPHORE):
         return False
     segment = _segment(index, edge)
     end = blockage.process.process
@@ -1080,7 +1081,7 @@ def _is_held_unseen(index: Index, blockage: Blockage) -> bool:
 def _is_held_lock(index: Index, blockage: Blockage) -> bool:
     """Whether processes wait for a lock of multiprocessing that the last one is seen to hold."""
     edge = blockage.edge
-    if edge is None or edge.kind != "semaphore" or not edge.what.startswith("semaphore "):
+    if edge is None or edge.kind != "semaphore" or not edge.what.startswith(SEMAPHORE):
         return False
     segment = _segment(index, edge)
     end = blockage.process.process

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames, program_frames
 from mpwatch.describe.processes import full_name_of
+from mpwatch.describe.waits import FULL_QUEUE
 from mpwatch.diagnose.analysis.growth.forecast import memory_headroom
 from mpwatch.diagnose.analysis.growth.growing import (
     FileKind,
@@ -1619,7 +1620,7 @@ def _only_joins(process: Process) -> bool:
 def _waits_for_room(index: Index, process: Process) -> bool:
     """Whether the queue that a process fills has a bound: it was seen to wait for room in it."""
     found = (each.activity.what for each in shares(index, process))
-    return any(what.startswith("room in a full queue") for what in found)
+    return any(what.startswith(FULL_QUEUE) for what in found)
 
 
 def _task(process: Process) -> str:
