@@ -6,7 +6,8 @@ import re
 
 from mpwatch.model.ids import SegmentId
 from mpwatch.model.samples import WaitKind
-from mpwatch.model.waits import WaitEdge
+from mpwatch.model.snapshot import Snapshot
+from mpwatch.model.waits import SETTLED_S, WaitChain, WaitEdge
 
 _READER = "a reader of "
 """Begins the name of the wait of a thread that writes, see `diagnose.analysis.waits.edges`."""
@@ -53,6 +54,19 @@ def object_words(kind: WaitKind, what: str) -> str:
     if kind == "socket-write":
         return f"the other end of {name} to read"
     return f"a connection on {name}" if kind == "accept" else what
+
+
+def is_passing(chain: WaitChain, snapshot: Snapshot) -> bool:
+    """Whether a chain is left out: healthy processes wait so for each other in passing.
+
+    Of a job that was only just looked at, no wait is old, and those with an unknown end are kept.
+    """
+    if chain.verdict in ("cycle", "dead-end"):
+        return False
+    if chain.verdict == "unknown" and snapshot.account.watched_s < SETTLED_S:
+        return False
+    known = [link.since_s for link in chain.links if link.since_s is not None]
+    return bool(known) and max(known) < SETTLED_S
 
 
 def edge_words(edge: WaitEdge) -> str:

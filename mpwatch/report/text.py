@@ -41,6 +41,7 @@ from mpwatch.describe.processes import (
     unique_names,
 )
 from mpwatch.describe.progress import progress_sentence
+from mpwatch.describe.waits import is_passing
 from mpwatch.diagnose.analysis.exits import failed_processes, last_exceptions
 from mpwatch.diagnose.analysis.stack_merge import merged_stacks
 from mpwatch.model.cmdline import job_words
@@ -506,8 +507,8 @@ MOVING_SHOWN = 4
 WAITERS_SHOWN = 3
 """Different waits shown at the start of chains that continue alike."""
 SHORT_S = 1.0
-"""Younger waits that make progress are part of every busy job, and are not shown. Nor is a time
-without cpu use: a counter of cpu time has steps of 10 ms, and other threads may have used some."""
+"""A shorter time without cpu use is not shown: a counter of cpu time has steps of 10 ms, and other
+threads may have used some."""
 
 
 def _waits(snapshot: Snapshot, style: TextStyle) -> list[str]:
@@ -517,9 +518,9 @@ def _waits(snapshot: Snapshot, style: TextStyle) -> list[str]:
 
 def wait_lines(snapshot: Snapshot, style: TextStyle) -> list[str]:
     """Wait chains, from the waiting process to the last one; blocked ones first."""
-    chains = snapshot.waits.chains
+    chains = [each for each in snapshot.waits.chains if not is_passing(each, snapshot)]
     blocked = [chain for chain in chains if chain.verdict not in _MOVING]
-    moving = [chain for chain in chains if chain.verdict in _MOVING and not _is_short(chain)]
+    moving = [chain for chain in chains if chain.verdict in _MOVING]
     moving_groups = _equal_chains(moving)
     lines: list[str] = []
     for group in (*_equal_chains(blocked), *moving_groups[:MOVING_SHOWN]):
@@ -528,11 +529,6 @@ def wait_lines(snapshot: Snapshot, style: TextStyle) -> list[str]:
     if more > 0:
         lines += [f"  and {more} more that make progress", ""]
     return lines[:-1]
-
-
-def _is_short(chain: WaitChain) -> bool:
-    since_s = chain.links[0].since_s if chain.links else None
-    return since_s is not None and since_s < SHORT_S
 
 
 def _equal_chains(chains: Iterable[WaitChain]) -> list[list[WaitChain]]:
