@@ -381,13 +381,12 @@ LAST_ANSWER_S = 20.0
 
 def record(arguments: argparse.Namespace) -> int:
     """Write what the nodes send to a file until all jobs end, `--for` has passed or Ctrl-C."""
-    from mpwatch.nodes.recording import JobRecordingWriter
+    from mpwatch.nodes.recording import JobRecording, JobRecordingWriter
 
     check_recordable(arguments.output)
     _require_job(arguments)  # a wrong SPEC leaves no file behind
     writer = JobRecordingWriter(arguments.output, arguments.job)
-    began_s = time.monotonic()
-    end_s = began_s + (arguments.seconds or float("inf"))
+    end_s = time.monotonic() + (arguments.seconds or float("inf"))
     try:
         with _connected(arguments, restarts=True, keep=writer.message) as (head, progress):
             with contextlib.suppress(KeyboardInterrupt):
@@ -411,7 +410,7 @@ def record(arguments: argparse.Namespace) -> int:
         writer.close()
         if writer.problem is not None:
             print(f"mpwatch: {writer.problem}", file=sys.stderr)
-    tell_recorded(arguments.output, time.monotonic() - began_s)
+    tell_recorded(arguments.output, JobRecording)
     return 0
 
 

@@ -7,6 +7,8 @@ import os
 import shlex
 import sys
 import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from mpwatch.cli.failures import EXIT_NO_SUCH_PROCESS, Failure, check_recordable, reading, writing
 from mpwatch.cli.targets import ended_meanwhile, hook_use, injecting, of_job, target, tell_part
@@ -15,6 +17,9 @@ from mpwatch.model.sanitize import clean
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.model.units import bytes_text, seconds_text
 
+if TYPE_CHECKING:
+    from mpwatch.observe.recording.file import MemberReader
+
 
 def record(arguments: argparse.Namespace) -> int:
     """Write everything observed to a file until the job ends, `--for` has passed or Ctrl-C."""
@@ -22,7 +27,7 @@ def record(arguments: argparse.Namespace) -> int:
         from mpwatch.cli import nodes
 
         return nodes.record(arguments)
-    from mpwatch.observe.recording.file import RecordingWriter
+    from mpwatch.observe.recording.file import Recording, RecordingWriter
     from mpwatch.observe.sources.oneshot import OneShotOptions, watch_for
 
     process = target(arguments.pid)
@@ -30,10 +35,8 @@ def record(arguments: argparse.Namespace) -> int:
     check_recordable(arguments.output)
     writer = RecordingWriter(arguments.output, process)
     seconds = arguments.seconds or 365 * 86_400.0
-    read_s: list[float] = []
 
     def show(seen: Snapshot) -> None:
-        read_s[1:] = [seen.at_s]
         progress.show(f"{len(seen.living())} processes")
 
     try:
@@ -58,27 +61,36 @@ def record(arguments: argparse.Namespace) -> int:
         writer.close()
         if writer.problem is not None:
             print(f"mpwatch: {writer.problem}", file=sys.stderr)
-        tell_recorded(arguments.output, read_s[-1] - read_s[0] if read_s else None)
+        tell_recorded(arguments.output, Recording)
     if snapshot is None:
         raise ended_meanwhile(arguments.pid)
     return 0
 
 
-def tell_recorded(path: str, seconds: float | None) -> None:
-    """Say on standard error what was recorded, and the command that shows it.
+def tell_recorded(path: str, opened: Callable[[str], MemberReader]) -> None:
+    """Say on standard error what a file has in the end, and the command that shows it.
+
+    The job may have been watched for longer: a disk may be full, or a limit be reached.
 
     Args:
         path: Of the file.
-        seconds: For how long the job was read; `None` without a reading.
+        opened: Opens a recording of this kind.
     """
+    from mpwatch.observe.recording.file import NotARecording
+
     name = clean(path)
-    if seconds is None:
-        print(f"mpwatch: {name} has no reading of the job.", file=sys.stderr)
-        return
     try:
         size = bytes_text(os.path.getsize(path))
+        with opened(path) as recording:
+            seconds, is_empty = recording.length_s, len(recording.members) < 2
     except OSError as error:
         print(f"mpwatch: {name} cannot be read: {error.strerror}.", file=sys.stderr)
+        return
+    except NotARecording as error:
+        print(f"mpwatch: {clean(str(error))}", file=sys.stderr)
+        return
+    if is_empty:  # the first member is the header
+        print(f"mpwatch: {name} has no reading of the job.", file=sys.stderr)
         return
     command = f"mpwatch replay {shlex.quote(name)}"
     print(
