@@ -14,8 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple, TypeAlias, TypeGuard
 
-from mpwatch.collect.source.kept import is_small_value
-from mpwatch.collect.source.program import (
+from mpwatch.collect.source.call_graph import (
     Class,
     Function,
     Program,
@@ -25,6 +24,7 @@ from mpwatch.collect.source.program import (
     assignments,
     expressions_of,
 )
+from mpwatch.collect.source.kept import is_small_value
 from mpwatch.collect.source.syntax import (
     ADDS,
     CONTAINERS,
