@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from mpwatch.model.ids import SegmentId
-from mpwatch.model.samples import WaitKind
+from mpwatch.model.samples import READS, WaitKind
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.model.waits import SETTLED_S, WaitChain, WaitEdge
 
@@ -21,7 +21,6 @@ ROOM = "room in"
 """Begins both."""
 OF_A_CHILD = "the exit of a child"
 LOCK_OF_THREADS = "a lock or condition of its own process"
-_FOR_DATA: frozenset[WaitKind] = frozenset(("pipe-read", "socket-read", "poll"))
 
 
 def resource_words(target: str) -> str:
@@ -47,7 +46,7 @@ def object_words(kind: WaitKind, what: str) -> str:
     name = what.removeprefix(_READER)
     if not _CHANNEL.match(name):
         return what
-    if kind in _FOR_DATA:
+    if kind in READS:
         return f"data on {name}"
     if kind == "pipe-write":
         return f"{FULL_PIPE} ({name})"

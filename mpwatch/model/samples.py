@@ -38,6 +38,8 @@ WaitKind: TypeAlias = Literal[
     "stopped",
     "unknown",
 ]
+READS: frozenset[WaitKind] = frozenset(("pipe-read", "socket-read", "poll"))
+"""Kinds of waits for data."""
 
 FILE_LOCK_CALLS = ("flock", "fcntl")
 """System calls that wait for a lock on a file."""

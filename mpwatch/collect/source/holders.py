@@ -29,7 +29,9 @@ from mpwatch.collect.source.syntax import (
     ADDS,
     CONTAINERS,
     FUNCTIONS,
+    LEAVES,
     LOOPS,
+    ORDERS,
     QUOTE_LIMIT,
     ParsedFile,
     assigned_to,
@@ -702,7 +704,7 @@ def _is_of_size(parents: Sequence[ast.AST], statement: ast.AST) -> bool:
     """Whether a comparison by size, number or age is around a statement, as of what has a bound."""
     tests = [each.test for each in (*parents, statement) if isinstance(each, ast.If | ast.While)]
     return any(
-        isinstance(node, ast.Compare) and any(isinstance(op, _ORDERS) for op in node.ops)
+        isinstance(node, ast.Compare) and any(isinstance(op, ORDERS) for op in node.ops)
         for test in tests
         for node in ast.walk(test)
     )
@@ -717,12 +719,9 @@ def _is_limited(path: Sequence[ast.AST], name: str) -> bool:
         for around in path
         if isinstance(around, ast.If | ast.While)
         for node in ast.walk(around.test)
-        if isinstance(node, ast.Compare) and isinstance(node.ops[0], _ORDERS)
+        if isinstance(node, ast.Compare) and isinstance(node.ops[0], ORDERS)
         for call in ast.walk(node)
     )
-
-
-_ORDERS = (ast.Gt, ast.GtE, ast.Lt, ast.LtE)
 
 
 def _given(site: Site, name: str) -> ast.expr | None:
@@ -850,9 +849,6 @@ def _before(
     return before_in_round(function.node, path, lambda each: isinstance(each, LOOPS))
 
 
-_LEAVES: Final = (ast.Return, ast.Raise, ast.Continue, ast.Break)
-
-
 _NOTHING_THERE: Final = frozenset(("BlockingIOError", "Empty", "QueueEmpty", "StopIteration"))
 """Exceptions that tell that there was no item, and so none that could be passed over."""
 
@@ -865,7 +861,7 @@ def _leaving(statement: ast.AST, name: str) -> ast.AST | None:
     """The statement that leaves, of an `if` that does not ask for the container, or an `except`."""
     if isinstance(statement, ast.If) and name not in expression_text(statement.test):
         last = statement.body[-1]
-        if isinstance(last, _LEAVES):
+        if isinstance(last, LEAVES):
             return statement if not isinstance(last, ast.Raise) else last
         for each in statement.body:
             if (found := _leaving(each, name)) is not None:
@@ -876,7 +872,7 @@ def _leaving(statement: ast.AST, name: str) -> ast.AST | None:
             caught = {last_name(n) for n in ast.walk(handler.type or last) if _is_named(n)}
             if not caught.isdisjoint(_NOTHING_THERE):
                 continue
-            if isinstance(last, _LEAVES):
+            if isinstance(last, LEAVES):
                 return last if isinstance(last, ast.Raise) else handler
     elif isinstance(statement, ast.With):
         for each in statement.body:

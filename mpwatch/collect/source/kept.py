@@ -13,6 +13,7 @@ from mpwatch.collect.source.syntax import (
     CONTAINERS,
     FUNCTIONS,
     LOOPS,
+    ORDERS,
     Found,
     assigned_to,
     children,
@@ -811,7 +812,7 @@ def find_bounded(tree: ast.Module) -> Iterator[Found]:
             if sizes and not (isinstance(sizes[0], ast.Constant) and sizes[0].value is None):
                 yield "bounded", f"{last_name(node.func)} {expression_text(sizes[0])}", node
         elif isinstance(node, ast.While | ast.If) and any(
-            isinstance(each, ast.Compare) and isinstance(each.ops[0], _ORDERS)
+            isinstance(each, ast.Compare) and isinstance(each.ops[0], ORDERS)
             for each in ast.walk(node.test)
         ):
             for name in {
@@ -819,9 +820,6 @@ def find_bounded(tree: ast.Module) -> Iterator[Found]:
             }:
                 if container_of(name) in added:
                     yield "bounded", name, node
-
-
-_ORDERS = (ast.Gt, ast.GtE, ast.Lt, ast.LtE)
 
 
 def container_of(name: str) -> str:

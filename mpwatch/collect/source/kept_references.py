@@ -55,7 +55,7 @@ def registrations(file: str, module: ParsedFile) -> Iterator[Repeatable]:
     if not any(_registers(each) for each in calls):
         return
     hooks = {
-        last_name(a) for each in calls if _HOOKS.fullmatch(last_name(each.func)) for a in each.args
+        last_name(a) for each in calls if HOOKS.fullmatch(last_name(each.func)) for a in each.args
     }
     called = {last_name(each.func) for each in calls}
     called |= {expression_text(e.func) for e in calls if isinstance(e.func, ast.Attribute)}
@@ -93,12 +93,13 @@ _REGISTERS: Final = frozenset(
 )
 
 
-_HOOKS: Final = re.compile(r"register_(?:forward_|full_backward_|backward_)?(?:pre_)?hook")
+HOOKS: Final = re.compile(r"register_(?:forward_|full_backward_|backward_)?(?:pre_)?hook")
+"""Methods of torch that register a hook of a module or tensor."""
 
 
 def _registers(call: ast.Call) -> bool:
     name = last_name(call.func)
-    return name in _REGISTERS or _HOOKS.fullmatch(name) is not None
+    return name in _REGISTERS or HOOKS.fullmatch(name) is not None
 
 
 def _is_over_modules(node: ast.AST) -> bool:
@@ -143,7 +144,7 @@ def _registered(
         value = given[0] if is_made or isinstance(given[0], ast.Attribute) else None
         made = [value] if value is not None else [_NEW] * (_is_made(given[0], nodes))
         return None if "removeHandler" in called else _Given(made, "removeHandler()")
-    if _HOOKS.fullmatch(name) is not None and isinstance(call.func, ast.Attribute):
+    if HOOKS.fullmatch(name) is not None and isinstance(call.func, ast.Attribute):
         is_removed = "remove" in called and not _overwrites_handles(nodes, function)
         return None if is_removed else _Given(given[:1], "remove() of its handle", True, True)
     if name in _UNDONE_BY and isinstance(call.func, ast.Attribute):

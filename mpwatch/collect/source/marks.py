@@ -48,6 +48,7 @@ from mpwatch.collect.source.kept import (
     tensors_of,
     variables_of,
 )
+from mpwatch.collect.source.kept_references import HOOKS
 from mpwatch.collect.source.pipe_statements import (
     BufferedFiles,
     buffered_files,
@@ -895,7 +896,6 @@ def _is_socket(name: str) -> bool:
     return re.search(r"sock|peer", name, re.IGNORECASE) is not None
 
 
-_HOOKS: Final = re.compile(r"register_(?:forward_|full_backward_|backward_)?(?:pre_)?hook")
 _ONCE: Final = re.compile(
     r"__init__|main|<module>|.*(?:build|init|setup|install|attach|make|create).*"
 )
@@ -905,7 +905,7 @@ def _hooks(function: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[Found]:
     """`layer.register_forward_hook(f)`, but in a function that prepares something once."""
     if isinstance(function, FUNCTIONS) and not _ONCE.fullmatch(function.name.lower()):
         for node in nodes:
-            if isinstance(node, ast.Call) and _HOOKS.fullmatch(last_name(node.func)):
+            if isinstance(node, ast.Call) and HOOKS.fullmatch(last_name(node.func)):
                 yield "registers-hook", "", node
                 return
 

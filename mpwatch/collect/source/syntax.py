@@ -38,6 +38,8 @@ CONTAINERS: Final = frozenset(
 """What makes an empty container, called without arguments."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 BRANCHES = (ast.If, ast.ExceptHandler, ast.match_case)
+LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+ORDERS = (ast.Gt, ast.GtE, ast.Lt, ast.LtE)
 LOOPS = (ast.For, ast.While, ast.AsyncFor)
 FunctionNode: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")

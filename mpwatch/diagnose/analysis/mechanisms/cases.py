@@ -12,6 +12,7 @@ from mpwatch.describe.waits import OF_A_CHILD
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, called
 from mpwatch.diagnose.analysis.stack_patterns import calls, user_frame
+from mpwatch.model.samples import READS
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.waits import WaitChain, WaitEdge, WaitGraph
 
@@ -19,8 +20,6 @@ NAMED = 4
 """Processes, threads, or ways in which they ended, that one sentence names."""
 QUEUE_ITEM = "an item of a queue"
 """What the account of time calls a wait in Queue.get."""
-READS = ("pipe-read", "socket-read", "poll")
-"""Kinds of waits for data."""
 _SIGTERM = 1 << (SIGTERM - 1)
 
 

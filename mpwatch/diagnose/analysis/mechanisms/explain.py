@@ -30,7 +30,6 @@ from mpwatch.diagnose.analysis.mechanisms.among_threads import (
 from mpwatch.diagnose.analysis.mechanisms.cases import (
     NAMED,
     QUEUE_ITEM,
-    READS,
     Case,
     Mechanism,
     Waiter,
@@ -109,7 +108,7 @@ from mpwatch.diagnose.analysis.waits.verdicts import (
 )
 from mpwatch.diagnose.known_errors import evidence_of, place_of
 from mpwatch.model.cmdline import python_program
-from mpwatch.model.samples import Frame
+from mpwatch.model.samples import READS, Frame
 from mpwatch.model.snapshot import Process
 from mpwatch.model.waits import WaitChain, WaitGraph
 

@@ -79,7 +79,7 @@ from mpwatch.diagnose.analysis.waits.providers import (
 )
 from mpwatch.diagnose.analysis.waits.servers import key_wait, managed_wait
 from mpwatch.model.ids import ProcessId, SegmentId
-from mpwatch.model.samples import FILE_LOCK_CALLS, WaitedOn, WaitKind
+from mpwatch.model.samples import FILE_LOCK_CALLS, READS, WaitedOn, WaitKind
 from mpwatch.model.snapshot import Loader, Process, Snapshot, Thread
 from mpwatch.model.waits import WaitEdge
 
@@ -99,7 +99,6 @@ _IDLE_SHAPES: frozenset[Shape] = frozenset(
     ("worker-idle", "pool-idle", "feeder-idle", "sharer", "pin-thread")
 )
 SOMETHING_TO_DO = "something to do"
-_READS: frozenset[WaitKind] = frozenset(("pipe-read", "socket-read", "poll"))
 _OUTSIDE: frozenset[WaitKind] = frozenset(
     ("socket-read", "socket-write", "accept", "signal", "unknown")
 )
@@ -408,7 +407,7 @@ def _edge_from_call(
             readers = _others(ends.readers.get(channels[0], ()), own)
             what = f"a reader of {ends.words(channels[0])}"
             return _made(process, thread, wait.kind, what, readers)
-        if wait.kind in ("pipe-read", "socket-read", "poll") and channels:
+        if wait.kind in READS and channels:
             return _read_edge(around, process, thread, wait, channels)
     if wait.kind == "semaphore" and wait.segment is not None:
         return _semaphore_edge(around, process, thread, wait.segment)
@@ -562,7 +561,7 @@ def _reads_elsewhere(
     process = around.index.snapshot.get(holder)
     thread = main_thread(process) if process is not None else None
     wait = thread.waits_on if thread is not None else None
-    if wait is None or wait.kind not in _READS or holder.pid == reader.sample.parent_pid:
+    if wait is None or wait.kind not in READS or holder.pid == reader.sample.parent_pid:
         return False
     own, ends = channels_among(wait.targets), around.pipes
     if not own or len(own) < len(wait.targets) or not ends.addresses.keys() >= set(own):
@@ -595,7 +594,7 @@ def has_only_inherited(around: ReadContext, holder: ProcessId, reader: Process) 
     process = around.index.snapshot.get(holder)
     thread = main_thread(process) if process is not None else None
     wait = thread.waits_on if thread is not None else None
-    if process is None or thread is None or wait is None or wait.kind not in _READS:
+    if process is None or thread is None or wait is None or wait.kind not in READS:
         return False
     if process.sample.start_method != "fork" or holder.pid == reader.sample.parent_pid:
         return False

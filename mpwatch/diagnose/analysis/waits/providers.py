@@ -70,7 +70,7 @@ HELD_BY_WAITERS = ", which only processes that wait for it have"
 """Ends the name of the wait for a lock whose holder has ended."""
 LEFT_S = 10.0
 """Processes are read one after the other: a lock that changes hands may be seen with none."""
-_ENTERS = "multiprocessing/synchronize.py:__enter__"
+ENTERS = "multiprocessing/synchronize.py:__enter__"
 _HELPERS = 3
 """Functions of the program between the header of a block and the wait for its lock, at most."""
 _HEADER = re.compile(r"(?:async )?with (?P<taken>(?:\w+\.)*(?P<name>\w+))(?P<call>\()?")
@@ -419,7 +419,7 @@ def _has_waited(index: Index, process: Process) -> bool:
     if thread is None or not _waits_long(process) or not is_of_this_wait(thread):
         return False
     frames = own_frames(thread.stack)
-    if not calls(frames[:1], _ENTERS) or len(frames) < 2 or is_library(frames[1]):
+    if not calls(frames[:1], ENTERS) or len(frames) < 2 or is_library(frames[1]):
         return False
     return all(_is_outside(index, frame) for frame in frames[2:])
 
