@@ -381,7 +381,7 @@ LAST_ANSWER_S = 20.0
 
 def record(arguments: argparse.Namespace) -> int:
     """Write what the nodes send to a file until all jobs end, `--for` has passed or Ctrl-C."""
-    from mpwatch.nodes.recording import JobRecording, JobRecordingWriter
+    from mpwatch.nodes.recording import JobRecordingWriter
 
     check_recordable(arguments.output)
     _require_job(arguments)  # a wrong SPEC leaves no file behind
@@ -410,7 +410,7 @@ def record(arguments: argparse.Namespace) -> int:
         writer.close()
         if writer.problem is not None:
             print(f"mpwatch: {writer.problem}", file=sys.stderr)
-    tell_recorded(arguments.output, JobRecording)
+    tell_recorded(arguments.output, writer.recorded_s)
     return 0
 
 

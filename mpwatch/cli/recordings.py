@@ -7,8 +7,6 @@ import os
 import shlex
 import sys
 import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from mpwatch.cli.failures import EXIT_NO_SUCH_PROCESS, Failure, check_recordable, reading, writing
 from mpwatch.cli.targets import ended_meanwhile, hook_use, injecting, of_job, target, tell_part
@@ -17,9 +15,6 @@ from mpwatch.model.sanitize import clean
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.model.units import bytes_text, seconds_text
 
-if TYPE_CHECKING:
-    from mpwatch.observe.recording.file import MemberReader
-
 
 def record(arguments: argparse.Namespace) -> int:
     """Write everything observed to a file until the job ends, `--for` has passed or Ctrl-C."""
@@ -27,7 +22,7 @@ def record(arguments: argparse.Namespace) -> int:
         from mpwatch.cli import nodes
 
         return nodes.record(arguments)
-    from mpwatch.observe.recording.file import Recording, RecordingWriter
+    from mpwatch.observe.recording.file import RecordingWriter
     from mpwatch.observe.sources.oneshot import OneShotOptions, watch_for
 
     process = target(arguments.pid)
@@ -61,36 +56,27 @@ def record(arguments: argparse.Namespace) -> int:
         writer.close()
         if writer.problem is not None:
             print(f"mpwatch: {writer.problem}", file=sys.stderr)
-        tell_recorded(arguments.output, Recording)
+        tell_recorded(arguments.output, writer.recorded_s)
     if snapshot is None:
         raise ended_meanwhile(arguments.pid)
     return 0
 
 
-def tell_recorded(path: str, opened: Callable[[str], MemberReader]) -> None:
-    """Say on standard error what a file has in the end, and the command that shows it.
-
-    The job may have been watched for longer: a disk may be full, or a limit be reached.
+def tell_recorded(path: str, seconds: float | None) -> None:
+    """Say on standard error what was recorded, and the command that shows it.
 
     Args:
         path: Of the file.
-        opened: Opens a recording of this kind.
+        seconds: How long what is in it lasts; `None` without a reading.
     """
-    from mpwatch.observe.recording.file import NotARecording
-
     name = clean(path)
+    if seconds is None:
+        print(f"mpwatch: {name} has no reading of the job.", file=sys.stderr)
+        return
     try:
         size = bytes_text(os.path.getsize(path))
-        with opened(path) as recording:
-            seconds, is_empty = recording.length_s, len(recording.members) < 2
     except OSError as error:
         print(f"mpwatch: {name} cannot be read: {error.strerror}.", file=sys.stderr)
-        return
-    except NotARecording as error:
-        print(f"mpwatch: {clean(str(error))}", file=sys.stderr)
-        return
-    if is_empty:  # the first member is the header
-        print(f"mpwatch: {name} has no reading of the job.", file=sys.stderr)
         return
     command = f"mpwatch replay {shlex.quote(name)}"
     print(
