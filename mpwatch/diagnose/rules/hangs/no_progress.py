@@ -119,7 +119,7 @@ from mpwatch.diagnose.analysis.waits.threads import (
 from mpwatch.diagnose.analysis.waits.verdicts import IN_COROUTINE, UNANSWERED, where
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId, SegmentId
-from mpwatch.model.samples import OPENS, PartOfJob, inode_of
+from mpwatch.model.samples import OPENS, READS, PartOfJob, inode_of
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.units import seconds_text
 from mpwatch.model.waits import WaitChain, WaitEdge, WaitLink
@@ -1505,7 +1505,7 @@ def _ended_writers(index: Index, blockage: Blockage) -> list[Process]:
         inherited the writing end; nothing for a queue, whose readers see no end of file.
     """
     edge = blockage.edge
-    if edge is None or edge.kind not in ("pipe-read", "socket-read", "poll"):
+    if edge is None or edge.kind not in READS:
         return []
     reader, end = index.snapshot.get(edge.waiter), blockage.process
     thread = main_thread(reader) if reader is not None else None
