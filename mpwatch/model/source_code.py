@@ -380,6 +380,9 @@ MarkKind: TypeAlias = Literal[
     "registers-hook",
     # Releases what its function has not taken. About: what is released.
     "releases",
+    # Sets the time at which something is due to a time from now, whether or not it is set already.
+    # About: what is set.
+    "renews-deadline",
     # Makes a part of a model anew, of which its function reads the old one. About: the attribute.
     "replaces-module",
     # Seeds `random`.

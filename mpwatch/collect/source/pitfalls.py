@@ -3,8 +3,8 @@
 A logger whose records are put into the queue that logs them, writes to streams of asyncio without a
 limit, a watchdog that ends its own process, a regular expression that can match the same text in
 many ways, a part of a model that is made anew or unfrozen when the model has been wrapped,
-gradients that are averaged more often than they are used, and a signal to a group of processes
-that the sender is in.
+gradients that are averaged more often than they are used, a deadline that is put off each time, and
+a signal to a group of processes that the sender is in.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from mpwatch.collect.source.ambiguous_patterns import matches_in_many_ways
+from mpwatch.collect.source.rank_differences import reads_clock
 from mpwatch.collect.source.syntax import (
     FUNCTIONS,
     LOOPS,
@@ -47,9 +48,38 @@ def find_pitfalls(function: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[Found
     yield from _replaced_modules(function, nodes)
     yield from _accumulations(nodes)
     yield from _lengths(nodes)
+    yield from _renewed_deadlines(function, nodes)
     for call in nodes:
         if isinstance(call, ast.Call) and last_name(call.func) in _WRAPPERS:
             yield "wraps", last_name(call.func), call
+
+
+def _renewed_deadlines(function: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """`group.deadline = time.monotonic() + wait`, in a function that does not look at the old one.
+
+    Where something comes more often than the wait takes, it is never due.
+    """
+    if not isinstance(function, FUNCTIONS) or function.name == "__init__":
+        return
+    read = {
+        expression_text(each)
+        for each in nodes
+        if isinstance(each, ast.Attribute | ast.Subscript) and isinstance(each.ctx, ast.Load)
+    }
+    for node in nodes:
+        if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+            continue
+        target, value = node.targets[0], node.value
+        is_kept = isinstance(target, ast.Attribute | ast.Subscript)
+        if not is_kept or not isinstance(value, ast.BinOp) or not isinstance(value.op, ast.Add):
+            continue
+        text = expression_text(target)
+        is_from_now = any(map(reads_clock, (value.left, value.right)))
+        if is_from_now and _DUE.search(text) and text not in read:
+            yield "renews-deadline", text, node
+
+
+_DUE: Final = re.compile(r"deadline|expir|due|timeout|flush_at|until|not_before", re.IGNORECASE)
 
 
 def find_group_kills(tree: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[Found]:

@@ -149,7 +149,7 @@ def _calls_collective(call: ast.Call, functions: Mapping[str, ast.AST], depth: i
 def clocks_of(tree: ast.AST) -> frozenset[str]:
     """The functions of a file that read a clock, themselves or by one another."""
     bodies = {name: list(own_nodes(each)) for name, each in functions_by_name(tree).items()}
-    found = {name for name, nodes in bodies.items() if any(map(_reads_clock, nodes))}
+    found = {name for name, nodes in bodies.items() if any(map(reads_clock, nodes))}
     while True:
         more = {
             name
@@ -161,7 +161,8 @@ def clocks_of(tree: ast.AST) -> frozenset[str]:
         found |= more
 
 
-def _reads_clock(node: ast.AST) -> bool:
+def reads_clock(node: ast.AST) -> bool:
+    """Whether an expression is a call that tells the time: `time.monotonic()`."""
     return isinstance(node, ast.Call) and (
         (last_name(node.func) in _CLOCKS and not node.args)
         or (last_name(node.func) == "time" and receiver_of(node) == "time")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.stack_patterns import HOOK_THREAD, main_thread, shape_in
@@ -31,6 +31,7 @@ SHARE_SPAN_S = 12.0
 WAKES = 3
 WAKES_PER_S = 0.6
 """Wake-ups of the main thread that still count as stalled: a DataLoader polls every 5 s."""
+WOKEN_SPAN_S = 8.0
 SWITCHES_PER_SAMPLE = 10
 SAMPLING_S = 1.0
 """Seconds within which py-spy has taken the stacks of a process, also on a loaded machine."""
@@ -132,16 +133,46 @@ def _idle_s(cpu_percent: Series, enough_s: float | None) -> float:
 
 
 def _rarely_woken_s(switches: Series, stack_stops: Series, tracer_wakes: Series) -> float:
-    """Seconds for which the main thread woke up no more often than a poll every few seconds.
+    """Seconds for which the main thread woke up no more often than a poll every few seconds."""
+    since_s = last_s = switches[-1].at_s
+    woken = 0.0
+    for at_s, more in _wakes(switches, stack_stops, tracer_wakes):
+        woken += more
+        if woken > WAKES + WAKES_PER_S * (last_s - at_s):
+            break
+        since_s = at_s
+    return last_s - since_s
+
+
+def woken_per_s(index: Index, process: Process) -> float | None:
+    """How often a second its main thread has woken up lately; `None` if that was not watched."""
+    history, identity = index.history, process.process
+    switches = history.of(identity, "voluntary_switches")
+    if len(switches) < 2:
+        return None
+    stops, wakes = history.of(identity, "stack_stops"), history.of(identity, "tracer_wakes")
+    last_s, woken = switches[-1].at_s, 0.0
+    for at_s, more in _wakes(switches, stops, wakes):
+        woken += more
+        if last_s - at_s >= WOKEN_SPAN_S:
+            return woken / (last_s - at_s)
+    return None
+
+
+def _wakes(
+    switches: Series, stack_stops: Series, tracer_wakes: Series
+) -> Iterator[tuple[float, float]]:
+    """How often the main thread woke up after each reading of its switches, the last one first.
 
     Each stop of the process for its stacks counts as five to ten switches (measured with py-spy
     0.4). That many are subtracted, and no more: otherwise a process whose
     stacks are taken all the time would seem stalled. Switches that the other threads of the process
     show to be the work of a tracer are subtracted, too: another observer may take its stacks.
+
+    Yields:
+        The time of a reading, and the count until the next one.
     """
     moments, counts = columns(switches)
-    since_s = last_s = moments[-1]
-    woken = 0.0
     matched: set[int] = set()
     by_tracers: dict[float, float] = {}
     if tracer_wakes and columns(tracer_wakes)[1][-1] > 0:
@@ -152,11 +183,7 @@ def _rarely_woken_s(switches: Series, stack_stops: Series, tracer_wakes: Series)
         more = max(0.0, counts[index] - counts[index - 1] - max(0.0, traced))
         if more > WAKES and _was_sampled(stack_stops, at_s, moments[index], matched):
             more -= min(more, SWITCHES_PER_SAMPLE)
-        woken += max(0.0, more)
-        if woken > WAKES + WAKES_PER_S * (last_s - at_s):
-            break
-        since_s = at_s
-    return last_s - since_s
+        yield at_s, max(0.0, more)
 
 
 def _was_sampled(stack_stops: Series, from_s: float, to_s: float, matched: set[int]) -> bool:

@@ -78,6 +78,12 @@ KEPT_SPAN_S = 10.0
 """So many threads at one line, of which the last was started this long after the first one."""
 
 
+MOST_LIMITED = 0.8
+"""So many of the threads at one line have a time limit, as a part of them."""
+ALIKE = 0.1
+"""How much the longest of several waits may differ, as a part of it, to have one time limit."""
+
+
 KEPT_GENERATIONS = 5
 """So many times children were started and stayed."""
 KEPT_CHILDREN_SPAN_S = 30.0
@@ -259,6 +265,8 @@ def _of_process(
         if growth is None or growth.gained < least or is_batch:
             continue
         if resource in ("memory", "GPU memory") and is_compiling(index, process):
+            continue
+        if resource == "threads" and _end_by_a_limit(index, process):
             continue
         rising[resource] = growth
     if not rising and not is_parent:
@@ -469,7 +477,34 @@ def _threads_by_start(index: Index, process: Process) -> Growth | None:
     goes_on = age - after_s[-1] <= 2 * max(gaps_s)
     if span_s < KEPT_SPAN_S or max(gaps_s) > span_s / 2 or not goes_on:
         return None
+    if _end_by_a_limit(index, process):
+        return None
     return Growth((len(after_s) - 1) / span_s, len(after_s), span_s)
+
+
+def _end_by_a_limit(index: Index, process: Process) -> bool:
+    """Whether most threads at one line wait there since their start, up to one time limit.
+
+    Their number rises only until the first of them ends. A thread that waits again and again, each
+    time with a limit, has the less of its life before it, the older it is.
+    """
+    snapshot, own_age_s = index.snapshot, age_s(index.snapshot, process)
+    if own_age_s is None:
+        return False
+    started = {each.tid: each.start_ticks for each in process.sample.threads or ()}
+    places: defaultdict[str, list[float | None]] = defaultdict(list)
+    for each in process.threads:
+        place, ticks, wait = own_place(each), started.get(each.tid), each.waits_on
+        if place is None or ticks is None or each.tid == process.pid:
+            continue
+        lives_s = own_age_s - (ticks - process.process.start_ticks) / snapshot.ticks_per_s
+        limit_s = wait.timeout_s if wait is not None else None
+        places[place].append(None if limit_s is None else lives_s + limit_s)
+    whole_s = max(places.values(), key=len, default=[])
+    known_s = sorted(each for each in whole_s if each is not None)
+    if len(whole_s) < KEPT_THREADS or len(known_s) < MOST_LIMITED * len(whole_s):
+        return False
+    return known_s[-1] - known_s[0] <= ALIKE * known_s[-1]
 
 
 def _is_starting(index: Index, process: Process) -> bool:

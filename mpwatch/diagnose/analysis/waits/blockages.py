@@ -27,7 +27,7 @@ from mpwatch.diagnose.analysis.waits.chains import answering_threads, wait_graph
 from mpwatch.diagnose.analysis.waits.edges import ReadContext, blocked_for_s, is_busy, surroundings
 from mpwatch.diagnose.analysis.waits.file_locks import LOCK_FILE, LOCK_ON
 from mpwatch.diagnose.analysis.waits.threads import is_at_exit
-from mpwatch.diagnose.analysis.waits.verdicts import UNANSWERED
+from mpwatch.diagnose.analysis.waits.verdicts import RECEIVES, UNANSWERED
 from mpwatch.model.account import Activity, Target
 from mpwatch.model.history import columns
 from mpwatch.model.ids import ProcessId
@@ -40,6 +40,7 @@ Reason: TypeAlias = Literal[
     "sleeps",
     "polls",
     "computes",
+    "receives",
     "stopped",
     "socket",
     "pipe",
@@ -50,10 +51,11 @@ Reason: TypeAlias = Literal[
     "signal",
     "other",
 ]
-"""What the last process of a chain does. `polls`: sleeps again and again; `pipe`: reads a file that
-is a pipe of which no process of the job has the writing end; `fifo`: opens a FIFO of which no
-process opens the other end; `thread`: waits for another thread of its own; `signal`: waits for a
-signal; `other`: waits for something outside of the job."""
+"""What the last process of a chain does. `polls`: sleeps again and again; `receives`: gets
+requests, and has not sent what is waited for; `pipe`: reads a file that is a pipe of which no
+process of the job has the writing end; `fifo`: opens a FIFO of which no process opens the other
+end; `thread`: waits for another thread of its own; `signal`: waits for a signal; `other`: waits for
+something outside of the job."""
 
 _FOR_WORK: frozenset[WaitKind] = frozenset(
     ("pipe-read", "socket-read", "poll", "semaphore", "futex", "accept", "unknown")
@@ -315,7 +317,7 @@ def _blockage(
         return None
     thread = _deciding_thread(end, chain)
     is_answering = thread is not None and (end.process, thread.tid) in answering_threads(index)
-    is_at_work = reason in ("computes", "polls", "stopped")
+    is_at_work = reason in ("computes", "polls", "receives", "stopped")
     watched = [*waiters] if is_at_work or is_answering else [*waiters, end.process]
     known = [
         without_progress_s(process, index)
@@ -348,6 +350,8 @@ def _reason(index: Index, end: Process, chain: WaitChain) -> Reason | None:
         return None
     if chain.conclusion in UNANSWERED:
         return None  # a client may wait for news
+    if chain.conclusion == RECEIVES:
+        return "receives"
     own = own_threads(index, end)
     is_known = (end.process, thread.tid) in answering_threads(index)
     # Another thread may work for this one; one that looks for requests again and again does not.

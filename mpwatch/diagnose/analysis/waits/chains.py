@@ -23,8 +23,10 @@ from mpwatch.diagnose.analysis.waits.edges import (
 )
 from mpwatch.diagnose.analysis.waits.file_locks import LOCK_FILE, LOCK_ON
 from mpwatch.diagnose.analysis.waits.providers import held_lock, words_of
+from mpwatch.diagnose.analysis.waits.queue_writers import writers_by_name
 from mpwatch.diagnose.analysis.waits.verdicts import (
     OUTSIDE,
+    RECEIVES,
     WaitEnd,
     end_at,
     end_of_answer,
@@ -198,6 +200,7 @@ class ChainBuilder:
         likeliest to release it first, and of those the first that can progress counts.
         """
         others = [p for p in edge.providers if p != process.process]
+        others = self._writers(process, edge, others) or others
         movable = [p for p in others if p in self._steps]
         if movable and edge.kind == "semaphore":
             return movable[0]
@@ -211,6 +214,15 @@ class ChainBuilder:
                 others = [p for p in others if not self._is_bystander(p, process, edge)] or others
             kin = [p for p in others if self._is_kin(process, self._processes.get(p))]
         return next((p for p in kin or others if p in self._ends), (kin or others)[0])
+
+    def _writers(
+        self, process: Process, edge: WaitEdge, others: list[ProcessId]
+    ) -> list[ProcessId]:
+        """Of several processes that could write what one reads from a queue, those seen to."""
+        if edge.kind != "pipe-read" or len(others) < 2:
+            return others
+        thread = next((each for each in process.threads if each.tid == edge.tid), None)
+        return writers_by_name(self._index, thread, others) if thread is not None else others
 
     def _is_bystander(self, parent: ProcessId, process: Process, edge: WaitEdge) -> bool:
         """Whether a process only joins others, and has both ends of the socket of a wait.
@@ -252,7 +264,8 @@ class ChainBuilder:
         """The last step of a chain."""
         by_tid = {thread.tid: thread for thread in process.threads}
         thread = main_thread(process) if end.tid is None else by_tid[end.tid]
-        since_s = blocked_for_s(thread) if thread is not None else None
+        is_still = thread is not None and end.conclusion != RECEIVES
+        since_s = blocked_for_s(thread) if thread is not None and is_still else None
         tid = thread.tid if thread is not None else None
         return WaitLink(process.process, tid, self._names[process.process], end.words, since_s)
 

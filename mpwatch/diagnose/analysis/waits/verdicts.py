@@ -11,6 +11,7 @@ from mpwatch.describe.frames import frame_words, is_library, own_frames, program
 from mpwatch.describe.processes import STATE_D, full_name, names_text
 from mpwatch.describe.waits import edge_words
 from mpwatch.diagnose.analysis.distributed.ranks import OTHERS, conclusion, is_in_backward
+from mpwatch.diagnose.analysis.idle_time import woken_per_s
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import channels_among
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, family_head
@@ -74,6 +75,10 @@ from mpwatch.model.units import seconds_text
 from mpwatch.model.waits import SETTLED_S, Verdict, WaitEdge
 
 ENDED_SHOWN = 3
+RECEIVES_PER_S = 1.5
+LEAST_LIMIT_S = 2.0
+"""With a shorter time limit, the limit may be what wakes it up."""
+_RECEIVES: frozenset[WaitKind] = frozenset(("pipe-read", "socket-read", "poll"))
 _SHARED: frozenset[WaitKind] = frozenset(
     ("pipe-read", "pipe-write", "socket-read", "socket-write", "poll", "semaphore")
 )
@@ -135,6 +140,10 @@ AMONG_OTHERS = (
 )
 OF_OWN_THREAD = "Only another thread of the same process can end this wait."
 UNSEEN = "It has this connection, and nothing shows which of its threads is to answer."
+RECEIVES = (
+    "It is woken up again and again, so it receives something there: it goes on, and has not sent "
+    "what the other one waits for."
+)
 UNANSWERED = (MAY_BOTH_READ, IN_COROUTINE, AMONG_OTHERS, UNSEEN)
 """Conclusions about a server that seems to wait for its clients, one of which waits for it."""
 OUTSIDE = (
@@ -208,8 +217,26 @@ def end_at(around: ReadContext, process: Process, edges: Sequence[WaitEdge]) -> 
     if _blocks_its_loop(process, edges[0]):
         return _end_of_edge(around, process, edges[0])
     if any(set(edge.providers) - {process.process} for edge in edges):
+        if _goes_on_receiving(around.index, process, edges[0]):
+            return WaitEnd("unknown", f"goes on receiving{where(process)}", RECEIVES)
         return None
     return _end_of_edge(around, process, _deciding(edges))
+
+
+def _goes_on_receiving(index: Index, process: Process, edge: WaitEdge) -> bool:
+    """Whether a main thread gets something again and again where it waits to receive.
+
+    It is woken up much more often than the time limit of its call would do.
+    """
+    main = main_thread(process)
+    wait = main.waits_on if main is not None else None
+    if wait is None or main is None or edge.tid != main.tid or edge.kind not in _RECEIVES:
+        return False
+    limit_s = wait.timeout_s
+    if limit_s is not None and limit_s < LEAST_LIMIT_S:
+        return False
+    woken = woken_per_s(index, process)
+    return woken is not None and woken >= RECEIVES_PER_S
 
 
 _END_OF_KERNELS = (

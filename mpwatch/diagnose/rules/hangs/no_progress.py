@@ -7,7 +7,7 @@ no other one works, is information.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 from signal import Signals
 
@@ -72,7 +72,13 @@ from mpwatch.diagnose.analysis.shares import (
     lonely_computations,
     mostly_sleeps,
 )
-from mpwatch.diagnose.analysis.source_code import end_of_loop, spin, why_endless
+from mpwatch.diagnose.analysis.source_code import (
+    end_of_loop,
+    mark_words,
+    marks,
+    spin,
+    why_endless,
+)
 from mpwatch.diagnose.analysis.stack_patterns import (
     calls,
     main_shape,
@@ -121,6 +127,7 @@ from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.samples import OPENS, READS, PartOfJob, inode_of
 from mpwatch.model.snapshot import Process, Thread
+from mpwatch.model.source_code import Mark
 from mpwatch.model.units import seconds_text
 from mpwatch.model.waits import WaitChain, WaitEdge, WaitLink
 
@@ -460,6 +467,8 @@ def _severity(index: Index, blockage: Blockage) -> Severity | None:
         return _severity_of_lock(index, blockage, path)
     is_known = held_lock(index, blockage.process.process) is not None
     is_known |= bool(_ended_writers(index, blockage)) or _kept_file(blockage) is not None
+    if blockage.reason == "receives":
+        return Severity.INFO if waited_s >= COMPUTES_S else None
     if blockage.reason == "computes" or (blockage.reason == "polls" and not is_known):
         if has_come_back(index, blockage.process):
             return None
@@ -611,7 +620,7 @@ def _finding(index: Index, blockage: Blockage, severity: Severity) -> Finding:
     )
 
 
-_AT_WORK = ("computes", "polls", "sleeps")
+_AT_WORK = ("computes", "polls", "receives", "sleeps")
 """A process at the end of waits that is so far not known to stand still."""
 
 
@@ -1165,7 +1174,7 @@ def _evidence(index: Index, blockage: Blockage) -> Iterator[str]:
     if len(waiters) > SHOWN_WAITERS:
         yield f"{len(waiters)} processes wait for {called(blockage.process)}"
     watched = "none of them has made progress" if waiters else "it has made no progress"
-    if blockage.reason in ("computes", "polls", "stopped"):
+    if blockage.reason in ("computes", "polls", "receives", "stopped"):
         watched = "those that wait have made no progress"
     yield f"{watched} for {index.lasting(blockage.waited_s)}"
     account = index.snapshot.account.processes.get(blockage.process.process)
@@ -1394,6 +1403,27 @@ def _for_a_core(index: Index, blockage: Blockage) -> float:
     return waited if waited >= NO_CORE_SHARE else 0.0
 
 
+_RECEIVES = (
+    "is alive and goes on receiving, from others as well: its main thread is woken up again and "
+    "again. What the process that waits has sent was answered to somebody else, put aside, "
+    "dropped, or has not arrived."
+)
+
+
+def _renewed(index: Index, blockage: Blockage) -> Sequence[Mark]:
+    """Deadlines that each request puts off, in the files that its main thread is in."""
+    return marks(index, "renews-deadline", blockage.process)[:1]
+
+
+def _put_off(mark: Mark) -> str:
+    return (
+        f" Most likely it is put aside until a deadline: {mark_words(mark)} sets it to a time from "
+        "now each time that it is reached, whatever was set before. If each of the requests that "
+        "go on coming reaches it, it is put off for ever and never due: set it only where none is "
+        "set."
+    )
+
+
 def _cause_of_reason(index: Index, blockage: Blockage) -> str:
     """What the last process does, where no more is known than that."""
     end, thread = called(blockage.process), blockage.thread
@@ -1405,6 +1435,8 @@ def _cause_of_reason(index: Index, blockage: Blockage) -> str:
             f"{end} sleeps again and again, as a loop does that waits for something or tries "
             f"again. {f'It goes round in {held}. ' if held else ''}{_others_continue(blockage)}"
         )
+    if blockage.reason == "receives":
+        return f"{end} {_RECEIVES}{''.join(map(_put_off, _renewed(index, blockage)))}"
     if blockage.reason == "computes" and (found := spin(index, blockage.process)) is not None:
         time = index.lasting(index.snapshot.at_s - found.since_s)
         return (
@@ -1550,6 +1582,7 @@ _DOES: Mapping[Reason, str] = {
     "sleeps": "sleeps",
     "polls": "sleeps again and again",
     "computes": "computes",
+    "receives": "goes on receiving",
     "stopped": "is stopped by a signal",
     "signal": "waits for a signal",
 }
@@ -1619,6 +1652,12 @@ _ADVICE: Mapping[Reason, str] = {
         "Nothing is wrong if this part is meant to take so long. If not, look at the condition "
         "that ends the loop around that line, with its present values (mpwatch dump --locals). "
         "A time limit of those that wait has to be longer than this part."
+    ),
+    "receives": (
+        "Look at what it does between receiving and sending: a request that is put aside (out of "
+        "order, a full batch, a deadline that each new request puts off, a key that is not found) "
+        "or dropped is never answered. Log what it keeps, and give each kept request a time limit "
+        "of its own."
     ),
     "stopped": (
         "Continue it with kill -CONT and its pid, or with fg in its shell, unless what has stopped "

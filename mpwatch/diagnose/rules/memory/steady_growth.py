@@ -1115,6 +1115,17 @@ def _may_be_graph(text: str) -> bool:
     return _COMPUTED.search(text) is not None and _CUT_OFF.search(text) is None
 
 
+def _adds_itself(index: Index, process: Process, thread: Thread) -> bool:
+    """Whether a thread is in a loop that adds to a container which nothing empties."""
+    functions = {(frame.file, frame.function) for frame in thread.stack}
+    return any(
+        each.is_sure
+        and each.round is not None
+        and (each.first.file, each.round.function) in functions
+        for each in held(index, process)
+    )
+
+
 def _of_hooks(index: Index, process: Process, seen: list[str]) -> _Explanation | None:
     """Hooks of torch that a function on the way to the present line registers in each of its calls.
 
@@ -1405,6 +1416,7 @@ def _kept_messages(index: Index, found: Growing) -> _Explanation | None:
         and not calls(own_frames(each.stack), "queue.py:get")
     ]
     passes = receiver.tid != process.pid and bool(users)
+    passes = passes and not _adds_itself(index, process, receiver)
     title = f"{called(process)} keeps what {reader} receives {at}"
     has_read = f"it has read {bytes_text(read)} in that time, and keeps "
     has_read += bytes_text(growth.gained)

@@ -101,6 +101,10 @@ HELD = 0.2
 """The least part of the time in which what holds a process up counts."""
 LEAST_TIME = 0.3
 """With less time with a core, a share of it means nothing."""
+LACK = 0.3
+"""The share of the time for which each rank waits for a core, where the machine has too few."""
+MORE_WORK = 1.5
+"""How much more than any other a rank has to compute there."""
 STRETCH_S, STRETCHES = 5.0, 4
 FELL = 2.0
 """A process that reads so many times less than before has become slower. What it reads are the
@@ -450,12 +454,22 @@ def _among_ranks(index: Index) -> list[Finding]:
         return []
     if unfinished_loop(index, slow[0], others[0]) is not None:
         return []  # it is not late in each step
+    if _only_lacks_cores(index, slow[0], others):
+        return []
     place = work_place(index, (slow[0],))
     if place is not None and place.words.endswith((" __init__", " <module>")):
         return []  # it sets up what the others have: that is no part of a step
     if TURN_SHARE <= max(works) <= working_share(index, slow[0]) / RANKS_FACTOR:
         return [_finding_of_ranks(index, slow[0], others, sum(waited) / len(others))]
     return []
+
+
+def _only_lacks_cores(index: Index, slow: Process, others: Sequence[Process]) -> bool:
+    """Whether a rank computes no more than the others, on a machine where all lack cores."""
+    works = {each.process: working_share(index, each) - core_share(index, each) for each in others}
+    own = working_share(index, slow) - core_share(index, slow)
+    lacks = min(core_share(index, each) for each in (slow, *others))
+    return lacks >= LACK and own < MORE_WORK * max(works.values())
 
 
 def _works_with_core(index: Index, rank: Process) -> float:

@@ -244,3 +244,28 @@ def test_parameters_that_are_frozen_and_unfrozen_in_two_functions() -> None:
     assert found("model = nn.DataParallel(m)\nmodel = DDP(m)\n", "wraps") == [
         ("<module>", "DDP", 2)
     ]
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("g.deadline = time.monotonic() + self.wait", [("ready", "g.deadline", 3)]),
+        ("self.flush_at = self.wait + monotonic()", [("ready", "self.flush_at", 3)]),
+        ("self.due[key] = time.time() + 5", [("ready", "self.due[key]", 3)]),
+        ("g.deadline = g.deadline or time.monotonic() + 5", []),
+        ("g.deadline = time.monotonic() + 5 if g.deadline is None else g.deadline", []),
+        ("if g.deadline is None: g.deadline = time.monotonic() + 5", []),
+        ("deadline = time.monotonic() + 5", []),
+        ("self.started = time.monotonic() + 0.5", []),
+        ("self.deadline = start + 5", []),
+    ],
+)
+def test_deadlines_that_are_set_anew_each_time(
+    body: str, expected: list[tuple[str, str, int]]
+) -> None:
+    text = f"""
+        def ready(self, g, key):
+            {body}
+    """
+
+    assert found(text, "renews-deadline") == expected

@@ -396,3 +396,38 @@ def test_a_removal_under_a_condition_is_only_possible() -> None:
 
     assert found.cause.startswith("Possible: `self.done.append(result.tobytes())` at broker.py:16")
     assert found.cause.endswith("If it is reached in each round, something else is kept.")
+
+
+EXECUTOR = """\
+class Executor:
+    def __init__(self, outputs):
+        self.outputs = outputs
+        self.finished = {}
+
+    def read(self):
+        while True:
+            key, image = self.outputs.get()
+            self.finished[key] = image
+
+    def wait(self, key, is_gone):
+        if is_gone(key):
+            raise ConnectionError(key)
+        return self.finished.pop(key)
+"""
+
+
+def test_what_a_receiving_thread_keeps_itself_is_not_handed_on_to_another_thread() -> None:
+    receives = replace(at("executor.py:read:8"), tid=101, name="outputs")
+    get = Frame("get", "/usr/lib/python3.11/multiprocessing/queues.py", 100)
+    receives = replace(receives, stack=(get, *receives.stack))
+    reports = replace(at("main.py:report:9"), tid=102, name="report")
+    grows = main(threads=[thread(MAIN, "main.py:main:30"), receives, reports])
+    memory = rising("anon_bytes", 4 * 1024 * MIB, 5 * MIB)
+    past = history({**memory, (MAIN, "read_bytes"): line(0.0, 6 * MIB, 60)})
+
+    found = only(check, snapshot_of(grows, holders=kept(executor=EXECUTOR)), past)
+
+    assert "`self.finished[key] = image` at executor.py:9 read adds to self.finished" in found.cause
+    assert "hands them on" not in found.cause
+    without = only(check, snapshot_of(grows), past)
+    assert "hands them on faster than its thread report" in without.cause

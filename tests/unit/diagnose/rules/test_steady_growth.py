@@ -1032,6 +1032,31 @@ def test_threads_that_do_not_accumulate_are_not_the_cause(after_s: tuple[float, 
 
 
 @pytest.mark.parametrize(
+    ("limit_s", "is_polling", "subject"),
+    [(50.0, False, "memory"), (1.0, True, "threads"), (None, False, "threads")],
+    ids=["one limit since their start", "a short one again and again", "without a limit"],
+)
+def test_threads_that_end_by_one_time_limit_do_not_accumulate(
+    limit_s: float | None, is_polling: bool, subject: str
+) -> None:
+    after_s = (20, 26, 33, 39, 45, 52, 58)
+    job = with_kept_threads(*after_s)
+    threads = [job.threads[0]]
+    for each, after in zip(job.threads[1:], after_s, strict=True):
+        left_s = limit_s if limit_s is None or is_polling else limit_s - (60 - after)
+        wait = WaitedOn("futex", "futex", ("futex 0x7f10",), timeout_s=left_s)
+        threads.append(replace(each, waits_on=wait))
+
+    finding = only(
+        check,
+        snapshot_of(replace(job, threads=tuple(threads))),
+        history(rising("anon_bytes", 900 * MIB, 5 * MIB) | rising("threads", 40, 0.5)),
+    )
+
+    assert finding.subject == subject
+
+
+@pytest.mark.parametrize(
     ("load", "told"),
     [
         (WorkerLoad(0, fetched=3, fetch_p50_s=18.0), 0),

@@ -185,6 +185,16 @@ def test_a_rank_that_waits_for_a_core_at_the_line_of_the_others_may_have_as_much
     assert "a busy core" in finding.advice
 
 
+@pytest.mark.parametrize(("computes", "count"), [(0.25, 0), (0.6, 1)])
+def test_a_rank_that_only_gets_less_of_the_few_cores_is_no_straggler(
+    computes: float, count: int
+) -> None:
+    mine = {COMPUTES: computes, NO_CORE: 0.97 - computes}
+    others = {COMPUTES: 0.2, NO_CORE: 0.4, IN_ALL_REDUCE: 0.4}
+
+    assert len(found(check, with_shares(ranks(), p200=mine, p201=others, p202=others))) == count
+
+
 @pytest.mark.parametrize(
     "healthy",
     [
