@@ -76,8 +76,8 @@ def _dry_run(process: ProcessId, arguments: argparse.Namespace) -> int:
     """Print what an injection would do to each process of the job."""
     from mpwatch.attach.plan import plan_injection
     from mpwatch.collect.job.reader import ReadRequest, TreeCollector
-    from mpwatch.report.injection_plan import plan_text
     from mpwatch.report.json import plan_json, text_of
+    from mpwatch.report.text import plan_text
 
     tree = TreeCollector(process).collect(ReadRequest.processes_only())
     if tree is None:

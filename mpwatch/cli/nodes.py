@@ -386,8 +386,7 @@ def record(arguments: argparse.Namespace) -> int:
     check_recordable(arguments.output)
     _require_job(arguments)  # a wrong SPEC leaves no file behind
     writer = JobRecordingWriter(arguments.output, arguments.job)
-    began_s = time.monotonic()
-    end_s = began_s + (arguments.seconds or float("inf"))
+    end_s = time.monotonic() + (arguments.seconds or float("inf"))
     try:
         with _connected(arguments, restarts=True, keep=writer.message) as (head, progress):
             with contextlib.suppress(KeyboardInterrupt):
@@ -411,7 +410,7 @@ def record(arguments: argparse.Namespace) -> int:
         writer.close()
         if writer.problem is not None:
             print(f"mpwatch: {writer.problem}", file=sys.stderr)
-    tell_recorded(arguments.output, time.monotonic() - began_s)
+    tell_recorded(arguments.output, writer.recorded_s)
     return 0
 
 

@@ -30,10 +30,8 @@ def record(arguments: argparse.Namespace) -> int:
     check_recordable(arguments.output)
     writer = RecordingWriter(arguments.output, process)
     seconds = arguments.seconds or 365 * 86_400.0
-    read_s: list[float] = []
 
     def show(seen: Snapshot) -> None:
-        read_s[1:] = [seen.at_s]
         progress.show(f"{len(seen.living())} processes")
 
     try:
@@ -58,7 +56,7 @@ def record(arguments: argparse.Namespace) -> int:
         writer.close()
         if writer.problem is not None:
             print(f"mpwatch: {writer.problem}", file=sys.stderr)
-        tell_recorded(arguments.output, read_s[-1] - read_s[0] if read_s else None)
+        tell_recorded(arguments.output, writer.recorded_s)
     if snapshot is None:
         raise ended_meanwhile(arguments.pid)
     return 0
@@ -69,7 +67,7 @@ def tell_recorded(path: str, seconds: float | None) -> None:
 
     Args:
         path: Of the file.
-        seconds: For how long the job was read; `None` without a reading.
+        seconds: How long what is in it lasts; `None` without a reading.
     """
     name = clean(path)
     if seconds is None:

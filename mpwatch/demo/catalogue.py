@@ -38,9 +38,6 @@ class Scenario:
     """What it needs besides Linux, Python and a CPU build of torch."""
     arguments: tuple[str, ...] = ()
     """Command line arguments of the program."""
-    memory_mib: int = 50
-    """The most memory it uses, `/dev/shm` included, besides what torch and CUDA take by
-    themselves."""
     not_runnable: str = ""
     """Why there is no program for this entry; empty if there is one."""
     is_alone: bool = False
@@ -127,7 +124,6 @@ HEALTHY = (
         name="healthy",
         title="train a small network with four persistent DataLoader workers",
         expected=(),
-        memory_mib=80,
     ),
 )
 
@@ -157,7 +153,6 @@ TRANSPORT = (
         damage_s=21,
         ends="in `Cannot allocate memory (12)`",
         needs=("mount",),
-        memory_mib=300,
     ),
     Scenario(
         name="shm-full-enospc",
@@ -167,7 +162,6 @@ TRANSPORT = (
         damage_s=25,
         ends="in `unable to allocate shared memory`",
         needs=("mount",),
-        memory_mib=60,
     ),
     Scenario(
         name="shm-inodes",
@@ -552,7 +546,6 @@ EXITS = (
         damage_s=22,
         ends="in `exited unexpectedly`, caused by `killed by signal: Killed`",
         needs=("cgroup",),
-        memory_mib=220,
     ),
     Scenario(
         name="main-oom-killed",
@@ -562,7 +555,6 @@ EXITS = (
         damage_s=25,
         ends="by SIGKILL",
         needs=("cgroup",),
-        memory_mib=180,
     ),
     Scenario(
         name="main-killed",
@@ -650,7 +642,6 @@ EXITS = (
         also=("loader-iterator-leak",),
         damage_s=15,
         needs=("cgroup",),
-        memory_mib=150,
     ),
     Scenario(
         name="task-errors-unread",
@@ -669,7 +660,6 @@ MEMORY = (
         neighbour="stores the samples in one numpy array",
         expected=("copy-on-write-growth",),
         shows_s=20,
-        memory_mib=300,
     ),
     Scenario(
         name="persistent-workers-leak",
@@ -677,14 +667,12 @@ MEMORY = (
         neighbour="bounds the cache",
         expected=("persistent-workers-leak",),
         shows_s=35,
-        memory_mib=300,
     ),
     Scenario(
         name="prefetch-memory-blowup",
         title="prefetch twenty batches in each worker",
         neighbour="prefetches two batches a worker",
         expected=("prefetch-memory-blowup",),
-        memory_mib=200,
     ),
     Scenario(
         name="loader-iterator-leak",
@@ -692,7 +680,6 @@ MEMORY = (
         neighbour="keeps the data, not the iterators",
         expected=("loader-iterator-leak",),
         shows_s=15,
-        memory_mib=150,
     ),
     Scenario(
         name="steady-growth",
@@ -706,7 +693,6 @@ MEMORY = (
         title="compile a function and keep the pool of compile workers",
         neighbour="shuts the pool down after the compilation",
         expected=("compile-worker-pool",),
-        memory_mib=250,
     ),
 )
 
@@ -889,7 +875,6 @@ GPU = (
         damage_s=6,
         says="cannot load: ",
         needs=("gpu",),
-        memory_mib=300,
     ),
     Scenario(
         name="cuda-ipc-producer-exit",
@@ -900,7 +885,6 @@ GPU = (
         damage_s=6,
         says="the producer ended",
         needs=("gpu",),
-        memory_mib=300,
     ),
     Scenario(
         name="cuda-ipc-limbo",
@@ -911,7 +895,6 @@ GPU = (
         layer="hook",
         shows_s=45,
         needs=("gpu",),
-        memory_mib=300,
     ),
     Scenario(
         name="cuda-ipc-counter-files-and-events",
@@ -921,7 +904,6 @@ GPU = (
         also=("cuda-ipc-limbo",),
         layer="hook",
         needs=("gpu",),
-        memory_mib=300,
     ),
     Scenario(
         name="cuda-contexts-everywhere",
@@ -929,7 +911,6 @@ GPU = (
         neighbour="makes the samples on the CPU, and moves the batch in main",
         expected=("cuda-contexts-everywhere",),
         needs=("gpu",),
-        memory_mib=300,
     ),
     Scenario(
         name="cuda-launch-blocking",
@@ -937,7 +918,6 @@ GPU = (
         neighbour="without the setting",
         expected=("cuda-launch-blocking",),
         needs=("gpu",),
-        memory_mib=300,
     ),
     Scenario(
         name="cuda-ipc-allocator-mismatch",
@@ -948,7 +928,6 @@ GPU = (
         damage_s=4,
         says="cannot send: ",
         needs=("gpu",),
-        memory_mib=300,
     ),
 )
 
@@ -970,7 +949,6 @@ DISTRIBUTED = (
         also=("rank-stuck-in-collective",),
         layer="stacks",
         shows_s=20,
-        memory_mib=80,
     ),
     Scenario(
         name="torchrun-root-cause-misread",

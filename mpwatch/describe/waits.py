@@ -4,19 +4,34 @@ from __future__ import annotations
 
 import re
 
-from mpwatch.model.samples import WaitKind
-from mpwatch.model.waits import WaitEdge
+from mpwatch.model.ids import SegmentId
+from mpwatch.model.samples import READS, WaitKind
+from mpwatch.model.snapshot import Snapshot
+from mpwatch.model.waits import SETTLED_S, WaitChain, WaitEdge
 
 _READER = "a reader of "
 """Begins the name of the wait of a thread that writes, see `diagnose.analysis.waits.edges`."""
 _CHANNEL = re.compile(r"(pipe|socket|tcp|udp|unix|\d+ pipes)\b")
-_FOR_DATA: frozenset[WaitKind] = frozenset(("pipe-read", "socket-read", "poll"))
+SEMAPHORE = "semaphore "
+"""Begins the name of a semaphore of which no more is known than its number."""
+FULL_QUEUE = "room in a full queue"
+"""Begins the name of the wait of a process that puts into a queue with a bound."""
+FULL_PIPE = "room in a full pipe"
+ROOM = "room in"
+"""Begins both."""
+OF_A_CHILD = "the exit of a child"
+LOCK_OF_THREADS = "a lock or condition of its own process"
 
 
 def resource_words(target: str) -> str:
     """A target of a system call: `pipe 18174` for `pipe:[18174]`, `semaphore 9:7` for `sem 9:7`."""
     words = target.replace(":[", " ").rstrip("]")
-    return f"semaphore {words[4:]}" if words.startswith("sem ") else words
+    return semaphore_words(words[4:]) if words.startswith("sem ") else words
+
+
+def semaphore_words(segment: SegmentId | str | None) -> str:
+    """`semaphore 9:7`."""
+    return f"{SEMAPHORE}{segment}"
 
 
 def object_words(kind: WaitKind, what: str) -> str:
@@ -31,13 +46,26 @@ def object_words(kind: WaitKind, what: str) -> str:
     name = what.removeprefix(_READER)
     if not _CHANNEL.match(name):
         return what
-    if kind in _FOR_DATA:
+    if kind in READS:
         return f"data on {name}"
     if kind == "pipe-write":
-        return f"room in a full pipe ({name})"
+        return f"{FULL_PIPE} ({name})"
     if kind == "socket-write":
         return f"the other end of {name} to read"
     return f"a connection on {name}" if kind == "accept" else what
+
+
+def is_passing(chain: WaitChain, snapshot: Snapshot) -> bool:
+    """Whether a chain is left out: healthy processes wait so for each other in passing.
+
+    Of a job that was only just looked at, no wait is old, and those with an unknown end are kept.
+    """
+    if chain.verdict in ("cycle", "dead-end"):
+        return False
+    if chain.verdict == "unknown" and snapshot.account.watched_s < SETTLED_S:
+        return False
+    known = [link.since_s for link in chain.links if link.since_s is not None]
+    return bool(known) and max(known) < SETTLED_S
 
 
 def edge_words(edge: WaitEdge) -> str:

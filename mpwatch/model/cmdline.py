@@ -104,15 +104,6 @@ def job_words(cmdline: Sequence[str]) -> str:
     return f"{' '.join((program.name, *arguments))}, by {os.path.basename(name)}"
 
 
-def is_started_by_code(cmdline: Sequence[str]) -> bool:
-    """Whether multiprocessing has started this as `python -c "from multiprocessing... import ..."`.
-
-    Forks of a forkserver have its command line.
-    """
-    program = python_program(cmdline)
-    return program.kind == "code" and _HELPER_CODE.match(program.text.lstrip()) is not None
-
-
 def is_launcher(cmdline: Sequence[str]) -> bool:
     """Whether this starts ranks: torchrun, torch.distributed.run, deepspeed, accelerate."""
     if cmdline and os.path.basename(cmdline[0]) in _LAUNCHER_SCRIPTS:

@@ -38,6 +38,8 @@ WaitKind: TypeAlias = Literal[
     "stopped",
     "unknown",
 ]
+READS: frozenset[WaitKind] = frozenset(("pipe-read", "socket-read", "poll"))
+"""Kinds of waits for data."""
 
 FILE_LOCK_CALLS = ("flock", "fcntl")
 """System calls that wait for a lock on a file."""
@@ -273,6 +275,11 @@ class ProcSample:
     start_method: str | None = None
     """fork, spawn or forkserver, from its command line and parent."""
     problems: tuple[str, ...] = ()
+
+    @property
+    def links(self) -> tuple[FdLink, ...]:
+        """Its descriptors, as far as they were read: see `FdSample.links`."""
+        return (self.fds.links or ()) if self.fds is not None else ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,9 +136,9 @@ class Loader:
     owner_worker: int | None = None
     """Worker to which the next batch is assigned."""
     wait_share: float | None = None
-    """Share of the last minute that the process waited for batches of any loader, 0 to 1."""
-    own_wait_share: float | None = None
-    """The same for batches of this one."""
+    """Share of the last minute that the process waited for batches of this loader, 0 to 1."""
+    process_wait_share: float | None = None
+    """The same for batches of all loaders of the process."""
     waiting_since_s: float | None = None
     """How long the main process has waited for a batch; `None` while it does not wait."""
     batches: int = 0

@@ -27,6 +27,7 @@ from mpwatch.describe.progress import (
     progress_of,
     progress_sentence,
 )
+from mpwatch.describe.waits import is_passing
 from mpwatch.model.findings import Finding
 from mpwatch.model.history import Point
 from mpwatch.model.snapshot import LogEntry, Snapshot
@@ -224,7 +225,7 @@ def _host(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _waits(snapshot: Snapshot) -> Iterator[str]:
-    chains = snapshot.waits.chains
+    chains = [each for each in snapshot.waits.chains if not is_passing(each, snapshot)]
     if not chains:
         return
     yield "<h2>Waits</h2>"

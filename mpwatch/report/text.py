@@ -1,7 +1,8 @@
 """Reports as plain text for a terminal, a pipe or a bug report.
 
-First the reports (`dump`, `diagnose`, `doctor`, `ps`), then the sections in the order in which they
-appear, then what several sections use. The HTML report shares rows with these sections.
+First the reports (`dump`, `diagnose`, `doctor`, `ps`, the plan of an injection), then the sections
+in the order in which they appear, then what several sections use. The HTML report shares rows with
+these sections.
 """
 
 from __future__ import annotations
@@ -41,16 +42,24 @@ from mpwatch.describe.processes import (
     unique_names,
 )
 from mpwatch.describe.progress import progress_sentence
+from mpwatch.describe.waits import is_passing
 from mpwatch.diagnose.analysis.exits import failed_processes, last_exceptions
 from mpwatch.diagnose.analysis.stack_merge import merged_stacks
 from mpwatch.model.cmdline import job_words
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.host import Check, CheckState, HostSample
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.injection import LEFT_ALONE
+from mpwatch.model.injection import ALREADY_THERE, LEFT_ALONE, InjectionPlan, PlannedInjection
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Flow, Process, Segment, Snapshot, Thread
-from mpwatch.model.units import DASH, bytes_text, count_text, percent_text, seconds_text
+from mpwatch.model.units import (
+    DASH,
+    bytes_text,
+    count_text,
+    percent_text,
+    processes_text,
+    seconds_text,
+)
 from mpwatch.model.waits import WaitChain, WaitEdge, WaitLink
 from mpwatch.report.json import utc_text
 from mpwatch.report.table import (
@@ -77,6 +86,13 @@ _CHECK_EMPHASIS: Mapping[CheckState, Emphasis] = {
     "warning": "warning",
     "problem": "bad",
 }
+
+
+_EFFECTS_OF_PLAN = (
+    "Processes that the job starts later get the hook as well. mpwatch detach PID undoes all of "
+    "this: it restores every function, ends the hook's thread and removes its files. The program's "
+    "results, output and exit code do not change."
+)
 
 
 def dump_text(snapshot: Snapshot, *, with_stacks: bool = True, style: TextStyle = PLAIN) -> str:
@@ -185,6 +201,52 @@ def _equality_key(process: JobProcess) -> tuple[object, ...]:
 
 def _role(process: JobProcess) -> str:
     return role_name(process.role, process.worker_id, process.rank)
+
+
+def plan_text(plan: InjectionPlan, *, style: TextStyle = PLAIN) -> str:
+    """An entry for each process: the method and what would be written, or why it is left out."""
+    lines: list[str] = []
+    for each in plan.processes:
+        lines += _planned(each, style)
+    if plan.injectable():
+        lines += ["", style.paint("what the hook replaces in each", "strong")]
+        lines += style.wrap(", ".join(_points(plan)), "  ")
+        lines += ["", *style.wrap(_EFFECTS_OF_PLAN, "")]
+    return "\n".join([*lines, "", _summary_of_plan(plan)])
+
+
+def _summary_of_plan(plan: InjectionPlan) -> str:
+    """The numbers of processes with and without injection, one sentence."""
+    count = len(plan.injectable())
+    there = sum(each.method == ALREADY_THERE for each in plan.processes)
+    words = f"The hook would be injected into {processes_text(count)}"
+    if there:
+        words += f"; {there} {'has' if there == 1 else 'have'} it already"
+    if left_out := plan.left_out():
+        words += f"; {len(left_out)} {'is' if len(left_out) == 1 else 'are'} left out"
+    return words + "."
+
+
+def _planned(each: PlannedInjection, style: TextStyle) -> list[str]:
+    head = f"{each.process.pid:<8} {each.role if each.role != 'other' else each.name}"
+    if each.would_be_injected:
+        lines = [style.paint(f"{head}: inject, by {each.method}", "strong")]
+        for words in each.writes:
+            lines += style.wrap(f"- {words}", " " * 9, " " * 11)
+        return lines
+    if each.method == ALREADY_THERE:
+        return [f"{head}: has the hook already"]
+    lines = style.wrap(f"{head}: left out: {each.reason}", "", " " * 9)
+    return lines + (style.wrap(f"fix: {each.fix}", " " * 9, " " * 14) if each.fix else [])
+
+
+def _points(plan: InjectionPlan) -> list[str]:
+    """The patch points, those of one module together."""
+    by_module: dict[str, list[str]] = {}
+    for point in plan.patches:
+        module, _, name = point.partition(": ")
+        by_module.setdefault(module, []).append(name)
+    return [f"{module} ({', '.join(names)})" for module, names in by_module.items()]
 
 
 def _title(snapshot: Snapshot, style: TextStyle, *, is_part_told: bool = False) -> list[str]:
@@ -506,8 +568,8 @@ MOVING_SHOWN = 4
 WAITERS_SHOWN = 3
 """Different waits shown at the start of chains that continue alike."""
 SHORT_S = 1.0
-"""Younger waits that make progress are part of every busy job, and are not shown. Nor is a time
-without cpu use: a counter of cpu time has steps of 10 ms, and other threads may have used some."""
+"""A shorter time without cpu use is not shown: a counter of cpu time has steps of 10 ms, and other
+threads may have used some."""
 
 
 def _waits(snapshot: Snapshot, style: TextStyle) -> list[str]:
@@ -517,9 +579,9 @@ def _waits(snapshot: Snapshot, style: TextStyle) -> list[str]:
 
 def wait_lines(snapshot: Snapshot, style: TextStyle) -> list[str]:
     """Wait chains, from the waiting process to the last one; blocked ones first."""
-    chains = snapshot.waits.chains
+    chains = [each for each in snapshot.waits.chains if not is_passing(each, snapshot)]
     blocked = [chain for chain in chains if chain.verdict not in _MOVING]
-    moving = [chain for chain in chains if chain.verdict in _MOVING and not _is_short(chain)]
+    moving = [chain for chain in chains if chain.verdict in _MOVING]
     moving_groups = _equal_chains(moving)
     lines: list[str] = []
     for group in (*_equal_chains(blocked), *moving_groups[:MOVING_SHOWN]):
@@ -528,11 +590,6 @@ def wait_lines(snapshot: Snapshot, style: TextStyle) -> list[str]:
     if more > 0:
         lines += [f"  and {more} more that make progress", ""]
     return lines[:-1]
-
-
-def _is_short(chain: WaitChain) -> bool:
-    since_s = chain.links[0].since_s if chain.links else None
-    return since_s is not None and since_s < SHORT_S
 
 
 def _equal_chains(chains: Iterable[WaitChain]) -> list[list[WaitChain]]:

@@ -213,8 +213,8 @@ def plan_lines(
 ) -> tuple[Line, ...]:
     """The effect of an injection on each process, first where it is of no use at once."""
     # Imported for the first question: not all jobs have one.
-    from mpwatch.report.injection_plan import plan_text
     from mpwatch.report.table import TextStyle
+    from mpwatch.report.text import plan_text
 
     text = plan_text(plan, style=TextStyle(width=width, has_colour=False))
     later = [each for each in plan.injectable() if each.process in blocked]

@@ -21,7 +21,7 @@ from mpwatch import __version__
 from mpwatch.nodes.across.judge import JobJudge
 from mpwatch.nodes.head.head import Head
 from mpwatch.nodes.launchers.launch import Launch, RelayWay
-from mpwatch.nodes.launchers.tree import in_batches
+from mpwatch.nodes.launchers.relays import in_batches
 from mpwatch.nodes.wire.channels import Event, Kind, Multiplexer
 from mpwatch.nodes.wire.messages import Hello, node_frame
 from mpwatch.nodes.wire.summary import SummaryWriter

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from mpwatch.collect.process.output import Output
+from collections.abc import Sequence
+
+import pytest
+
+from mpwatch.collect.process.output import Output, OutputReads
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.snapshot import Snapshot
 from mpwatch.tui.app import MpwatchApp
 from mpwatch.tui.elements.page import SnapshotView
-from mpwatch.tui.elements.styled_text import text_of
-from mpwatch.tui.screens.output import OutputArrived, output_lines
+from mpwatch.tui.elements.styled_text import Line, text_of
+from mpwatch.tui.screens.output import OutputArrived, OutputScreen, headings_of, output_lines
+from mpwatch.tui.widgets.line_view import ScrollingLines
 from tests.builders.screen_job import MAIN, worker_id
 from tests.tui.screen_text import screen_text
 from tests.tui.scripted import ScriptedSource, loader_job
@@ -15,7 +21,8 @@ from tests.tui.scripted import ScriptedSource, loader_job
 
 def shown(*outputs: Output) -> list[str]:
     view = SnapshotView(loader_job())
-    return [text_of(each) for each in output_lines(outputs, view, 80)]
+    lines = output_lines(OutputArrived(outputs), headings_of(outputs, view), 80)
+    return [text_of(each) for each in lines]
 
 
 def log(*lines: str, writers: tuple[ProcessId, ...] = (MAIN,), is_cut: bool = False) -> Output:
@@ -54,3 +61,35 @@ async def test_o_opens_the_output_at_its_end_and_closes_it() -> None:
         await pilot.press("o")
         await pilot.pause()
         assert "step 99" not in screen_text(app)
+
+
+class NoReads(OutputReads):
+    """Reads nothing: what has arrived is posted by the test."""
+
+    def start(self, snapshot: Snapshot) -> None: ...
+
+
+async def test_the_text_is_drawn_again_only_if_something_was_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app = MpwatchApp(ScriptedSource(loader_job()), title="train.py")
+    drawn: list[int] = []
+    really = ScrollingLines.show
+
+    def noted(self: ScrollingLines, lines: Sequence[Line], **more: bool) -> None:
+        if self.screen is app.screen:
+            drawn.append(len(lines))
+        really(self, lines, **more)
+
+    async with app.run_test(size=(80, 24)) as pilot:
+        await app.push_screen(OutputScreen(app.view_state, NoReads))
+        await pilot.pause()
+        monkeypatch.setattr(ScrollingLines, "show", noted)
+        for lines in (["step 1"], ["step 1"], ["step 1", "step 2"]):
+            app.screen.post_message(OutputArrived((log(*lines),)))
+            await pilot.pause()
+        assert drawn == [2, 3]
+        assert "step 2" in screen_text(app)
+        await pilot.resize_terminal(60, 20)
+        await pilot.pause()
+        assert drawn == [2, 3, 3]

@@ -70,42 +70,45 @@ def file_system(path: str, shown: str) -> FileSystemSample:
 
 
 class RemoteFileSystem:
-    """Reads the space at a path that may never answer, on a thread of its own."""
+    """Reads the space at a path that may never answer, on a thread of its own.
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    Args:
+        path: As this process reaches it.
+        shown: As the job knows it.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(self, path: str, shown: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._path, self._shown = path, shown
         self._clock = clock
         self._threads = OwnThreads()
         self._thread: threading.Thread | None = None
-        self._found: tuple[str, float, FileSystemSample | OSError] | None = None
-        """The path that has answered last, when, and what."""
+        self._found: tuple[float, FileSystemSample | OSError] | None = None
+        """When it has answered last, and what."""
 
-    def read(self, path: str, shown: str) -> FileSystemSample | None:
+    def read(self) -> FileSystemSample:
         """The space now, or when it was last known.
-
-        Args:
-            path: As this process reaches it.
-            shown: As the job knows it.
 
         Raises:
             OSError: There is no such folder, or it has not answered for `OUTDATED_S`.
         """
         if self._thread is None or not self._thread.is_alive():
-            self._thread = self._threads.start(self._ask, "mpwatch-statvfs", path, shown)
+            self._thread = self._threads.start(self._ask, "mpwatch-statvfs")
             if self._thread is None:
                 raise OSError(errno.EAGAIN, "no thread could be started to ask its file system")
             self._thread.join(ANSWER_S)
-        of_path, at_s, found = self._found or ("", -math.inf, None)
-        if of_path != path or self._clock() - at_s > OUTDATED_S:
+        if self._found is None or self._clock() - self._found[0] > OUTDATED_S:
             raise OSError(errno.ETIMEDOUT, "its file system does not answer")
+        found = self._found[1]
         if isinstance(found, OSError):
             raise found
         return found
 
-    def _ask(self, path: str, shown: str) -> None:
+    def _ask(self) -> None:
         try:
-            self._found = path, self._clock(), file_system(path, shown)
+            self._found = self._clock(), file_system(self._path, self._shown)
         except OSError as error:
-            self._found = path, self._clock(), error
+            self._found = self._clock(), error
 
 
 class HostCollector:
@@ -243,10 +246,14 @@ class HostCollector:
         """Space at a path in the mount namespace of the process; `None` if it has just exited."""
         try:
             # A folder that the user has named may be, or lead to, a server that does not answer.
-            reached = f"{self._proc}/{pid}/root{path}"
+            root = f"{self._proc}/{pid}/root"
+            reached = f"{root}{path}"
             if path in (SHM, TMP) and self._mounts.is_local(path):
                 return file_system(reached, path)
-            return self._remote.setdefault(reached, RemoteFileSystem()).read(reached, path)
+            if reached not in self._remote:
+                kept = {at: each for at, each in self._remote.items() if at.startswith(f"{root}/")}
+                self._remote = {**kept, reached: RemoteFileSystem(reached, path)}
+            return self._remote[reached].read()
         except OSError as error:
             if not self._has_ended(pid):
                 problems.append(f"{path}: {error.strerror}")

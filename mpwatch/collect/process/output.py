@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -49,12 +50,33 @@ class _Open:
 
     kind: FdKind
     writers: dict[ProcessId, int] = field(default_factory=dict)
-    """With the descriptor that each writes to."""
+    """With the descriptor that each writes to; those that have ended only if all have."""
+    newest: tuple[ProcessId, int] | None = None
+    """A writer that was found since the file was opened: it may have made a new one there."""
     descriptor: int | None = None
     state: tuple[int, int] | None = None
     """Size and time of the last change when it was last read."""
     last: Output | None = None
     """What was read then."""
+
+    def close(self) -> None:
+        """Close the file, and forget what was read of it."""
+        if self.descriptor is not None:
+            os.close(self.descriptor)
+        self.descriptor = self.state = self.last = None
+
+    def is_replaced(self) -> bool:
+        """Whether a new writer has another file at this place than the one that is open."""
+        newest, self.newest = self.newest, None
+        if newest is None or self.descriptor is None:
+            return False
+        process, fd = newest
+        try:
+            there = os.stat(f"/proc/{process.pid}/fd/{fd}")
+        except OSError:
+            return False
+        own = os.fstat(self.descriptor)
+        return (there.st_dev, there.st_ino) != (own.st_dev, own.st_ino)
 
 
 class OutputReads:
@@ -81,11 +103,14 @@ class OutputReads:
         """Begin to read, unless that is under way."""
         if self._thread is not None and self._thread.is_alive():
             return
+        living = {each.process for each in snapshot.living()}
         for process in snapshot.living():
-            links = process.sample.fds.links if process.sample.fds is not None else None
-            for link in links or ():
+            for link in process.sample.links:
                 if link.fd in (1, 2):
-                    self._note(process.process, link)
+                    self._note(process.process, link, living)
+        for found in self._found.values():
+            left = {each: fd for each, fd in found.writers.items() if each in living}
+            found.writers = left or found.writers
         self._thread = self._threads.start(self._read, "mpwatch-output", list(self._found.items()))
         if self._thread is None and (problem := self._threads.problem) is not None:
             noted = self._found.items()
@@ -107,14 +132,34 @@ class OutputReads:
             finally:
                 self._lock.release()
 
-    def _note(self, process: ProcessId, link: FdLink) -> None:
+    def _note(self, process: ProcessId, link: FdLink, living: AbstractSet[ProcessId]) -> None:
         found = self._found.get(link.target)
         if found is None:
-            files = sum(each.kind == "file" for each in self._found.values())
-            if len(self._found) >= TARGETS or (link.kind == "file" and files >= FILES):
+            if not self._make_room(link.kind, living):
                 return
             found = self._found[link.target] = _Open(link.kind)
-        found.writers.setdefault(process, link.fd)
+        if process not in found.writers:
+            found.writers[process] = link.fd
+            found.newest = process, link.fd
+
+    def _make_room(self, kind: FdKind, living: AbstractSet[ProcessId]) -> bool:
+        """Whether one more is kept, at the limit in place of the oldest without a living writer.
+
+        A launcher that starts its ranks again gives them new files.
+        """
+        files = [target for target, each in self._found.items() if each.kind == "file"]
+        full = files if kind == "file" and len(files) >= FILES else None
+        if full is None and len(self._found) >= TARGETS:
+            full = list(self._found)
+        if full is None:
+            return True
+        left = (each for each in full if living.isdisjoint(self._found[each].writers))
+        oldest = next(left, None)
+        if oldest is None:
+            return False
+        with self._lock:
+            self._found.pop(oldest).close()
+        return True
 
     def _read(self, noted: Sequence[tuple[str, _Open]]) -> None:
         with self._lock:
@@ -126,9 +171,7 @@ class OutputReads:
 
     def _close(self) -> None:
         for found in self._found.values():
-            if found.descriptor is not None:
-                os.close(found.descriptor)
-                found.descriptor = None
+            found.close()
 
 
 def _output(target: str, found: _Open) -> Output:
@@ -136,6 +179,8 @@ def _output(target: str, found: _Open) -> Output:
     if found.kind != "file":
         return Output(target, found.kind, writers)
     try:
+        if found.is_replaced():
+            found.close()
         if found.descriptor is None:
             found.descriptor = _open(found)
         status = os.fstat(found.descriptor)
@@ -159,7 +204,7 @@ def _open(found: _Open) -> int:
         OSError: All of them have ended, or it cannot be read.
     """
     problem = OSError("all processes that had it open have ended")
-    for process, fd in found.writers.items():
+    for process, fd in reversed(found.writers.items()):
         try:
             return open_output(process.pid, f"/proc/{process.pid}/fd/{fd}")[0]
         except OSError as error:

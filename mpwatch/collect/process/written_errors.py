@@ -53,7 +53,6 @@ STARTED_S: Final = 2.0
 """A shell opens the file of a job a moment before the job starts."""
 _NEAR: Final = 3
 """Lines between `Process NAME:` and its traceback: two, of the text of a remote one."""
-_POLL_S: Final = 0.01
 
 _BEGIN = "Traceback (most recent call last):"
 _ORIGINAL = "Original Traceback (most recent call last):"

@@ -21,7 +21,9 @@ from mpwatch.collect.source.syntax import (
     LOOPS,
     QUOTE_LIMIT,
     ParsedFile,
+    assigned_to,
     before,
+    before_in_round,
     calls_in,
     children,
     condition,
@@ -407,20 +409,17 @@ def asked(module: ParsedFile, function: ast.AST, inside: Sequence[ast.AST]) -> S
         inside: Its statements around the line, outermost first, and the one at the line.
     """
     found: ast.AST | None = None
-    outer = function
-    for node in inside:
-        block = next((name for name, child in children(outer) if child is node), None)
-        for name, child in children(outer):
-            if child is node:
-                break
-            is_statement = isinstance(child, ast.Assign | ast.AnnAssign | ast.Expr | ast.If)
-            if name == block and is_statement and any(map(_sends, calls_in(child))):
-                found = child
-        is_endless = isinstance(node, ast.While) and isinstance(node.test, ast.Constant)
-        if node is not inside[-1] and (is_endless or isinstance(node, ast.For | ast.AsyncFor)):
-            found = None
-        outer = node
+    for each in before_in_round(function, inside, _goes_through_all):
+        is_statement = isinstance(each, ast.Assign | ast.AnnAssign | ast.Expr | ast.If)
+        if is_statement and any(map(_sends, calls_in(each))):
+            found = each
     return None if found is None else quoted(module, found)
+
+
+def _goes_through_all(node: ast.AST) -> bool:
+    """Whether a statement is a loop without a condition, over items or without an end."""
+    is_endless = isinstance(node, ast.While) and isinstance(node.test, ast.Constant)
+    return is_endless or isinstance(node, ast.For | ast.AsyncFor)
 
 
 _SAYS = re.compile(r"stdout|stderr|log|print|csv|summary|board|\bf\b|file|\bout\b", re.IGNORECASE)
@@ -634,8 +633,7 @@ def _taken(node: ast.stmt) -> _Taken | None:
         return None
     if not _TAKES.match(call.func.attr):
         return None
-    targets = node.targets if isinstance(node, ast.Assign) else []
-    names = {name for target in targets for name in names_in(target)}
+    names = {name for target in assigned_to(node) for name in names_in(target)}
     returns = _OF_ITSELF.get(call.func.attr, ())
     return _Taken(frozenset(names), receiver_of(call), returns)
 

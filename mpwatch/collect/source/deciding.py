@@ -8,7 +8,6 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from mpwatch.collect.source.kept import (
-    ADDS,
     container_of,
     is_small_value,
     names_dropped_from,
@@ -16,7 +15,9 @@ from mpwatch.collect.source.kept import (
     variables_of,
 )
 from mpwatch.collect.source.syntax import (
+    ADDS,
     FUNCTIONS,
+    LEAVES,
     LOOPS,
     ParsedFile,
     children,
@@ -39,7 +40,6 @@ ADDED: Final = 16
 NAMES: Final = 6
 """Names kept of one condition."""
 NAME_LENGTH: Final = 80
-_LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 
 
 class ClassOfProgram(NamedTuple):
@@ -76,7 +76,7 @@ def deciders(module: ParsedFile, function: ast.AST, inside: Sequence[ast.AST]) -
                 max(map(last_line, node.body)),
                 tuple(dict.fromkeys(names))[:NAMES],
                 tuple(counts)[:NAMES],
-                isinstance(node, ast.If) and isinstance(node.body[-1], _LEAVES),
+                isinstance(node, ast.If) and isinstance(node.body[-1], LEAVES),
             )
 
 

@@ -9,13 +9,18 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from mpwatch.collect.source.syntax import (
+    ADDS,
+    CONTAINERS,
     FUNCTIONS,
     Found,
+    FunctionNode,
     expression_text,
     first_line,
+    functions_by_name,
+    functions_in,
     last_line,
     last_name,
     own_nodes,
@@ -25,14 +30,12 @@ from mpwatch.collect.source.syntax import (
 _WAKES: Final = frozenset(("notify", "notify_all", "set"))
 _COPIES: Final = frozenset(("copy", "items", "keys", "values"))
 _MAKES_COPY: Final = frozenset(("dict", "list", "set", "sorted", "tuple"))
-_EMPTY: Final = frozenset(("Counter", "OrderedDict", "defaultdict", "deque", "dict", "list", "set"))
-_ADDS: Final = frozenset(("add", "append", "extend", "setdefault", "update"))
+_ADDS: Final = ADDS | {"update"}
 _PERMITS: Final = re.compile(
     r"\w*(?:acquire|borrow|checkout|claim|connection|lease|limit|permit|reserve|slot)\w*"
 )
 _CALLS_LIMIT: Final = 3
 """Functions of the file between the block that takes a permit and the one that takes another."""
-_Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Handing(NamedTuple):
@@ -40,19 +43,17 @@ class Handing(NamedTuple):
 
     added: Mapping[str, tuple[str, ...]]
     """The functions that add to each container: `self.samples`."""
-    functions: Mapping[str, _Function | None]
-    """By their names; `None` where the file has two of one name."""
+    functions: Mapping[str, FunctionNode]
+    """See `functions_by_name`."""
 
 
 def handing_of(tree: ast.Module) -> Handing:
     """Gather what `find_handing` needs of a file."""
     added: dict[str, dict[str, None]] = {}
-    functions: dict[str, _Function | None] = {}
-    for function in (each for each in ast.walk(tree) if isinstance(each, FUNCTIONS)):
-        functions[function.name] = None if function.name in functions else function
+    for function in functions_in(tree):
         for name in _added_in(function):
             added.setdefault(name, {})[function.name] = None
-    return Handing({name: tuple(found) for name, found in added.items()}, functions)
+    return Handing({name: tuple(found) for name, found in added.items()}, functions_by_name(tree))
 
 
 def _added_in(function: ast.AST) -> Iterator[str]:
@@ -82,7 +83,7 @@ def find_handing(function: ast.AST, nodes: Sequence[ast.AST], known: Handing) ->
 
 
 def _emptied_late(
-    function: _Function, nodes: Sequence[ast.AST], added: Mapping[str, tuple[str, ...]]
+    function: FunctionNode, nodes: Sequence[ast.AST], added: Mapping[str, tuple[str, ...]]
 ) -> Iterator[Found]:
     """`batch = list(self.items)`, then a call, then `self.items = []`: what came between is lost.
 
@@ -123,7 +124,9 @@ def _emptied(node: ast.AST) -> str:
     is_empty = (isinstance(value, ast.List | ast.Tuple) and not value.elts) or (
         isinstance(value, ast.Dict) and not value.keys
     )
-    is_empty |= isinstance(value, ast.Call) and not value.args and last_name(value.func) in _EMPTY
+    is_empty |= (
+        isinstance(value, ast.Call) and not value.args and last_name(value.func) in CONTAINERS
+    )
     return expression_text(target) if is_empty and isinstance(target, ast.Attribute) else ""
 
 
@@ -140,7 +143,7 @@ def _copies(nodes: Sequence[ast.AST], name: str) -> Iterator[ast.expr]:
 
 
 def _taken_again(
-    nodes: Sequence[ast.AST], functions: Mapping[str, _Function | None]
+    nodes: Sequence[ast.AST], functions: Mapping[str, FunctionNode | None]
 ) -> Iterator[Found]:
     """`async with self.pool.acquire():` around the call of a coroutine that does so as well."""
     for block in (each for each in nodes if isinstance(each, ast.AsyncWith)):
@@ -164,7 +167,7 @@ def _permits(block: ast.AsyncWith) -> Iterator[str]:
 
 
 def _inner(
-    block: ast.AST, taken: str, functions: Mapping[str, _Function | None], calls_left: int
+    block: ast.AST, taken: str, functions: Mapping[str, FunctionNode | None], calls_left: int
 ) -> tuple[ast.AST, str, int] | None:
     """The statement in a block that takes the same again, itself or by a call.
 

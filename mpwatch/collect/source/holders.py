@@ -10,23 +10,32 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final, NamedTuple, TypeAlias, TypeGuard
 
-from mpwatch.collect.source.kept import ADDS, is_small_value
-from mpwatch.collect.source.program import (
+from mpwatch.collect.source.call_graph import (
     Class,
     Function,
     Program,
     Round,
     Site,
+    TooMuchToFollow,
+    assignments,
     expressions_of,
-    paired,
 )
+from mpwatch.collect.source.kept import is_small_value
 from mpwatch.collect.source.syntax import (
+    ADDS,
+    CONTAINERS,
     FUNCTIONS,
+    LEAVES,
+    LOOPS,
+    ORDERS,
     QUOTE_LIMIT,
     ParsedFile,
+    assigned_to,
+    before_in_round,
     children,
     every_node,
     expression_text,
@@ -80,9 +89,6 @@ class _Removed(NamedTuple):
     """Whether it keeps a part, or stands under a comparison of sizes or ages."""
 
 
-_GROWING: Final = frozenset(
-    ("Counter", "OrderedDict", "defaultdict", "deque", "dict", "list", "set")
-)
 _DICTS: Final = frozenset(("OrderedDict", "defaultdict", "dict"))
 _REMOVES: Final = frozenset(
     ("pop", "popitem", "popleft", "clear", "remove", "discard", "difference_update", "heappop")
@@ -101,7 +107,10 @@ def holders(files: Iterable[tuple[str, ParsedFile]]) -> tuple[Holder, ...]:
         if count > NODES:
             return ()  # what removes from a container may be in what is not looked at
         used.append((file, module))
-    return tuple(_Search(Program(used)).found())[:HOLDERS]
+    try:
+        return tuple(islice(_Search(Program(used)).found(), HOLDERS))
+    except TooMuchToFollow:
+        return ()
 
 
 class _Search:
@@ -142,7 +151,7 @@ class _Search:
                     added = _Added(function, statement, parents, shown, values, is_keyed, key)
                     self._adds[each].append(added)
         for container, is_trimmed, is_set in _removing(statement):
-            if is_set and isinstance(container, ast.Name) and container.id not in _shared(function):
+            if is_set and isinstance(container, ast.Name) and container.id not in function.not_own:
                 continue  # a variable is given something else
             for each in self._keys(container, function, is_any=True):
                 is_made = each[0] == "attribute" and function.name in ("__init__", "__new__")
@@ -166,20 +175,16 @@ class _Search:
         if isinstance(container.value, ast.Name):
             owners = self._program.classes.get(container.value.id, [])
             modules = [
-                (file, name)
-                for file, name in self._program.globals
-                if name == container.attr and file.endswith(f"/{container.value.id}.py")
+                (file, container.attr)
+                for file in self._program.files_with.get(container.attr, ())
+                if file.endswith(f"/{container.value.id}.py")
             ]
             if owners:
                 return [self._attribute(each, container.attr) for each in owners[:1]]
             if modules:
                 return [("global", *modules[0])]
-        having = [
-            each
-            for classes in self._program.classes.values()
-            for each in classes
-            if container.attr in each.values
-        ]
+        having = self._program.having.get(container.attr, ())
+        self._program.spend(len(having))
         return [self._attribute(e, container.attr) for e in having if is_any or len(having) == 1]
 
     def _attribute(self, of: Class, name: str) -> _Key:
@@ -192,6 +197,7 @@ class _Search:
         at: Function | None = function
         while at is not None:
             if name in at.arguments and depth < _DEPTH:
+                self._program.spend(len(at.callers))
                 return [
                     key
                     for site in at.callers
@@ -206,11 +212,11 @@ class _Search:
             at = at.outer
         if (function.file, name) in self._program.globals:
             return [("global", function.file, name)]
-        imported = _imported_from(function.module.tree, name)
+        imported = self._program.imported_from(function, name)
         return [
-            ("global", file, each)
-            for file, each in self._program.globals
-            if each == name and imported and file.endswith(f"/{imported}.py")
+            ("global", file, name)
+            for file in self._program.files_with.get(name, ())
+            if imported and file.endswith(f"/{imported}.py")
         ]
 
     def _made_of(self, key: _Key) -> list[ast.expr]:
@@ -227,12 +233,12 @@ class _Search:
         kinds = {_kind_of(value) for value in self._made_of(key)}
         if "bounded" in kinds:
             return False
-        return not kinds.isdisjoint(_DICTS if is_keyed else _GROWING)
+        return not kinds.isdisjoint(_DICTS if is_keyed else CONTAINERS)
 
     def _is_small(self, adds: Sequence[_Added]) -> bool:
         """Whether all that is added are numbers and texts."""
         return all(
-            _size(value, _assigned(each.function)) == 0 for each in adds for value in each.values
+            _size(value, each.function.assigned) == 0 for each in adds for value in each.values
         )
 
     # --- what keeps ---------------------------------------------------------------------------
@@ -262,7 +268,7 @@ class _Search:
         of_all = [each.let_go for each in rounds] if rounds else [let_go]
         if all(each is not None and each.how == "emptied" for each in of_all):
             return None
-        assigned = _assigned(function)
+        assigned = function.assigned
         return Holder(
             clean(added.shown, QUOTE_LIMIT),
             key[1].name if isinstance(key[1], Class) else "",
@@ -289,8 +295,8 @@ class _Search:
             if value.id in function.arguments:
                 given = [(s, g) for s in function.callers if (g := _given(s, value.id)) is not None]
                 return any(self._opens(g, site.caller, depth + 1) for site, g in given)
-            made = _assigned(function).get(value.id)
-            return made is not None and self._opens(made, function, depth + 1)
+            made = function.assigned.get(value.id)
+            return made is not None and self._opens(made[-1], function, depth + 1)
         if not isinstance(value, ast.Call):
             return False
         if _is_opener(value):
@@ -320,13 +326,9 @@ class _Search:
 
     def _made(self, owner: Class) -> list[Site]:
         """Where objects of a class, or of one derived from it, are made."""
-        return [
-            site
-            for classes in self._program.classes.values()
-            for each in classes
-            if owner in self._program.family(each)
-            for site in each.made
-        ]
+        found = [site for each in self._program.with_derived(owner) for site in each.made]
+        self._program.spend(1 + len(found))
+        return found
 
     def _outlives(self, key: _Key, found: Round) -> bool:
         """Whether a container is the same in all rounds of a loop."""
@@ -346,7 +348,7 @@ class _Search:
             made = self._made(owner)
             reached = self._program.reached_in(found)
             is_shared = any(
-                name in map(last_name, _targets(part))
+                name in map(last_name, assigned_to(part))
                 for part in owner.node.body
                 if isinstance(part, ast.Assign)
             )
@@ -520,16 +522,6 @@ class _Search:
 _NOTHING: Final = ast.Constant(None)
 
 
-def _shared(function: Function) -> set[str]:
-    """The variables of a file, or of functions around it, that a function sets."""
-    return {
-        name
-        for node, _ in function.statements
-        if isinstance(node, ast.Global | ast.Nonlocal)
-        for name in node.names
-    }
-
-
 def _is_within(function: Function, outer: Function) -> bool:
     at: Function | None = function
     while at is not None:
@@ -554,7 +546,7 @@ def _ends_service(leaving: ast.AST, parents: Sequence[ast.AST]) -> bool:
 
 
 def _has_loop(parents: Sequence[ast.AST]) -> bool:
-    return any(isinstance(each, ast.While | ast.For | ast.AsyncFor) for each in parents)
+    return any(isinstance(each, LOOPS) for each in parents)
 
 
 def _other_branch(path: Sequence[ast.AST], other: Sequence[ast.AST]) -> ast.AST | None:
@@ -654,7 +646,7 @@ def _adding(
         elif name == "setdefault" and len(given) == 2 and not _is_constant(given[0]):
             yield node.func.value, given[1:], given[0]
     if isinstance(statement, ast.Assign):
-        for target, value in (p for t in statement.targets for p in paired(t, statement.value)):
+        for target, value in assignments(statement):
             if isinstance(target, ast.Subscript):
                 into = target.slice
                 parts = into.elts if isinstance(into, ast.Tuple) else [into]
@@ -691,9 +683,8 @@ def _removing(statement: ast.AST) -> Iterator[tuple[ast.expr, bool, bool]]:
             of = each.value if isinstance(each, ast.Subscript) else each
             is_slice = isinstance(each, ast.Subscript) and isinstance(each.slice, ast.Slice)
             yield of, is_slice, False
-    elif isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
-        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-        for target, value in (p for t in targets for p in paired(t, statement.value)):
+    else:
+        for target, value in assignments(statement):
             if isinstance(target, ast.Subscript):
                 if isinstance(target.slice, ast.Slice):
                     yield target.value, True, False
@@ -713,7 +704,7 @@ def _is_of_size(parents: Sequence[ast.AST], statement: ast.AST) -> bool:
     """Whether a comparison by size, number or age is around a statement, as of what has a bound."""
     tests = [each.test for each in (*parents, statement) if isinstance(each, ast.If | ast.While)]
     return any(
-        isinstance(node, ast.Compare) and any(isinstance(op, _ORDERS) for op in node.ops)
+        isinstance(node, ast.Compare) and any(isinstance(op, ORDERS) for op in node.ops)
         for test in tests
         for node in ast.walk(test)
     )
@@ -728,12 +719,9 @@ def _is_limited(path: Sequence[ast.AST], name: str) -> bool:
         for around in path
         if isinstance(around, ast.If | ast.While)
         for node in ast.walk(around.test)
-        if isinstance(node, ast.Compare) and isinstance(node.ops[0], _ORDERS)
+        if isinstance(node, ast.Compare) and isinstance(node.ops[0], ORDERS)
         for call in ast.walk(node)
     )
-
-
-_ORDERS = (ast.Gt, ast.GtE, ast.Lt, ast.LtE)
 
 
 def _given(site: Site, name: str) -> ast.expr | None:
@@ -753,36 +741,17 @@ def _given(site: Site, name: str) -> ast.expr | None:
 
 def _values_of(function: Function, name: str) -> list[ast.expr]:
     """What a variable of a function is given by its assignments and loops."""
-    found: list[ast.expr] = []
-    for statement, _ in function.statements:
-        if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
-            targets = _targets(statement)
-            found += [
-                value
-                for target in targets
-                for part, value in paired(target, statement.value)
-                if isinstance(part, ast.Name) and part.id == name
-            ]
-        elif isinstance(statement, ast.For) and last_name(statement.target) == name:
-            of = statement.iter
-            found += of.elts if isinstance(of, ast.Tuple | ast.List) else [of]
-        elif isinstance(statement, ast.Global | ast.Nonlocal) and name in statement.names:
-            return []
-    return found
-
-
-def _targets(statement: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
-    return statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+    if name in function.not_own:
+        return []
+    return [*function.assigned.get(name, ()), *function.iterated.get(name, ())]
 
 
 def _names_made(statement: ast.AST) -> Iterator[str]:
     """The variables that a statement gives a value which does not depend on their own."""
-    if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
-        for target in _targets(statement):
-            for part, value in paired(target, statement.value):
-                if isinstance(part, ast.Name) and part.id not in names_in(value):
-                    yield part.id
-    elif isinstance(statement, ast.For):
+    for part, value in assignments(statement):
+        if isinstance(part, ast.Name) and part.id not in names_in(value):
+            yield part.id
+    if isinstance(statement, ast.For):
         yield from names_in(statement.target)
 
 
@@ -795,14 +764,6 @@ def _is_alias(value: ast.expr) -> bool:
         and isinstance(_base(value), ast.Attribute | ast.Name)
         and not (isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Slice))
     )
-
-
-def _imported_from(tree: ast.Module, name: str) -> str:
-    """The last name of the module from which a file imports a name."""
-    for node in every_node(tree):
-        if isinstance(node, ast.ImportFrom) and name in [e.asname or e.name for e in node.names]:
-            return (node.module or "").rpartition(".")[2]
-    return ""
 
 
 def _kind_of(value: ast.expr) -> str:
@@ -818,24 +779,12 @@ def _kind_of(value: ast.expr) -> str:
     name = last_name(value.func)
     if name == "field":
         made = [each.value for each in value.keywords if each.arg == "default_factory"]
-        return last_name(made[0]) if made and last_name(made[0]) in _GROWING else ""
+        return last_name(made[0]) if made and last_name(made[0]) in CONTAINERS else ""
     sizes = [each.value for each in value.keywords if each.arg in ("maxlen", "maxsize")]
     sizes += value.args[1:] if name == "deque" else []
     if any(not (_is_constant(each) and getattr(each, "value", 0) is None) for each in sizes):
         return "bounded"
-    return name if name in _GROWING else ""
-
-
-def _assigned(function: Function) -> dict[str, ast.expr]:
-    """What the variables of a function are given; the last of each."""
-    return {
-        part.id: value
-        for statement, _ in function.statements
-        if isinstance(statement, ast.Assign)
-        for target in statement.targets
-        for part, value in paired(target, statement.value)
-        if isinstance(part, ast.Name)
-    }
+    return name if name in CONTAINERS else ""
 
 
 _LARGE: Final = frozenset(
@@ -867,10 +816,10 @@ _NUMBERS: Final = frozenset(
 )
 
 
-def _size(value: ast.expr, assigned: dict[str, ast.expr], depth: int = 0) -> int:
+def _size(value: ast.expr, assigned: Mapping[str, Sequence[ast.expr]], depth: int = 0) -> int:
     """0 for numbers and texts, 2 for arrays and what was read, 1 for what does not show."""
     if isinstance(value, ast.Name) and value.id in assigned and depth < _DEPTH:
-        return _size(assigned[value.id], assigned, depth + 1)
+        return _size(assigned[value.id][-1], assigned, depth + 1)
     if isinstance(value, ast.Tuple | ast.List | ast.Set):
         return max((_size(each, assigned, depth) for each in value.elts), default=0)
     if isinstance(value, ast.Dict):
@@ -895,27 +844,9 @@ def _size(value: ast.expr, assigned: dict[str, ast.expr], depth: int = 0) -> int
 def _before(
     function: Function, statement: ast.AST, parents: Sequence[ast.AST]
 ) -> Iterator[ast.AST]:
-    """The statements that are run before another one, of the blocks that it is in.
-
-    Where it is in a loop, only those of a round.
-    """
-    outer: ast.AST = function.node
+    """The statements that are run before another one, of the blocks that it is in."""
     path = [*parents, statement]
-    loops = [
-        n for n, each in enumerate(parents) if isinstance(each, ast.While | ast.For | ast.AsyncFor)
-    ]
-    for number, node in enumerate(path):
-        block = next((name for name, child in children(outer) if child is node), None)
-        if not loops or number > loops[-1]:
-            for name, child in children(outer):
-                if child is node:
-                    break
-                if name == block:
-                    yield child
-        outer = node
-
-
-_LEAVES: Final = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+    return before_in_round(function.node, path, lambda each: isinstance(each, LOOPS))
 
 
 _NOTHING_THERE: Final = frozenset(("BlockingIOError", "Empty", "QueueEmpty", "StopIteration"))
@@ -930,7 +861,7 @@ def _leaving(statement: ast.AST, name: str) -> ast.AST | None:
     """The statement that leaves, of an `if` that does not ask for the container, or an `except`."""
     if isinstance(statement, ast.If) and name not in expression_text(statement.test):
         last = statement.body[-1]
-        if isinstance(last, _LEAVES):
+        if isinstance(last, LEAVES):
             return statement if not isinstance(last, ast.Raise) else last
         for each in statement.body:
             if (found := _leaving(each, name)) is not None:
@@ -941,7 +872,7 @@ def _leaving(statement: ast.AST, name: str) -> ast.AST | None:
             caught = {last_name(n) for n in ast.walk(handler.type or last) if _is_named(n)}
             if not caught.isdisjoint(_NOTHING_THERE):
                 continue
-            if isinstance(last, _LEAVES):
+            if isinstance(last, LEAVES):
                 return last if isinstance(last, ast.Raise) else handler
     elif isinstance(statement, ast.With):
         for each in statement.body:

@@ -9,13 +9,19 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from mpwatch.collect.source.syntax import (
+    ADDS,
+    CONTAINERS,
     FUNCTIONS,
     LOOPS,
+    ORDERS,
     Found,
+    assigned_to,
     children,
     every_node,
     expression_text,
     first_line,
+    functions_by_name,
+    functions_in,
     imported_roots,
     last_name,
     names_in,
@@ -27,7 +33,6 @@ from mpwatch.collect.source.syntax import (
 ARRAYS: Final = frozenset(("numpy", "torch"))
 """Modules whose slices share memory."""
 NO_GRAD: Final = frozenset(("no_grad", "inference_mode"))
-ADDS: Final = frozenset(("append", "appendleft", "add", "insert", "extend", "setdefault"))
 _DROPS: Final = frozenset(("pop", "popitem", "popleft", "clear", "remove", "discard"))
 
 
@@ -143,9 +148,7 @@ def _bind(
 def returned_slices_of(tree: ast.AST) -> dict[str, ReturnedSlice]:
     """The functions of a file that return a slice, under each name that only one of them has."""
     found: dict[str, ReturnedSlice] = {}
-    functions = [each for each in every_node(tree) if isinstance(each, FUNCTIONS)]
-    names = [each.name for each in functions]
-    for function in (each for each in functions if names.count(each.name) == 1):
+    for function in functions_by_name(tree).values():
         slices: dict[str, ReturnedSlice] = {}
         nodes = sorted(own_nodes(function), key=first_line)
         others = {id(n) for each in nodes if isinstance(each, ast.If) for n in _otherwise(each)}
@@ -673,7 +676,7 @@ def emptied_names(tree: ast.Module) -> Iterator[str]:
                 is_call = isinstance(of, ast.Call) and isinstance(of.func, ast.Attribute)
                 yield expression_text(of.func.value if is_call else of)  # type: ignore[attr-defined]
         if isinstance(node, ast.Assign | ast.AnnAssign):
-            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+            for target in assigned_to(node):
                 if isinstance(target, ast.Subscript):
                     yield expression_text(target.value)
                 elif isinstance(node.value, ast.Call) and last_name(node.value.func) == "deque":
@@ -744,13 +747,8 @@ def dicts_of(tree: ast.Module) -> Iterator[str]:
             is_dict = isinstance(made, ast.Dict) and not made.keys
             if isinstance(made, ast.Call):
                 is_dict = last_name(made.func) in ("dict", "defaultdict", "OrderedDict")
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            yield from (last_name(e) for e in targets if is_dict and isinstance(e, ast.Attribute))
-
-
-_CONTAINERS: Final = frozenset(
-    ("Counter", "OrderedDict", "defaultdict", "deque", "dict", "list", "set")
-)
+            own = [each for each in assigned_to(node) if isinstance(each, ast.Attribute)]
+            yield from (last_name(each) for each in own if is_dict)
 
 
 def registries_of(tree: ast.Module) -> dict[str, str]:
@@ -776,9 +774,8 @@ def _made_containers(node: ast.stmt) -> Iterator[str]:
     is_new = isinstance(made, ast.Dict | ast.List | ast.Set)
     if isinstance(made, ast.Call):
         is_bounded = any(each.arg in ("maxlen", "maxsize") for each in made.keywords)
-        is_new = last_name(made.func) in _CONTAINERS and not is_bounded
-    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-    yield from (each.id for each in targets if is_new and isinstance(each, ast.Name))
+        is_new = last_name(made.func) in CONTAINERS and not is_bounded
+    yield from (each.id for each in assigned_to(node) if is_new and isinstance(each, ast.Name))
 
 
 def find_registered(
@@ -815,7 +812,7 @@ def find_bounded(tree: ast.Module) -> Iterator[Found]:
             if sizes and not (isinstance(sizes[0], ast.Constant) and sizes[0].value is None):
                 yield "bounded", f"{last_name(node.func)} {expression_text(sizes[0])}", node
         elif isinstance(node, ast.While | ast.If) and any(
-            isinstance(each, ast.Compare) and isinstance(each.ops[0], _ORDERS)
+            isinstance(each, ast.Compare) and isinstance(each.ops[0], ORDERS)
             for each in ast.walk(node.test)
         ):
             for name in {
@@ -823,9 +820,6 @@ def find_bounded(tree: ast.Module) -> Iterator[Found]:
             }:
                 if container_of(name) in added:
                     yield "bounded", name, node
-
-
-_ORDERS = (ast.Gt, ast.GtE, ast.Lt, ast.LtE)
 
 
 def container_of(name: str) -> str:
@@ -847,7 +841,7 @@ def containers_emptied_at_end(tree: ast.Module) -> dict[str, str]:
     Returns:
         The last name of each attribute, and the functions that empty it, `clear() and __exit__()`.
     """
-    functions = [each for each in every_node(tree) if isinstance(each, FUNCTIONS)]
+    functions = functions_in(tree)
     callers: defaultdict[str, set[str]] = defaultdict(set)
     for function in functions:
         for node in own_nodes(function):
@@ -899,9 +893,7 @@ def sequences_of(tree: ast.Module) -> dict[str, str]:
     """
     found: defaultdict[str, set[str]] = defaultdict(set)
     for node in every_node(tree):
-        targets = node.targets if isinstance(node, ast.Assign) else []
-        if isinstance(node, ast.AnnAssign) and node.value is not None:
-            targets = [node.target]
+        targets = assigned_to(node)
         value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
         is_list = isinstance(value, ast.List | ast.ListComp)
         made = last_name(value.func) if isinstance(value, ast.Call) else "list" if is_list else ""
@@ -953,9 +945,8 @@ def names_set(node: ast.AST) -> Iterator[str]:
     """The variables to which a statement gives a value that does not depend on their own."""
     if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
         return
-    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
     used = variables_of(node.value)
-    for target in targets:
+    for target in assigned_to(node):
         for part in target.elts if isinstance(target, ast.Tuple) else [target]:
             name = expression_text(part)
             if name and name not in used:

@@ -12,12 +12,14 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from mpwatch.collect.source.kept import container_of, names_dropped_from, names_set
-from mpwatch.collect.source.repetition import Repeatable, functions_of, loop_around
+from mpwatch.collect.source.repetition import Repeatable, functions_with_classes, loop_around
 from mpwatch.collect.source.syntax import (
+    ADDS,
     FUNCTIONS,
     LOOPS,
     QUOTE_LIMIT,
     ParsedFile,
+    assigned_to,
     calls_in,
     every_node,
     expression_text,
@@ -53,11 +55,11 @@ def registrations(file: str, module: ParsedFile) -> Iterator[Repeatable]:
     if not any(_registers(each) for each in calls):
         return
     hooks = {
-        last_name(a) for each in calls if _HOOKS.fullmatch(last_name(each.func)) for a in each.args
+        last_name(a) for each in calls if HOOKS.fullmatch(last_name(each.func)) for a in each.args
     }
     called = {last_name(each.func) for each in calls}
     called |= {expression_text(e.func) for e in calls if isinstance(e.func, ast.Attribute)}
-    for function, owner in functions_of(tree):
+    for function, owner in functions_with_classes(tree):
         if not isinstance(function, FUNCTIONS):
             continue
         nodes = list(own_nodes(function))
@@ -91,12 +93,13 @@ _REGISTERS: Final = frozenset(
 )
 
 
-_HOOKS: Final = re.compile(r"register_(?:forward_|full_backward_|backward_)?(?:pre_)?hook")
+HOOKS: Final = re.compile(r"register_(?:forward_|full_backward_|backward_)?(?:pre_)?hook")
+"""Methods of torch that register a hook of a module or tensor."""
 
 
 def _registers(call: ast.Call) -> bool:
     name = last_name(call.func)
-    return name in _REGISTERS or _HOOKS.fullmatch(name) is not None
+    return name in _REGISTERS or HOOKS.fullmatch(name) is not None
 
 
 def _is_over_modules(node: ast.AST) -> bool:
@@ -141,7 +144,7 @@ def _registered(
         value = given[0] if is_made or isinstance(given[0], ast.Attribute) else None
         made = [value] if value is not None else [_NEW] * (_is_made(given[0], nodes))
         return None if "removeHandler" in called else _Given(made, "removeHandler()")
-    if _HOOKS.fullmatch(name) is not None and isinstance(call.func, ast.Attribute):
+    if HOOKS.fullmatch(name) is not None and isinstance(call.func, ast.Attribute):
         is_removed = "remove" in called and not _overwrites_handles(nodes, function)
         return None if is_removed else _Given(given[:1], "remove() of its handle", True, True)
     if name in _UNDONE_BY and isinstance(call.func, ast.Attribute):
@@ -211,8 +214,7 @@ def _timer(
         return None
     for node in nodes:
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is call:
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            names = [expression_text(each) for each in targets]
+            names = [expression_text(each) for each in assigned_to(node)]
             if any(f"{each}.cancel" in called for each in names) or "cancel" in called:
                 return None
         elif isinstance(node, ast.Return | ast.Await) and node.value is call:
@@ -279,7 +281,6 @@ def _once(nodes: Sequence[ast.AST]) -> set[int]:
     }
 
 
-_ADDS: Final = frozenset(("add", "append", "appendleft", "extend", "insert", "setdefault"))
 _CUTS: Final = frozenset(("clear_frames", "with_traceback"))
 """What takes the frames away from an exception."""
 _GROUPS: Final = frozenset(("dict", "list", "partial", "set", "tuple"))
@@ -293,7 +294,7 @@ def kept_exceptions(file: str, module: ParsedFile) -> Iterator[Repeatable]:
     """
     texts = _classes_of_texts(module.tree)
     let_go: frozenset[str] | None = None
-    for function, owner in functions_of(module.tree):
+    for function, owner in functions_with_classes(module.tree):
         nodes = list(own_nodes(function))
         own = getattr(function, "name", "<module>")
         by = owner.name if owner is not None and own == "__init__" else own
@@ -378,7 +379,7 @@ def _kept_in(
     }
     for node in inside:
         if isinstance(node, ast.Expr) and isinstance(call := node.value, ast.Call):
-            is_added = isinstance(call.func, ast.Attribute) and call.func.attr in _ADDS
+            is_added = isinstance(call.func, ast.Attribute) and call.func.attr in ADDS
             if is_added and any(_holds(each, error, texts, made) for each in call.args):
                 yield node, call.func.value  # type: ignore[attr-defined]
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):

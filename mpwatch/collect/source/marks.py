@@ -16,7 +16,6 @@ from typing import Final, NamedTuple, TypeAlias
 from mpwatch.collect.source.control_flow import LOGS, RAISES_NOT, STARTS_TASK
 from mpwatch.collect.source.handing_over import Handing, find_handing, handing_of
 from mpwatch.collect.source.kept import (
-    ADDS,
     ARRAYS,
     NO_GRAD,
     ReturnedSlice,
@@ -49,6 +48,7 @@ from mpwatch.collect.source.kept import (
     tensors_of,
     variables_of,
 )
+from mpwatch.collect.source.kept_references import HOOKS
 from mpwatch.collect.source.pipe_statements import (
     BufferedFiles,
     buffered_files,
@@ -66,7 +66,6 @@ from mpwatch.collect.source.rank_differences import (
     find_clocks,
     find_own_values,
     find_set_order,
-    functions_of,
     plateaus_of,
     sets_of,
 )
@@ -81,6 +80,7 @@ from mpwatch.collect.source.slow_statements import (
     tensors_in,
 )
 from mpwatch.collect.source.syntax import (
+    ADDS,
     BRANCHES,
     FUNCTIONS,
     LOOPS,
@@ -92,6 +92,8 @@ from mpwatch.collect.source.syntax import (
     every_node,
     expression_text,
     first_line,
+    functions_by_name,
+    functions_in,
     imported_roots,
     last_line,
     last_name,
@@ -119,8 +121,7 @@ def marks(
         elsewhere: Functions of other files that return a slice.
     """
     known = _names_of(module.tree, elsewhere)
-    functions = [n for n in every_node(module.tree) if isinstance(n, FUNCTIONS)]
-    for function in (module.tree, *functions):
+    for function in (module.tree, *functions_in(module.tree)):
         name = function.name if isinstance(function, FUNCTIONS) else "<module>"
         for kind, about, node in (*_found_in(module, function, known), *_decorations(function)):
             if kind == "cache" and (used := _decorated(known.defined, function)):
@@ -201,7 +202,7 @@ def _names_of(tree: ast.Module, elsewhere: Mapping[str, ReturnedSlice]) -> _Name
         clocks=clocks_of(tree),
         unfrozen=list(find_unfrozen(tree)),
         plateaus=plateaus_of(tree),
-        functions=functions_of(tree),
+        functions=functions_by_name(tree),
         assigned=_assigned(tree),
         models=tensors_of(tree),
         uses_arrays=uses_arrays,
@@ -583,7 +584,7 @@ _CALLS: Final = 4
 
 def _around_calls(module: ParsedFile, function: ast.AST) -> Iterator[_OnlyCall]:
     """The only call of a function, that of its caller, and so on."""
-    functions = [each for each in every_node(module.tree) if isinstance(each, FUNCTIONS)]
+    functions = functions_in(module.tree)
     for _ in range(_CALLS):
         if not isinstance(function, FUNCTIONS):
             return
@@ -815,7 +816,7 @@ class _Permits(NamedTuple):
 def _permits_of(tree: ast.Module) -> _Permits:
     """What functions of a file do nothing but acquire, or release, for others."""
     found: dict[str, dict[str, set[str]]] = {"acquire": {}, "release": {}}
-    for function in (each for each in every_node(tree) if isinstance(each, FUNCTIONS)):
+    for function in functions_in(tree):
         calls = [each for each in own_nodes(function) if isinstance(each, ast.Call)]
         does = {
             method: {container_of(receiver_of(each)) for each in calls if _calls(each, method)}
@@ -901,7 +902,6 @@ def _is_socket(name: str) -> bool:
     return re.search(r"sock|peer", name, re.IGNORECASE) is not None
 
 
-_HOOKS: Final = re.compile(r"register_(?:forward_|full_backward_|backward_)?(?:pre_)?hook")
 _ONCE: Final = re.compile(
     r"__init__|main|<module>|.*(?:build|init|setup|install|attach|make|create).*"
 )
@@ -911,7 +911,7 @@ def _hooks(function: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[Found]:
     """`layer.register_forward_hook(f)`, but in a function that prepares something once."""
     if isinstance(function, FUNCTIONS) and not _ONCE.fullmatch(function.name.lower()):
         for node in nodes:
-            if isinstance(node, ast.Call) and _HOOKS.fullmatch(last_name(node.func)):
+            if isinstance(node, ast.Call) and HOOKS.fullmatch(last_name(node.func)):
                 yield "registers-hook", "", node
                 return
 

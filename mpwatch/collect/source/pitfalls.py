@@ -21,10 +21,12 @@ from mpwatch.collect.source.syntax import (
     FUNCTIONS,
     LOOPS,
     Found,
+    assigned_to,
     calls_in,
     every_node,
     expression_text,
     first_line,
+    functions_in,
     last_line,
     last_name,
     names_in,
@@ -202,7 +204,7 @@ def find_unfrozen(tree: ast.AST) -> Iterator[tuple[ast.AST, str, ast.AST]]:
     """
     frozen: dict[str, int] = {}
     unfrozen: list[tuple[ast.AST, str, ast.AST]] = []
-    for function in (each for each in every_node(tree) if isinstance(each, FUNCTIONS)):
+    for function in functions_in(tree):
         found = list(_set_trainable(function))
         wraps = any(last_name(each.func) in _WRAPPERS for each in calls_in(function))
         both = {name for name, value, _ in found if value} & {n for n, v, _ in found if not v}
@@ -291,7 +293,8 @@ def _lengths(nodes: Sequence[ast.AST]) -> Iterator[Found]:
     """`HEADER.pack(len(text))` or `len(text).to_bytes(4, "big")` beside `text.encode()`."""
     calls = [each for each in nodes if isinstance(each, ast.Call)]
     encoded = {receiver_of(each) for each in calls if last_name(each.func) == "encode"} - {""}
-    bound = {ast.unparse(each) for node in nodes for each in _targets(node)}
+    # A text that is bound anew may be its own encoded bytes.
+    bound = {ast.unparse(each) for node in nodes for each in assigned_to(node)}
     for call in calls:
         parts: Sequence[ast.expr] = ()
         if last_name(call.func) == "pack":
@@ -303,11 +306,6 @@ def _lengths(nodes: Sequence[ast.AST]) -> Iterator[Found]:
                 text = ast.unparse(part.args[0])
                 if text in encoded - bound:
                     yield "length-of-text", text, call
-
-
-def _targets(node: ast.AST) -> Sequence[ast.expr]:
-    """What an assignment binds: a text that is bound anew may be its own encoded bytes."""
-    return node.targets if isinstance(node, ast.Assign) else ()
 
 
 def _patterns(nodes: Sequence[ast.AST]) -> Iterator[Found]:

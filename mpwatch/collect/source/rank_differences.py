@@ -18,6 +18,7 @@ from mpwatch.collect.source.syntax import (
     Found,
     every_node,
     expression_text,
+    functions_by_name,
     last_name,
     names_in,
     own_nodes,
@@ -45,15 +46,6 @@ def plateaus_of(tree: ast.AST) -> frozenset[str]:
     )
 
 
-def functions_of(tree: ast.AST) -> Mapping[str, ast.AST]:
-    """The functions of a file by name, without names that several have."""
-    found: dict[str, ast.AST | None] = {}
-    for node in every_node(tree):
-        if isinstance(node, FUNCTIONS):
-            found[node.name] = None if node.name in found else node
-    return {name: node for name, node in found.items() if node is not None}
-
-
 def find_own_values(
     nodes: Sequence[ast.AST], plateaus: frozenset[str], functions: Mapping[str, ast.AST]
 ) -> Iterator[Found]:
@@ -64,7 +56,7 @@ def find_own_values(
     Args:
         nodes: The syntax of one function.
         plateaus: See `plateaus_of`.
-        functions: See `functions_of`.
+        functions: See `functions_by_name`.
     """
     for node in nodes:
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args):
@@ -156,7 +148,7 @@ def _calls_collective(call: ast.Call, functions: Mapping[str, ast.AST], depth: i
 
 def clocks_of(tree: ast.AST) -> frozenset[str]:
     """The functions of a file that read a clock, themselves or by one another."""
-    bodies = {name: list(own_nodes(each)) for name, each in functions_of(tree).items()}
+    bodies = {name: list(own_nodes(each)) for name, each in functions_by_name(tree).items()}
     found = {name for name, nodes in bodies.items() if any(map(reads_clock, nodes))}
     while True:
         more = {

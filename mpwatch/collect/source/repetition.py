@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from mpwatch.collect.source.syntax import (
-    FUNCTIONS,
     LOOPS,
     Found,
     ParsedFile,
     every_node,
     expression_text,
     first_line,
+    functions_in,
     last_line,
     last_name,
     own_nodes,
@@ -86,7 +86,7 @@ def calls_of(file: str, module: ParsedFile) -> tuple[Call, ...]:
 
 
 def _calls(file: str, tree: ast.Module) -> Iterator[Call]:
-    for function, owner in functions_of(tree):
+    for function, owner in functions_with_classes(tree):
         name = getattr(function, "name", "<module>")
         callers = (name,) if owner is None or name != "__init__" else (owner.name,)
         nodes = list(own_nodes(function))
@@ -127,7 +127,7 @@ def _repeats(loop: ast.For | ast.While | ast.AsyncFor, inside: ast.AST) -> bool:
     return first_line(first) <= first_line(inside) <= last_line(loop.body[-1])
 
 
-def functions_of(tree: ast.Module) -> Iterator[tuple[ast.AST, ast.ClassDef | None]]:
+def functions_with_classes(tree: ast.Module) -> Iterator[tuple[ast.AST, ast.ClassDef | None]]:
     """The file and its functions, each with the class that it is a method of."""
     methods = {
         id(each): node
@@ -136,9 +136,8 @@ def functions_of(tree: ast.Module) -> Iterator[tuple[ast.AST, ast.ClassDef | Non
         for each in node.body
     }
     yield tree, None
-    for node in every_node(tree):
-        if isinstance(node, FUNCTIONS):
-            yield node, methods.get(id(node))
+    for each in functions_in(tree):
+        yield each, methods.get(id(each))
 
 
 def _loops_to(found: Repeatable, calls: Mapping[str, Sequence[Call]]) -> list[Loop]:
@@ -184,7 +183,7 @@ class Takers(NamedTuple):
 
 def takers_of(tree: ast.Module) -> Takers:
     """The functions that take items out of a queue, or call one of the file that does."""
-    functions = [each for each in every_node(tree) if isinstance(each, FUNCTIONS)]
+    functions = functions_in(tree)
     names = Counter(each.name for each in functions)
     single = [each for each in functions if names[each.name] == 1]
     found = {

@@ -18,9 +18,10 @@ from mpwatch.collect.source.syntax import (
     FUNCTIONS,
     LOOPS,
     Found,
+    assigned_to,
     calls_in,
-    every_node,
     expression_text,
+    functions_in,
     last_name,
     own_nodes,
     receiver_of,
@@ -55,7 +56,9 @@ def slow(
         assigned: What the file gives to its variables and attributes.
     """
     unpacked = set(_from_zip(nodes))
-    own = {target.id for node in nodes for target in _targets(node) if isinstance(target, ast.Name)}
+    own = {
+        target.id for node in nodes for target in _bound_by(node) if isinstance(target, ast.Name)
+    }
     for node in nodes:
         if not isinstance(node, ast.Call):
             continue
@@ -127,7 +130,7 @@ def tensors_in(tree: ast.AST) -> dict[str, frozenset[str]]:
     Returns:
         Last names, by the name of the function; attributes under an empty name.
     """
-    functions = [each for each in every_node(tree) if isinstance(each, FUNCTIONS)]
+    functions = functions_in(tree)
     attributes: set[str] = set()
     found: dict[str, set[str]] = {}
     for function in functions:
@@ -223,7 +226,7 @@ def _is_list(node: ast.expr | None, sequences: Container[str], unpacked: Contain
 def _from_zip(nodes: Sequence[ast.AST]) -> Iterator[str]:
     """The variables of `a, b = zip(*rows)`, which are tuples."""
     for node in nodes:
-        for target in _targets(node):
+        for target in _bound_by(node):
             value = node.value if isinstance(node, ast.Assign) else None
             if not isinstance(target, ast.Tuple) or not isinstance(value, ast.Call):
                 continue
@@ -236,12 +239,11 @@ def _from_zip(nodes: Sequence[ast.AST]) -> Iterator[str]:
                 yield from (each.id for each in target.elts if isinstance(each, ast.Name))
 
 
-def _targets(node: ast.AST) -> Sequence[ast.expr]:
-    if isinstance(node, ast.Assign):
-        return node.targets
+def _bound_by(node: ast.AST) -> Sequence[ast.expr]:
+    """What a statement gives a value, also a loop to its variables."""
     if isinstance(node, ast.AnnAssign | ast.AugAssign | ast.For | ast.AsyncFor):
         return (node.target,)
-    return ()
+    return assigned_to(node)
 
 
 _JOINS: Final = frozenset(("array", "stack", "cat", "concatenate", "vstack", "hstack"))

@@ -41,6 +41,7 @@ from mpwatch.collect.source.marks import marks
 from mpwatch.collect.source.repetition import Call, Repeatable, calls_of, repeated
 from mpwatch.collect.source.syntax import (
     FUNCTIONS,
+    LEAVES,
     LOOPS,
     ParsedFile,
     before,
@@ -295,9 +296,6 @@ def _may_be_quoted(status: os.stat_result, owner: int) -> bool:
     return stat.S_ISREG(status.st_mode) and status.st_size <= FILE_BYTES and is_readable
 
 
-_LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
-
-
 def _path_to(tree: ast.Module, line: int) -> list[ast.AST]:
     """The statements that contain a line, outermost first."""
     path: list[ast.AST] = []
@@ -364,7 +362,7 @@ def _ends(module: ParsedFile, inside: Sequence[ast.AST]) -> Iterator[Statement]:
 
 
 def _leaves(body: Sequence[ast.stmt]) -> bool:
-    return bool(body) and isinstance(body[-1], _LEAVES)
+    return bool(body) and isinstance(body[-1], LEAVES)
 
 
 def _imported(file: str, tree: ast.Module) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
@@ -30,9 +30,18 @@ class ParsedFile(NamedTuple):
     tree: ast.Module
 
 
+ADDS: Final = frozenset(("append", "appendleft", "add", "insert", "extend", "setdefault"))
+"""Methods by which a container gets more entries."""
+CONTAINERS: Final = frozenset(
+    ("Counter", "OrderedDict", "defaultdict", "deque", "dict", "list", "set")
+)
+"""What makes an empty container, called without arguments."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 BRANCHES = (ast.If, ast.ExceptHandler, ast.match_case)
+LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+ORDERS = (ast.Gt, ast.GtE, ast.Lt, ast.LtE)
 LOOPS = (ast.For, ast.While, ast.AsyncFor)
+FunctionNode: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
@@ -82,6 +91,20 @@ def before(function: ast.AST, inside: Sequence[ast.AST]) -> Iterator[ast.AST]:
             if name == block:
                 yield child
         outer = node
+
+
+def before_in_round(
+    function: ast.AST, inside: Sequence[ast.AST], repeats: Callable[[ast.AST], bool]
+) -> Iterator[ast.AST]:
+    """`before`, where a loop is around the last statement only those of a round of it.
+
+    Args:
+        function: The function, or the file.
+        inside: As of `before`.
+        repeats: Whether a statement is such a loop.
+    """
+    first = max((n for n, each in enumerate(inside[:-1], 1) if repeats(each)), default=0)
+    yield from before(inside[first - 1] if first else function, inside[first:])
 
 
 def condition(module: ParsedFile, node: ast.If) -> Statement:
@@ -149,6 +172,26 @@ def every_node(tree: ast.AST) -> tuple[ast.AST, ...]:
         found = tuple(ast.walk(tree))
         vars(tree)["every_node"] = found
     return found
+
+
+def functions_in(tree: ast.AST) -> list[FunctionNode]:
+    """The functions of a file, also those within classes and functions."""
+    return [each for each in every_node(tree) if isinstance(each, FUNCTIONS)]
+
+
+def functions_by_name(tree: ast.AST) -> dict[str, FunctionNode]:
+    """The functions of a file by name, without names that several have."""
+    found: dict[str, FunctionNode | None] = {}
+    for each in functions_in(tree):
+        found[each.name] = None if each.name in found else each
+    return {name: each for name, each in found.items() if each is not None}
+
+
+def assigned_to(node: ast.AST) -> Sequence[ast.expr]:
+    """What an assignment gives a value: `a, b` of `a = b = 1`; nothing for other statements."""
+    if isinstance(node, ast.Assign):
+        return node.targets
+    return [node.target] if isinstance(node, ast.AnnAssign) and node.value is not None else ()
 
 
 def imported_roots(tree: ast.Module) -> set[str]:

@@ -10,7 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from mpwatch.describe.frames import frame_words, own_frames
-from mpwatch.describe.waits import object_words, resource_words
+from mpwatch.describe.waits import (
+    FULL_QUEUE,
+    LOCK_OF_THREADS,
+    OF_A_CHILD,
+    object_words,
+    resource_words,
+    semaphore_words,
+)
 from mpwatch.diagnose.analysis.distributed.ranks import (
     BACKWARD,
     ITS_RANKS,
@@ -105,9 +112,9 @@ _POLLS = (
 _WAITS: tuple[tuple[tuple[str, ...], Target, str], ...] = (
     (("threading.py:_wait",), "barrier", "the other parties of a barrier"),
     (("queue.py:get",), "queue", "an item of a queue"),
-    (("queue.py:put",), "queue", "room in a full queue"),
+    (("queue.py:put",), "queue", FULL_QUEUE),
     (("queues.py:get",), "queue", "an item of a queue"),
-    (("queues.py:put",), "queue", "room in a full queue"),
+    (("queues.py:put",), "queue", FULL_QUEUE),
     (("concurrent/futures/_base.py:result",), "thread", FUTURE_RESULT),
     (("concurrent/futures/_base.py:as_completed",), "thread", FUTURE_RESULT),
     (("concurrent/futures/_base.py:wait",), "thread", FUTURE_RESULT),
@@ -120,7 +127,7 @@ _WAITS_BY_SHAPE: Mapping[Shape, tuple[Target, str]] = {
     "lock-between-processes": ("lock", "a lock between processes"),
     "pool-result": ("queue", POOL_RESULTS),
     "joins-thread": ("thread", "the end of another thread"),
-    "joins-process": ("child", "the exit of a child"),
+    "joins-process": ("child", OF_A_CHILD),
     "joins-queue": ("thread", "its queue's feeder thread"),
     "lock-file": ("lock", LOCK_FILE),
 }
@@ -685,7 +692,7 @@ def _by_call(
             return Activity("waiting", "the GIL", "gil", (), place)
         if stack and waits_in_backward(stack) and has_group(process):
             return Activity("waiting", BACKWARD, "collective", (), place)
-        return Activity("waiting", "a lock or condition of its own process", "lock", (), place)
+        return Activity("waiting", LOCK_OF_THREADS, "lock", (), place)
     providers = _few(edge) if edge is not None else ()
     is_known = edge is not None and _holds(edge, thread)
     what = edge.what if edge is not None and is_known else _target_words(wait)
@@ -716,20 +723,18 @@ def _target_words(wait: WaitedOn) -> str:
 
 def _words_of_call(wait: WaitedOn, what: str) -> tuple[str, Target]:
     """What a system call waits for, in words, and the kind of that."""
-    what = what.removeprefix("a reader of ")
+    words = object_words(wait.kind, what)
     match wait.kind:
         case "semaphore":
-            return f"semaphore {wait.segment}", "lock"
+            return semaphore_words(wait.segment), "lock"
         case "child":
-            return "the exit of a child", "child"
+            return OF_A_CHILD, "child"
         case "pipe-write":
-            return object_words(wait.kind, what), "pipe"
-        case "socket-write":
-            return object_words(wait.kind, what), "socket"
-        case "accept":
-            return f"a connection on {what}", "socket"
+            return words, "pipe"
+        case "socket-write" | "accept":
+            return words, "socket"
         case "pipe-read" | "socket-read" | "poll":
-            return f"data on {what}", "socket" if "socket" in f"{wait.targets} {what}" else "pipe"
+            return words, "socket" if "socket" in f"{wait.targets} {what}" else "pipe"
         case "signal":
             return "a signal", ""
     words = f"the system call {wait.call}" + (f" on {what}" if wait.targets else "")

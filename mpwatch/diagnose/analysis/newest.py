@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, is_library
+from mpwatch.describe.waits import FULL_PIPE
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.pipes import all_links, ends_among, pipe_ends
 from mpwatch.diagnose.analysis.process_queries import all_called, counted, label_stem
@@ -45,7 +46,7 @@ PUT_DEPTH = 4
 
 FEEDER = "QueueFeederThre"
 """The name of feeder threads, as far as the kernel keeps it (multiprocessing/queues.py)."""
-_FULL_PIPE = re.compile(r"^room in a full pipe \(.*?pipe (\d+)\)")
+_FULL_PIPE = re.compile(rf"^{FULL_PIPE} \(.*?pipe (\d+)\)")
 """The activity of a thread in the account of time."""
 
 
@@ -184,10 +185,9 @@ class NewestAccepted(NamedTuple):
 def newest_accepted(process: Process, gained: float) -> NewestAccepted | None:
     """The connections that a server keeps, if most of its newest sockets are those."""
     links = [link for link in newest_links(process, gained) if link.kind == "socket"]
-    every = process.sample.fds.links or () if process.sample.fds is not None else ()
     listening = {
         address.rpartition(":")[2]: address
-        for link in every
+        for link in process.sample.links
         if (address := (link.address or "").partition(" listens on ")[2])
     }
     accepted = [
@@ -260,8 +260,8 @@ def _pipe_words(index: Index, process: Process, links: Sequence[FdLink]) -> Iter
     others = Counter(
         other.process
         for other in index.snapshot.living()
-        if other.process != process.process and other.sample.fds is not None
-        for link in other.sample.fds.links or ()
+        if other.process != process.process
+        for link in other.sample.links
         if link.kind == "pipe" and link.inode in ends
     )
     holders = [each for found, _ in others.most_common(4) if (each := index.snapshot.get(found))]

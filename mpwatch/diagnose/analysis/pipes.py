@@ -234,8 +234,7 @@ def _waited_on(process: Process, tid: int) -> tuple[int, ...]:
 
 def _fds_of(process: Process, pipe: int) -> Iterator[int]:
     """The descriptors that are a pipe, as numbers."""
-    fds = process.sample.fds
-    for link in (fds.links or ()) if fds is not None else ():
+    for link in process.sample.links:
         if link.inode == pipe and link.kind == "pipe":
             yield link.fd
 

@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeAlias
 from mpwatch.describe.account import LEAST_STACKS, inside_words, sentence
 from mpwatch.describe.frames import frame_words, is_library
 from mpwatch.describe.processes import unique_names
+from mpwatch.describe.waits import ROOM
 from mpwatch.diagnose.analysis.idle_time import last_transfer_s, quiet_s
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES
@@ -37,6 +38,7 @@ from mpwatch.model.account import (
 from mpwatch.model.history import first_at
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.progress import BUCKET_S
+from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process
 from mpwatch.model.source_code import INNER
 
@@ -69,6 +71,7 @@ LIBRARY_SHARE = 0.2
 QUIET_S = 5.0
 """The others have waited for so long: a pause between two rounds is shorter."""
 MAIN_PART = 0.5
+UNRETURNED_STACKS = 3
 KNOWN = 0.2
 """Lines are named where they are known of this part of the work."""
 
@@ -86,6 +89,16 @@ def main_account(index: Index, identity: ProcessId) -> ThreadAccount | None:
     """
     account = index.snapshot.account.processes.get(identity)
     return account.main if account is not None and account.uncounted else None
+
+
+def unreturned(index: Index, process: Process) -> tuple[Frame, ...]:
+    """The calls that no stack of a main thread has left for a while, innermost first.
+
+    Lines may be 0: see `Callers`. Empty with too few stacks, which would only show a moment.
+    """
+    account = main_account(index, process.process)
+    found = account.inside() if account is not None else None
+    return found.frames[::-1] if found is not None and found.stacks >= UNRETURNED_STACKS else ()
 
 
 @derived
@@ -237,7 +250,7 @@ def waiting_share(index: Index, process: Process) -> float:
     )
 
 
-_AHEAD = ("room in", "the other end of")
+_AHEAD = (ROOM, "the other end of")
 _OF_OTHERS: frozenset[Target] = frozenset(("queue", "pipe", "socket", "event"))
 
 

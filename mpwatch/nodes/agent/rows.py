@@ -722,8 +722,7 @@ def _joined(rows: Sequence[SocketRow]) -> Iterator[SocketRow]:
 
 
 def _connections(process: Process) -> Iterator[FdLink]:
-    fds = process.sample.fds
-    for link in fds.links or () if fds is not None else ():
+    for link in process.sample.links:
         if link.address is not None and link.address.startswith(_TCP) and _TO in link.address:
             yield link
 

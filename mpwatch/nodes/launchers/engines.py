@@ -27,7 +27,7 @@ from mpwatch.nodes.launchers.launch import (
     engine,
     lines_of,
 )
-from mpwatch.nodes.launchers.tree import in_batches
+from mpwatch.nodes.launchers.relays import in_batches
 
 FORMS = (
     "local:N, ssh:HOST,HOST, ssh:@HOSTFILE, slurm:JOBID, k8s:[NAMESPACE/]POD,POD, ray:auto or "

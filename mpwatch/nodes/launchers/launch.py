@@ -127,7 +127,7 @@ class ChildPipes(subprocess.Popen[bytes]):
 
 
 class RelayWay(NamedTuple):
-    """How a node reaches others of its job; see `mpwatch.nodes.launchers.tree`."""
+    """How a node reaches others of its job; see `mpwatch.nodes.launchers.relays`."""
 
     host: str
     """Its name for the others."""

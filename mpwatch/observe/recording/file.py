@@ -62,6 +62,10 @@ class MemberFile:
         self._waiting: deque[tuple[bytes, int]] = deque()
         self._waiting_bytes = 0
         self._good_end = 0
+        self.count = 0
+        """Members in the file."""
+        self.last_s = -math.inf
+        """The last time of the lines in the file."""
 
     @property
     def is_open(self) -> bool:
@@ -100,7 +104,10 @@ class MemberFile:
             problem = self._write(self._fd, self._waiting[0][0])
             if problem is not None:
                 return problem
-            self._waiting_bytes -= len(self._waiting.popleft()[0])
+            written, _ = self._waiting.popleft()
+            self._waiting_bytes -= len(written)
+            self.count += 1
+            self.last_s = max(self.last_s, last_s_of(written))
         return None
 
     def close(self) -> None:
@@ -216,6 +223,12 @@ def pack(lines: bytes, first_s: float, last_s: float, *, is_key: bool) -> bytes:
     )
 
 
+def last_s_of(member: bytes) -> float:
+    """The last time of the lines of a packed member."""
+    last_s: float = _EXTRA.unpack_from(member, _PREFIX.size)[-1]
+    return last_s
+
+
 def read_head(file: BinaryIO, offset: int) -> Member | None:
     """The member that begins at an offset; `None` at the end of the file or in a cut header.
 
@@ -329,6 +342,7 @@ class LineWriter:
         self.lost = 0
         """Lines that could not be written, in total."""
         self._clock = clock
+        self._begin_s = at_s
         self._lines = MemberLines(clock())
         self._file = MemberFile(path)
         self._shortage: str | None = None
@@ -348,6 +362,14 @@ class LineWriter:
         if self._shortage:
             return f"The recording {self.path} waits for its disk: {self._shortage}."
         return None
+
+    @property
+    def recorded_s(self) -> float | None:
+        """How long what is in the file lasts, in seconds; `None` with nothing but the header.
+
+        The job may have been watched for longer: a disk may be full, or a limit be reached.
+        """
+        return self._file.last_s - self._begin_s if self._file.count > 1 else None
 
     def flush(self) -> None:
         """Write the lines so far as one member."""

@@ -161,10 +161,6 @@ class HookRecord:
             return ()
         return tuple(self._waits.loader(self.process, _mapping(each), now_ns) for each in gauges)
 
-    def wait_share(self, now_ns: int) -> float | None:
-        """Part of the last minute spent in `__next__`, 0 to 1; `None` before the first batch."""
-        return self._waits.share(now_ns)
-
     def cuda_unreleased(self) -> int | None:
         """CUDA tensors sent and not released by their receivers."""
         return _integer(_mapping(self.gauges.get("cuda_lent")).get("unreleased"))
@@ -366,8 +362,8 @@ class BatchWaits:
             outstanding=_integer(gauge.get("outstanding")),
             parked=_integer(gauge.get("parked")),
             owner_worker=_integer(gauge.get("owner")),
-            wait_share=self.share(now_ns),
-            own_wait_share=self.share(now_ns, key),
+            wait_share=self.share(now_ns, key),
+            process_wait_share=self.share(now_ns),
             waiting_since_s=None if since_ns is None else max(0, now_ns - since_ns) / 1e9,
             batches=self._batches.get(key, 0),
             data=gauge,

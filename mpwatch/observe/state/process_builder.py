@@ -15,7 +15,7 @@ from mpwatch.describe.frames import (
     waits_for_task,
 )
 from mpwatch.describe.processes import role_name, state_explanation
-from mpwatch.describe.waits import object_words, resource_words
+from mpwatch.describe.waits import LOCK_OF_THREADS, object_words, resource_words
 from mpwatch.model.cmdline import python_program
 from mpwatch.model.ids import Role
 from mpwatch.model.samples import (
@@ -324,7 +324,7 @@ def wait_words(waits_on: WaitedOn) -> str:
         case "child":
             return f"waits for the exit of {targets.replace('pid ', '') or 'a child'}"
         case "futex":
-            return "waits for a lock or condition of its own process"
+            return f"waits for {LOCK_OF_THREADS}"
         case "unknown":
             return f"in {waits_on.call} {targets}".rstrip()
         case "poll" if not targets:

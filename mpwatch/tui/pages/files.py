@@ -128,7 +128,7 @@ def socket_holders(view: SnapshotView) -> dict[int, str]:
     """Pid of the process that holds a socket, by inode; the first of several that inherited it."""
     found: dict[int, str] = {}
     for process in view.snapshot.living():
-        for link in (process.sample.fds.links or ()) if process.sample.fds else ():
+        for link in process.sample.links:
             if link.kind == "socket" and link.inode is not None:
                 found.setdefault(link.inode, view.name(process.process))
     return found

@@ -174,8 +174,7 @@ def share_line(loader: Loader, view: SnapshotView) -> Line:
 def order_line(loader: Loader, view: SnapshotView) -> Line:
     """`main waited 71% of the last minute  next 417 from worker 3  out of order 3`."""
     spans: list[str | tuple[str, Tone]] = ["  "]
-    share = loader.wait_share if loader.own_wait_share is None else loader.own_wait_share
-    if share is not None:
+    if (share := loader.wait_share) is not None:
         tone: Tone = "warning" if share >= 0.5 else ""
         owner = view.by_id.get(loader.process)
         it = "main" if owner is None or owner.role == "main" else "it"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from mpwatch.describe.processes import lasting_text
-from mpwatch.describe.waits import edge_words
+from mpwatch.describe.waits import edge_words, is_passing
 from mpwatch.diagnose.analysis.waits.providers import is_of_this_wait
 from mpwatch.model.findings import Severity
 from mpwatch.model.ids import ProcessId
@@ -69,7 +69,7 @@ def items(view: SnapshotView) -> list[WaitRow]:
     for number, chain in enumerate(chains):
         if view.scope is not None and all(k.process != view.scope for k in chain.links):
             continue
-        if not _lasts(chain):
+        if is_passing(chain, view.snapshot):
             continue
         rows += _chain_rows(chain, number)
         chained |= {link.process for link in chain.links}
@@ -79,14 +79,6 @@ def items(view: SnapshotView) -> list[WaitRow]:
         if in_scope and not edge.is_ordinary and edge.waiter not in chained and not is_new:
             rows.append(_single(edge, view))
     return rows
-
-
-def _lasts(chain: WaitChain) -> bool:
-    """Whether a chain may be more than what healthy processes wait for each other in passing."""
-    if chain.verdict in ("cycle", "dead-end"):
-        return True
-    known = [link.since_s for link in chain.links if link.since_s is not None]
-    return not known or max(known) >= SETTLED_S
 
 
 def _chain_rows(chain: WaitChain, number: int) -> list[WaitRow]:

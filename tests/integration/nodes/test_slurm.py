@@ -32,7 +32,7 @@ import pytest
 from mpwatch import nodes as mpwatch_nodes
 from mpwatch.nodes.head.head import Head
 from mpwatch.nodes.head.node import BRING_IT
-from mpwatch.nodes.launchers import tree
+from mpwatch.nodes.launchers import relays
 from mpwatch.nodes.launchers.engines import launches
 from mpwatch.nodes.launchers.launch import AgentCommand
 from tests import procfs
@@ -218,8 +218,8 @@ def test_a_stuck_rank_of_a_slurm_job_is_named_and_no_fault_leaves_an_agent(
 def test_many_nodes_of_a_slurm_job_are_reached_through_steps_of_others(
     job: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tree, "DIRECT_NODES", 2)
-    monkeypatch.setattr(tree, "BATCH_NODES", 2)
+    monkeypatch.setattr(relays, "DIRECT_NODES", 2)
+    monkeypatch.setattr(relays, "BATCH_NODES", 2)
     head = Head(launches(f"slurm:{job}", AgentCommand()))
     try:
         end_s, counts = time.monotonic() + 90, [0]

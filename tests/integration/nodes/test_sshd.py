@@ -19,10 +19,10 @@ from mpwatch.nodes.agent.agent import SILENCE_S
 from mpwatch.nodes.head import node as node_module
 from mpwatch.nodes.head.head import STARTING_LIMIT, Head
 from mpwatch.nodes.head.node import SILENT_S
-from mpwatch.nodes.launchers import tree
+from mpwatch.nodes.launchers import relays
 from mpwatch.nodes.launchers.engines import launches
 from mpwatch.nodes.launchers.launch import AgentCommand
-from mpwatch.nodes.launchers.tree import DIRECT_NODES
+from mpwatch.nodes.launchers.relays import DIRECT_NODES
 from mpwatch.nodes.wire.summary import BYTES_PER_S
 from tests import procfs
 from tests.conftest import Start, free_port
@@ -157,8 +157,8 @@ def test_many_hosts_are_read_through_few_connections_of_the_head(
     # All of these hosts have one server, and the command of ssh that the head has.
     path = f"{tmp_path}/bin:{os.environ['PATH']}"
     sshd(start, tmp_path, monkeypatch, more=f"MaxStartups 100\nSetEnv PATH={path}\n")
-    monkeypatch.setattr(tree, "DIRECT_NODES", 4)
-    monkeypatch.setattr(tree, "BATCH_NODES", 4)
+    monkeypatch.setattr(relays, "DIRECT_NODES", 4)
+    monkeypatch.setattr(relays, "BATCH_NODES", 4)
     monkeypatch.setattr(node_module, "RESTART_S", 0.5)
     spec = f"ssh:{','.join(f'many-{number}' for number in range(12))}"
     head = Head(launches(spec, AgentCommand({"MPWATCH_TEST_JOB": mark})), restarts=True)

@@ -69,10 +69,6 @@ def test_the_neighbour_is_the_same_program_with_one_argument_more() -> None:
         command(find("healthy"), mended=True)
 
 
-def test_nothing_takes_more_memory_than_three_hundred_mebibytes() -> None:
-    assert max(scenario.memory_mib for scenario in RUNNABLE) <= 300
-
-
 def test_a_scenario_is_found_by_its_name() -> None:
     assert find("healthy").expected == ()
     with pytest.raises(KeyError):

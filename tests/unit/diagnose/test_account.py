@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from mpwatch.describe.waits import edge_words
 from mpwatch.diagnose.analysis.account import EVERY_S, MANY, THREADS_LIMIT, advanced
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
@@ -349,6 +350,27 @@ def test_a_wait_is_named_by_its_system_call(
 
     assert (found.kind, found.target) == (kind, target)
     assert found.what.startswith(words)
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [
+        WaitedOn("pipe-read", "read", ("pipe:[9]",)),
+        WaitedOn("pipe-read", "read", ("/run/requests",)),
+        WaitedOn("pipe-write", "write", ("pipe:[9]",)),
+        WaitedOn("socket-read", "recvfrom", ("socket:[9]",)),
+        WaitedOn("socket-write", "sendto", ("socket:[9]",)),
+        WaitedOn("poll", "epoll_wait", ("pipe:[9]", "socket:[8]")),
+        WaitedOn("accept", "accept4", ("socket:[9]",)),
+    ],
+    ids=lambda wait: f"{wait.kind} {wait.targets[0]}",
+)
+def test_a_wait_has_the_name_in_the_account_that_screens_show(wait: WaitedOn) -> None:
+    job = snapshot_of(main(threads=[thread(MAIN, waits=wait)]))
+    (edge,) = wait_graph(Index(job)).edges
+
+    assert f"waits for {account(job).processes[pid(MAIN)].main.now.what}" == edge_words(edge)
+    assert "[" not in edge_words(edge)
 
 
 @pytest.mark.parametrize(

@@ -111,8 +111,8 @@ def test_loaders_of_one_process_are_told_apart_on_their_page() -> None:
     )
     facts = {"place": "train.py:76", "dataset": "Pictures", "batch_size": 32}
     loaders = (
-        Loader(main.process, 3, 1, 2, wait_share=0.2, own_wait_share=0.15, data=facts),
-        Loader(main.process, 5, 1, 2, wait_share=0.2, own_wait_share=0.05, parked=2),
+        Loader(main.process, 3, 1, 2, process_wait_share=0.2, wait_share=0.15, data=facts),
+        Loader(main.process, 5, 1, 2, process_wait_share=0.2, wait_share=0.05, parked=2),
     )
     view = SnapshotView(replace(loader_job(), processes=(main, train, val), loaders=loaders))
 

@@ -8,6 +8,8 @@ import pytest
 
 from mpwatch.model.samples import Frame
 from mpwatch.model.waits import Verdict
+from mpwatch.report.html import report_html
+from mpwatch.report.text import diagnose_text
 from mpwatch.tui.elements.page import SnapshotView
 from mpwatch.tui.elements.styled_text import place, text_of
 from mpwatch.tui.pages import waits
@@ -34,24 +36,31 @@ def test_the_wait_is_shown_at_every_width(width: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("verdict", "since_s", "is_shown"),
+    ("verdict", "since_s", "watched_s", "is_shown"),
     [
-        ("unknown", 1.0, False),
-        ("progress", 1.9, False),
-        ("unknown", 2.5, True),
-        ("cycle", 1.0, True),
-        ("dead-end", 1.0, True),
+        ("unknown", 1.0, 60.0, False),
+        ("unknown", 0.2, 0.2, True),  # of a job that was only just looked at
+        ("progress", 0.2, 0.2, False),
+        ("progress", 1.9, 60.0, False),
+        ("progress", 2.5, 60.0, True),
+        ("unknown", 2.5, 60.0, True),
+        ("cycle", 1.0, 60.0, True),
+        ("dead-end", 1.0, 60.0, True),
     ],
 )
-def test_what_processes_wait_for_in_passing_is_left_out(
-    verdict: Verdict, since_s: float, is_shown: bool
+def test_pages_and_reports_leave_out_what_processes_wait_for_in_passing(
+    verdict: Verdict, since_s: float, watched_s: float, is_shown: bool
 ) -> None:
     job = loader_job()
     (chain,) = job.waits.chains
     links = tuple(replace(link, since_s=since_s) for link in chain.links)
     graph = replace(job.waits, edges=(), chains=(replace(chain, links=links, verdict=verdict),))
+    account = replace(job.account, since_s=job.at_s - watched_s, at_s=job.at_s, readings=2)
+    job = replace(job, waits=graph, account=account, findings=())
 
-    assert bool(waits.items(SnapshotView(replace(job, waits=graph)))) is is_shown
+    assert bool(waits.items(SnapshotView(job))) is is_shown
+    assert ("WAITS" in diagnose_text(job)) is is_shown
+    assert ("<h2>Waits</h2>" in report_html(job)) is is_shown
 
 
 @pytest.mark.parametrize(("age_s", "is_shown"), [(3.0, True), (20.0, False)])

@@ -194,12 +194,6 @@ class RecordedRanks:
             return None
         return record.statuses.get(ids.pop(), 0)
 
-    def absent(self) -> tuple[int, ...]:
-        """Ranks of any recorded group of which there is no file."""
-        names = {name for record in self.by_rank.values() for name in record.groups}
-        ranks = {rank for name in names for rank in self.ranks_of(name)}
-        return tuple(sorted(ranks - set(self.by_rank)))
-
     def _groups(self, name: str) -> dict[int, RecordedGroup]:
         return {r: rec.groups[name] for r, rec in self.by_rank.items() if name in rec.groups}
 

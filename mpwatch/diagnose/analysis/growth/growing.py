@@ -33,7 +33,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     label_stem,
 )
 from mpwatch.diagnose.analysis.resources import fd_limit, map_limit
-from mpwatch.diagnose.analysis.shares import exchanges, imported_until_s, shares
+from mpwatch.diagnose.analysis.shares import exchanges, imported_until_s, shares, unreturned
 from mpwatch.diagnose.analysis.source_code import line_at, marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import main_thread
 from mpwatch.model.account import NO_CORE
@@ -360,10 +360,7 @@ def is_compiling(index: Index, process: Process) -> bool:
 
 def _is_loading(index: Index, process: Process) -> bool:
     """Whether a process loads a model, whose memory rises by one tensor after the other."""
-    account = index.snapshot.account.processes.get(process.process)
-    inside = account.main.inside() if account is not None and account.uncounted else None
-    stacks = [each.stack for each in process.threads]
-    stacks += [inside.frames] if inside is not None else []
+    stacks = [*(each.stack for each in process.threads), unreturned(index, process)]
     return any(
         frame.function.rpartition(".")[2] in LOADS or any(part in frame.file for part in LOADERS)
         for stack in stacks

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 from mpwatch.describe.frames import frame_words, program_frames
 from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.shares import unreturned
 from mpwatch.diagnose.analysis.source_code import Kept
 from mpwatch.diagnose.analysis.stack_patterns import main_thread
 from mpwatch.diagnose.analysis.values import at_rest, grown
@@ -142,7 +143,7 @@ def _is_in(index: Index, process: Process, found: RoundOf) -> bool:
     if found.is_async:
         return any("/asyncio/" in each.file for stack in stacks for each in stack)
     frames = [frame for stack in stacks for frame in program_frames(stack)]
-    return any(_is_at(each, found) for each in (*frames, *_inside(index, process)))
+    return any(_is_at(each, found) for each in (*frames, *unreturned(index, process)))
 
 
 def _is_at(frame: Frame, found: RoundOf) -> bool:
@@ -150,16 +151,9 @@ def _is_at(frame: Frame, found: RoundOf) -> bool:
     return is_of and (frame.line == 0 or found.first <= frame.line <= found.last)
 
 
-def _inside(index: Index, process: Process) -> tuple[Frame, ...]:
-    """The calls that no stack of the main thread has left for a while."""
-    account = index.snapshot.account.processes.get(process.process)
-    found = account.main.inside() if account is not None and account.uncounted else None
-    return found.frames if found is not None else ()
-
-
 def _stays_in(index: Index, process: Process, found: RoundOf) -> bool:
     """Whether the main thread has not left the function of a loop for a while."""
-    return any(_is_at(each, found) for each in _inside(index, process))
+    return any(_is_at(each, found) for each in unreturned(index, process))
 
 
 def _is_called(process: Process, holder: Holder) -> bool:
@@ -188,7 +182,12 @@ def kept_in(index: Index, process: Process, only: Literal["opens"] | None = None
     Returns:
         `None` where no container is found that outlives what adds to it.
     """
-    found = [each for each in held(index, process, only) if each.is_sure]
+    return kept_by(held(index, process, only))
+
+
+def kept_by(holding: Sequence[Held]) -> Kept | None:
+    """`kept_in` of containers that `held` has found."""
+    found = [each for each in holding if each.is_sure]
     if not found:
         return None
     first = found[0]

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames, program_frames
 from mpwatch.describe.processes import wait_verb
+from mpwatch.describe.waits import FULL_QUEUE
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.cases import NAMED, Case, Mechanism, at_line
 from mpwatch.diagnose.analysis.mechanisms.unreleased import skipped_release
@@ -34,7 +35,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
 )
 from mpwatch.diagnose.analysis.waits.edges import surroundings
 from mpwatch.diagnose.analysis.waits.futures import forked_without_executor
-from mpwatch.diagnose.analysis.waits.providers import FULL_QUEUE, waits_for_lock
+from mpwatch.diagnose.analysis.waits.providers import waits_for_lock
 from mpwatch.diagnose.analysis.waits.threads import (
     AT_BARRIER,
     FOR_EVENT,

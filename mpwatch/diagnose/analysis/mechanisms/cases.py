@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from signal import SIGTERM
 
 from mpwatch.describe.frames import frame_words, own_frames
+from mpwatch.describe.waits import OF_A_CHILD
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, called
 from mpwatch.diagnose.analysis.stack_patterns import calls, user_frame
+from mpwatch.model.samples import READS
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.waits import WaitChain, WaitEdge, WaitGraph
 
@@ -18,8 +20,6 @@ NAMED = 4
 """Processes, threads, or ways in which they ended, that one sentence names."""
 QUEUE_ITEM = "an item of a queue"
 """What the account of time calls a wait in Queue.get."""
-READS = ("pipe-read", "socket-read", "poll")
-"""Kinds of waits for data."""
 _SIGTERM = 1 << (SIGTERM - 1)
 
 
@@ -104,7 +104,7 @@ def awaited(case: Case, waiter: Waiter) -> str:
     edge = waiter.edge
     if edge.kind == "child" and len(edge.providers) == 1:
         child = case.index.snapshot.get(edge.providers[0])
-        return "the exit of a child" if child is None else f"the exit of {called(child)}"
+        return OF_A_CHILD if child is None else f"the exit of {called(child)}"
     if edge.kind in READS and gets_from_queue(waiter):
         return QUEUE_ITEM
     return re.sub(r" \(semaphore \S+\)$", "", edge.what)

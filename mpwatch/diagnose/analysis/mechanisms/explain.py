@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.describe.processes import wait_verb
+from mpwatch.describe.waits import FULL_QUEUE, SEMAPHORE
 from mpwatch.diagnose.analysis.distributed.flight_recorder import unfinished
 from mpwatch.diagnose.analysis.distributed.ranks import OTHERS, groups_apart
 from mpwatch.diagnose.analysis.exits import Death, death_of, raised_at
@@ -29,7 +30,6 @@ from mpwatch.diagnose.analysis.mechanisms.among_threads import (
 from mpwatch.diagnose.analysis.mechanisms.cases import (
     NAMED,
     QUEUE_ITEM,
-    READS,
     Case,
     Mechanism,
     Waiter,
@@ -88,7 +88,6 @@ from mpwatch.diagnose.analysis.waits.futures import (
 from mpwatch.diagnose.analysis.waits.providers import (
     BARRIER,
     EVENT,
-    FULL_QUEUE,
     QUEUE_LOCK,
     Nested,
     nested_in,
@@ -109,7 +108,7 @@ from mpwatch.diagnose.analysis.waits.verdicts import (
 )
 from mpwatch.diagnose.known_errors import evidence_of, place_of
 from mpwatch.model.cmdline import python_program
-from mpwatch.model.samples import Frame
+from mpwatch.model.samples import READS, Frame
 from mpwatch.model.snapshot import Process
 from mpwatch.model.waits import WaitChain, WaitGraph
 
@@ -274,7 +273,7 @@ def _all_acquire(case: Case) -> Mechanism | None:
     """Every process of a cycle calls acquire() of another semaphore, outside of a with block."""
     waiters = case.waiters
     if len(waiters) < 2 or not all(
-        each.edge.what.startswith("semaphore ") and _has_no_timeout(each) for each in waiters
+        each.edge.what.startswith(SEMAPHORE) and _has_no_timeout(each) for each in waiters
     ):
         return None
     return Mechanism(
@@ -847,8 +846,7 @@ def _buffered_output(case: Case) -> Mechanism | None:
         if wait is None or theirs is None or wait.fds != (0,) or theirs.kind != "pipe-read":
             continue
         sample = each.process.sample
-        links = sample.fds.links if sample.fds is not None else None
-        writes = any(link.fd == 1 and link.target in theirs.targets for link in links or ())
+        writes = any(link.fd == 1 and link.target in theirs.targets for link in sample.links)
         is_unbuffered = "-u" in sample.cmdline[1:2] or bool(
             sample.environment.get("PYTHONUNBUFFERED")
         )

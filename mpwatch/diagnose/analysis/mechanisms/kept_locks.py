@@ -299,7 +299,7 @@ def lock_file_of(process: Process) -> str | None:
     """The path of a file with the name of a lock that a process has open, and no lock on."""
     fds = process.sample.fds
     locked = {lock.path for lock in fds.locks} if fds is not None else set()
-    for link in (fds.links or ()) if fds is not None else ():
+    for link in process.sample.links:
         is_lock = _LOCK_NAME.search(link.target.rpartition("/")[2].lower()) is not None
         if link.kind == "file" and is_lock and link.target not in locked:
             return link.target

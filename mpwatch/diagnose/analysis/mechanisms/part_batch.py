@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpwatch.describe.frames import frame_words
-from mpwatch.diagnose.analysis.mechanisms.cases import READS, Case, Mechanism
+from mpwatch.diagnose.analysis.mechanisms.cases import Case, Mechanism
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called
 from mpwatch.diagnose.analysis.source_code import collecting_loop, source_of
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, user_frame
 from mpwatch.diagnose.analysis.waits.providers import QUEUE_LOCK
-from mpwatch.model.samples import Frame
+from mpwatch.model.samples import READS, Frame
 from mpwatch.model.snapshot import Process
 from mpwatch.model.source_code import Statement
 

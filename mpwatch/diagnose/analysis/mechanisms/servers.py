@@ -17,7 +17,6 @@ from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.cases import (
     NAMED,
-    READS,
     Case,
     Mechanism,
     Waiter,
@@ -32,7 +31,12 @@ from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called,
 from mpwatch.diagnose.analysis.source_code import capital, marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, own_threads, user_frame
 from mpwatch.diagnose.analysis.waits.chains import answering_threads, wait_graph
-from mpwatch.diagnose.analysis.waits.connections import LISTENS
+from mpwatch.diagnose.analysis.waits.connections import (
+    listening_sockets,
+    peer_of_wait,
+    read_by,
+    reads_accepted,
+)
 from mpwatch.diagnose.analysis.waits.edges import CLIENTS
 from mpwatch.diagnose.analysis.waits.futures import taken_pool
 from mpwatch.diagnose.analysis.waits.providers import thread_words
@@ -47,7 +51,6 @@ from mpwatch.diagnose.analysis.waits.servers import (
     TASKS,
 )
 from mpwatch.diagnose.analysis.waits.verdicts import BOTH_READ
-from mpwatch.model.samples import FdLink
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.source_code import Mark, SourceLine, Statement
 from mpwatch.model.waits import WaitChain
@@ -58,11 +61,11 @@ ACCEPTS_S = 10.0
 def one_at_a_time(case: Case) -> Mechanism | None:
     """A server in the connection of a client that waits for one whose turn does not come."""
     for server in case.waiters:
-        read = _reads_accepted(case.index, server)
+        is_in_one = _is_in_a_connection(case.index, server)
         occupants = [p for p in server.edge.providers if p != server.process.process]
         first = next((each for each in case.waiters if each.process.process in occupants), None)
         waiting = [each.process for each in case.waiters if _is_pending(server.process, each)]
-        if read is not None and first is not None and waiting:
+        if is_in_one and first is not None and waiting:
             return _mechanism(case, server, first, waiting)
     return None
 
@@ -101,37 +104,22 @@ def _mechanism(case: Case, server: Waiter, first: Waiter, waiting: list[Process]
     )
 
 
-def _reads_accepted(index: Index, waiter: Waiter) -> FdLink | None:
-    """The connection that the only thread of a server reads, at a port on which it listens."""
-    wait = waiter.thread.waits_on if waiter.thread is not None else None
-    channels = channels_among(wait.targets) if wait is not None else ()
-    if waiter.edge.kind not in READS or len(channels) != 1:
-        return None
-    if len(own_threads(index, waiter.process)) != 1:
-        return None
-    links = _links(waiter.process)
-    read = next((link for link in links if link.inode == channels[0]), None)
-    ports = {_port(link.address) for link in links if LISTENS in (link.address or "")}
-    local = (read.address or "").partition(" > ")[0] if read is not None else ""
-    return read if local and _port(local) in ports else None
+def _is_in_a_connection(index: Index, waiter: Waiter) -> bool:
+    """Whether the only thread of a server waits for data on a connection that it has accepted."""
+    return (
+        waiter.thread is not None
+        and reads_accepted(index, waiter.process, waiter.thread)
+        and len(own_threads(index, waiter.process)) == 1
+    )
 
 
 def _is_pending(server: Process, waiter: Waiter) -> bool:
     """Whether a process waits for data on a connection that a server has not accepted."""
     wait = waiter.thread.waits_on if waiter.thread is not None else None
     channels = channels_among(wait.targets) if wait is not None else ()
-    listening = {link.inode for link in _links(server) if LISTENS in (link.address or "")}
-    own = {link.inode: link.peer for link in _links(waiter.process)}
+    own = {link.inode: link.peer for link in waiter.process.sample.links}
+    listening = listening_sockets(server)
     return bool(channels) and all(own.get(each) in listening for each in channels)
-
-
-def _links(process: Process) -> tuple[FdLink, ...]:
-    fds = process.sample.fds
-    return (fds.links or ()) if fds is not None else ()
-
-
-def _port(address: str | None) -> str:
-    return (address or "").rpartition(":")[2]
 
 
 class BothRead(NamedTuple):
@@ -268,17 +256,16 @@ def both_read(index: Index, chain: WaitChain) -> BothRead | None:
     if client is None or server is None or client is server:
         return None
     waiter = next((each for each in client.threads if each.tid == chain.links[-2].tid), None)
-    ends, read = pipe_ends(index), _read_by(waiter)
-    if read is None or read not in ends.peers:
+    ends = pipe_ends(index)
+    found = peer_of_wait(ends, waiter) if waiter is not None else None
+    if waiter is None or found is None:
         return None
-    reading = (t for t in own_threads(index, server) if _read_by(t) == ends.peers[read])
-    thread = next(reading, None)
+    read, peer = found
+    thread = next((t for t in own_threads(index, server) if read_by(t) == peer), None)
     if thread is None:
         return None
     frame = user_frame(thread.stack)
     line = source_of(index, frame) if frame is not None else None
-    if waiter is None:
-        return None
     lines = [source_of(index, each) for each in program_frames(waiter.stack)]
     sent = next((each for each in lines if each is not None and each.asked is not None), None)
     files = {each.file for t in (waiter, thread) for each in program_frames(t.stack)}
@@ -312,13 +299,6 @@ def both_receive(case: Case) -> Mechanism | None:
         ),
         is_certain=True,
     )
-
-
-def _read_by(thread: Thread | None) -> int | None:
-    """The only socket that a thread waits to read from."""
-    wait = thread.waits_on if thread is not None else None
-    found = channels_among(wait.targets) if wait is not None and wait.kind == "socket-read" else ()
-    return found[0] if len(found) == 1 else None
 
 
 _WAITS_FOR = re.compile(r"(?P<what>(?:\w+\.)*\w+)\.(?:wait|wait_for|acquire|get|join|result)\(")

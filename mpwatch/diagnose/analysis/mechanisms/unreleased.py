@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.describe.processes import wait_verb
+from mpwatch.describe.waits import SEMAPHORE
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.cases import (
     Case,
@@ -51,7 +52,6 @@ from mpwatch.model.source_code import Mark, Skip
 NAMED = 3
 WAY = 5
 """Calls shown between the first and the second time that a lock is taken."""
-_UNNAMED = "semaphore "
 """Begins the name of a wait for a semaphore of which the stack says no more: a Lock, an RLock or a
 Semaphore."""
 
@@ -69,7 +69,7 @@ def unreleased(case: Case) -> Mechanism | None:
         gone = ended_users(case, segment, here)
         if waiter.edge.what.startswith(EVENT):
             return _never_set(case, waiter, here, others, gone)
-        if waiter.edge.what.startswith(_UNNAMED):
+        if waiter.edge.what.startswith(SEMAPHORE):
             return _never_released(case, segment, here, others, gone)
     return None
 

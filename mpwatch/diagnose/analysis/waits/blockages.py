@@ -527,10 +527,9 @@ def _awaits_an_answer(around: ReadContext, process: Process, thread: Thread) -> 
     ):
         return False
     local = address.removeprefix("tcp ").partition(" > ")[0].rpartition(":")[2]
-    links = process.sample.fds.links if process.sample.fds is not None else ()
     listening = {
         (link.address or "").rpartition(":")[2]
-        for link in links or ()
+        for link in process.sample.links
         if (link.address or "").startswith("tcp listens on")
     }
     return local not in listening

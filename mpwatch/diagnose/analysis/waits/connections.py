@@ -20,7 +20,6 @@ from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES
 from mpwatch.diagnose.analysis.source_code import marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, own_threads, user_frame
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.samples import FdLink
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.source_code import MarkKind
 
@@ -68,6 +67,12 @@ def has_accepted(index: Index, server: Process, inode: int) -> bool:
     return server.role not in SERVICE_ROLES and inode in _accepted(index, server.process)
 
 
+def reads_accepted(index: Index, server: Process, thread: Thread) -> bool:
+    """Whether a thread of a server waits to read from a connection that the server has accepted."""
+    inode = read_by(thread)
+    return inode is not None and has_accepted(index, server, inode)
+
+
 @derived
 def _accepted(index: Index, identity: ProcessId) -> frozenset[int]:
     """The connections of a process that came to a port or path at which it listens.
@@ -76,7 +81,7 @@ def _accepted(index: Index, identity: ProcessId) -> frozenset[int]:
     of descriptors, and are asked for each of their siblings.
     """
     server = index.snapshot.get(identity)
-    links = [each for each in _links(server) if each.address] if server is not None else []
+    links = [each for each in server.sample.links if each.address] if server is not None else []
     listening = [each.address or "" for each in links if LISTENS in (each.address or "")]
     ports = {each.rpartition(":")[2] for each in listening if each.startswith("tcp")}
     paths = {each.partition(LISTENS)[2] for each in listening if each.startswith("unix")}
@@ -103,7 +108,7 @@ def answering(
         return None
     own, other = found
     made = (client, waiting, server)
-    reader = next((each for each in own_threads(index, server) if _reads(each) == (other,)), None)
+    reader = next((each for each in own_threads(index, server) if read_by(each) == other), None)
     if reader is not None:
         return Answering(*made, reader, "reads", own, is_sure=True)
     loop = next((each for each in own_threads(index, server) if other in _watches(each)), None)
@@ -132,7 +137,7 @@ def _handlers(index: Index, identity: ProcessId) -> tuple[Thread, ...]:
     if server is None:
         return ()
     own = [each for each in own_threads(index, server) if each.stack]
-    reading = [t for t in own if any(has_accepted(index, server, inode) for inode in _reads(t))]
+    reading = [t for t in own if reads_accepted(index, server, t)]
     entries = {entry for each in reading if (entry := _entry(each)) is not None}
     others = [
         each
@@ -173,17 +178,23 @@ def accepts(process: Process, thread: Thread) -> bool:
         return False
     if wait.kind == "accept":
         return True
-    listening = {each.inode for each in _links(process) if LISTENS in (each.address or "")}
-    return wait.kind == "poll" and not listening.isdisjoint(channels_among(wait.targets))
+    return wait.kind == "poll" and not listening_sockets(process).isdisjoint(
+        channels_among(wait.targets)
+    )
 
 
-def _reads(thread: Thread) -> tuple[int, ...]:
+def listening_sockets(process: Process) -> set[int | None]:
+    """The sockets at which a process listens."""
+    return {each.inode for each in process.sample.links if LISTENS in (each.address or "")}
+
+
+def read_by(thread: Thread) -> int | None:
     """The socket that a thread waits to read from, if it is the only one."""
     wait = thread.waits_on
     if wait is None or wait.kind not in ("socket-read", "poll"):
-        return ()
+        return None
     found = channels_among(wait.targets)
-    return found if len(found) == 1 else ()
+    return found[0] if len(found) == 1 else None
 
 
 def _watches(thread: Thread) -> tuple[int, ...]:
@@ -268,10 +279,5 @@ def _all_read(index: Index) -> frozenset[int]:
         inode
         for process in index.snapshot.living()
         for thread in process.threads
-        for inode in _reads(thread)
+        if (inode := read_by(thread)) is not None
     )
-
-
-def _links(process: Process) -> tuple[FdLink, ...]:
-    fds = process.sample.fds
-    return (fds.links or ()) if fds is not None else ()

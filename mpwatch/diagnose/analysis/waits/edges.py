@@ -7,6 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from mpwatch.describe.frames import own_frames, program_frames
+from mpwatch.describe.waits import (
+    FULL_QUEUE,
+    LOCK_OF_THREADS,
+    resource_words,
+    semaphore_words,
+)
 from mpwatch.diagnose.analysis.distributed.flight_recorder import world_size
 from mpwatch.diagnose.analysis.distributed.ranks import (
     BACKWARD,
@@ -63,7 +69,6 @@ from mpwatch.diagnose.analysis.waits.futures import (
     workers_at_work,
 )
 from mpwatch.diagnose.analysis.waits.providers import (
-    FULL_QUEUE,
     HELD_BY_WAITERS,
     UNHELD,
     held_lock,
@@ -74,7 +79,7 @@ from mpwatch.diagnose.analysis.waits.providers import (
 )
 from mpwatch.diagnose.analysis.waits.servers import key_wait, managed_wait
 from mpwatch.model.ids import ProcessId, SegmentId
-from mpwatch.model.samples import FILE_LOCK_CALLS, WaitedOn, WaitKind
+from mpwatch.model.samples import FILE_LOCK_CALLS, READS, WaitedOn, WaitKind
 from mpwatch.model.snapshot import Loader, Process, Snapshot, Thread
 from mpwatch.model.waits import WaitEdge
 
@@ -94,8 +99,6 @@ _IDLE_SHAPES: frozenset[Shape] = frozenset(
     ("worker-idle", "pool-idle", "feeder-idle", "sharer", "pin-thread")
 )
 SOMETHING_TO_DO = "something to do"
-OWN_LOCK = "a lock or condition of its own process"
-_READS: frozenset[WaitKind] = frozenset(("pipe-read", "socket-read", "poll"))
 _OUTSIDE: frozenset[WaitKind] = frozenset(
     ("socket-read", "socket-write", "accept", "signal", "unknown")
 )
@@ -404,7 +407,7 @@ def _edge_from_call(
             readers = _others(ends.readers.get(channels[0], ()), own)
             what = f"a reader of {ends.words(channels[0])}"
             return _made(process, thread, wait.kind, what, readers)
-        if wait.kind in ("pipe-read", "socket-read", "poll") and channels:
+        if wait.kind in READS and channels:
             return _read_edge(around, process, thread, wait, channels)
     if wait.kind == "semaphore" and wait.segment is not None:
         return _semaphore_edge(around, process, thread, wait.segment)
@@ -420,7 +423,7 @@ def _edge_from_call(
         workers = workers_at_work(around.index, process) if is_main and inside else ()
         if workers and inside is not None:
             return _made(process, thread, wait.kind, inside, workers, "stack")
-        what = inside or OWN_LOCK
+        what = inside or LOCK_OF_THREADS
         return _made(
             process,
             thread,
@@ -440,14 +443,16 @@ def _semaphore_edge(
     index = around.index
     mappers = semaphore_users(index).get(segment, ())
     if around.is_complete and is_left(index, segment, mappers):
-        return _made(process, thread, "semaphore", f"semaphore {segment}{UNHELD}", ())
+        return _made(process, thread, "semaphore", f"{semaphore_words(segment)}{UNHELD}", ())
     if around.is_complete and is_held_by_waiters(index, segment, mappers):
-        return _made(process, thread, "semaphore", f"semaphore {segment}{HELD_BY_WAITERS}", ())
+        return _made(
+            process, thread, "semaphore", f"{semaphore_words(segment)}{HELD_BY_WAITERS}", ()
+        )
     users = _others(mappers, process.process)
     # A worker without a task does nothing until its parent gives it one.
     users = tuple(each for each in users if not _is_idle_worker(index, each)) or users
     use = semaphore_uses(index).get(process.process)
-    name = f"semaphore {segment}"
+    name = semaphore_words(segment)
     if use is not None and use.what and use.segment == segment:
         name = f"{use.what} ({name})"
     providers = likeliest_first(index, process, users, segment)
@@ -491,7 +496,9 @@ def _target_words(ends: PipeEnds, wait: WaitedOn) -> list[str]:
     """What is waited for, sockets by their address."""
     found = [(target, channels_among((target,))) for target in wait.targets]
     return [
-        ends.words(numbers[0]) if numbers and numbers[0] in ends.addresses else target
+        ends.words(numbers[0])
+        if numbers and numbers[0] in ends.addresses
+        else resource_words(target)
         for target, numbers in found
     ]
 
@@ -554,7 +561,7 @@ def _reads_elsewhere(
     process = around.index.snapshot.get(holder)
     thread = main_thread(process) if process is not None else None
     wait = thread.waits_on if thread is not None else None
-    if wait is None or wait.kind not in _READS or holder.pid == reader.sample.parent_pid:
+    if wait is None or wait.kind not in READS or holder.pid == reader.sample.parent_pid:
         return False
     own, ends = channels_among(wait.targets), around.pipes
     if not own or len(own) < len(wait.targets) or not ends.addresses.keys() >= set(own):
@@ -587,7 +594,7 @@ def has_only_inherited(around: ReadContext, holder: ProcessId, reader: Process) 
     process = around.index.snapshot.get(holder)
     thread = main_thread(process) if process is not None else None
     wait = thread.waits_on if thread is not None else None
-    if process is None or thread is None or wait is None or wait.kind not in _READS:
+    if process is None or thread is None or wait is None or wait.kind not in READS:
         return False
     if process.sample.start_method != "fork" or holder.pid == reader.sample.parent_pid:
         return False

@@ -101,7 +101,7 @@ def retried_lock(index: Index, process: Process, thread: Thread) -> tuple[str, s
         and wait.timeout_s <= _DATABASE_SLEEP_S
         and _uses_database(index, thread)
     )
-    for path in dict.fromkeys(link.target for link in process.sample.fds.links or ()):
+    for path in dict.fromkeys(link.target for link in process.sample.links):
         if path not in held:
             continue
         is_tried = takes and not _has_lock(index, process, path)
@@ -206,5 +206,4 @@ def inherited_lock(index: Index, path: str, holder: ProcessId) -> str | None:
 
 def has_open(process: Process, path: str) -> bool:
     """Whether a process has a descriptor of a file."""
-    fds = process.sample.fds
-    return fds is not None and any(link.target == path for link in fds.links or ())
+    return any(link.target == path for link in process.sample.links)

@@ -22,6 +22,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames, program_frames
+from mpwatch.describe.waits import FULL_QUEUE
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import all_links
 from mpwatch.diagnose.analysis.process_queries import (
@@ -47,8 +48,6 @@ from mpwatch.model.waits import SETTLED_S
 
 BARRIER = "the other parties of a barrier"
 """Begins the name of the wait of a process that has reached a barrier."""
-FULL_QUEUE = "room in a full queue"
-"""Begins the name of the wait of a process that puts into a queue with a bound."""
 QUEUE_LOCK = "the lock of a queue's readers"
 EVENT = "an event or condition"
 
@@ -71,7 +70,7 @@ HELD_BY_WAITERS = ", which only processes that wait for it have"
 """Ends the name of the wait for a lock whose holder has ended."""
 LEFT_S = 10.0
 """Processes are read one after the other: a lock that changes hands may be seen with none."""
-_ENTERS = "multiprocessing/synchronize.py:__enter__"
+ENTERS = "multiprocessing/synchronize.py:__enter__"
 _HELPERS = 3
 """Functions of the program between the header of a block and the wait for its lock, at most."""
 _HEADER = re.compile(r"(?:async )?with (?P<taken>(?:\w+\.)*(?P<name>\w+))(?P<call>\()?")
@@ -420,7 +419,7 @@ def _has_waited(index: Index, process: Process) -> bool:
     if thread is None or not _waits_long(process) or not is_of_this_wait(thread):
         return False
     frames = own_frames(thread.stack)
-    if not calls(frames[:1], _ENTERS) or len(frames) < 2 or is_library(frames[1]):
+    if not calls(frames[:1], ENTERS) or len(frames) < 2 or is_library(frames[1]):
         return False
     return all(_is_outside(index, frame) for frame in frames[2:])
 

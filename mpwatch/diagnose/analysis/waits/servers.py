@@ -160,8 +160,7 @@ def _stores(index: Index) -> Mapping[str, ProcessId]:
 
 
 def _ports(process: Process) -> Iterator[str]:
-    links = process.sample.fds.links if process.sample.fds is not None else ()
-    for link in links or ():
+    for link in process.sample.links:
         if (link.address or "").startswith(_LISTENS):
             yield (link.address or "").rpartition(":")[2]
 
@@ -174,5 +173,4 @@ def _remote_port(address: str) -> str | None:
 
 
 def _is_connected(process: Process, port: str) -> bool:
-    links = process.sample.fds.links if process.sample.fds is not None else ()
-    return any(_remote_port(link.address or "") == port for link in links or ())
+    return any(_remote_port(link.address or "") == port for link in process.sample.links)

@@ -68,7 +68,7 @@ from mpwatch.diagnose.analysis.waits.threads import (
     waits_for_a_callback,
 )
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.samples import FILE_LOCK_CALLS, OPENS, Frame, WaitKind
+from mpwatch.model.samples import FILE_LOCK_CALLS, OPENS, READS, Frame, WaitKind
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.source_code import Statement
 from mpwatch.model.units import seconds_text
@@ -78,7 +78,6 @@ ENDED_SHOWN = 3
 RECEIVES_PER_S = 1.5
 LEAST_LIMIT_S = 2.0
 """With a shorter time limit, the limit may be what wakes it up."""
-_RECEIVES: frozenset[WaitKind] = frozenset(("pipe-read", "socket-read", "poll"))
 _SHARED: frozenset[WaitKind] = frozenset(
     ("pipe-read", "pipe-write", "socket-read", "socket-write", "poll", "semaphore")
 )
@@ -230,7 +229,7 @@ def _goes_on_receiving(index: Index, process: Process, edge: WaitEdge) -> bool:
     """
     main = main_thread(process)
     wait = main.waits_on if main is not None else None
-    if wait is None or main is None or edge.tid != main.tid or edge.kind not in _RECEIVES:
+    if wait is None or main is None or edge.tid != main.tid or edge.kind not in READS:
         return False
     limit_s = wait.timeout_s
     if limit_s is not None and limit_s < LEAST_LIMIT_S:

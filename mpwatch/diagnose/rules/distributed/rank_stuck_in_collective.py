@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, own_frames, program_frames
 from mpwatch.describe.processes import names_text, wait_verb
+from mpwatch.describe.waits import LOCK_OF_THREADS
 from mpwatch.diagnose.analysis.distributed.chosen_roots import ONE_SIDED, chosen_root
 from mpwatch.diagnose.analysis.distributed.flight_recorder import (
     number_of,
@@ -83,7 +84,6 @@ from mpwatch.diagnose.analysis.stack_patterns import (
 )
 from mpwatch.diagnose.analysis.values import difference
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
-from mpwatch.diagnose.analysis.waits.edges import OWN_LOCK
 from mpwatch.model.collectives import HABIT
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import Frame
@@ -315,12 +315,10 @@ def _are_connected_only_to_each_other(ranks: Sequence[Process]) -> bool:
 
     Each rank of a process group has connections to others of it, and to their store.
     """
-    links = {rank.process: rank.sample.fds.links or () for rank in ranks if rank.sample.fds}
-    ends = {link.inode for each in links.values() for link in each if link.kind == "socket"}
-    peers = [
-        [link.peer for link in each if " > " in (link.address or "")] for each in links.values()
-    ]
-    return len(links) == len(ranks) and all(each and ends.issuperset(each) for each in peers)
+    links = [rank.sample.links for rank in ranks]
+    ends = {link.inode for each in links for link in each if link.kind == "socket"}
+    peers = [[link.peer for link in each if " > " in (link.address or "")] for each in links]
+    return all(each and ends.issuperset(each) for each in peers)
 
 
 def _finding(
@@ -712,7 +710,7 @@ def _own_wait(rank: Process, index: Index) -> tuple[str, str]:
         for chain in graph.chains
         if (chain.links[-1].process, chain.links[-1].tid) == (rank.process, thread.tid)
     )
-    if edge.what == OWN_LOCK and _waits_in_torch(rank, index):
+    if edge.what == LOCK_OF_THREADS and _waits_in_torch(rank, index):
         return "a send or receive that another rank has to match", next(ends, "")
     return edge.what, next(ends, "")
 

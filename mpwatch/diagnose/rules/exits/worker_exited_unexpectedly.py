@@ -15,6 +15,7 @@ from mpwatch.describe import processes
 from mpwatch.describe.error_messages import KNOWN_ERRORS
 from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.describe.processes import wait_verb
+from mpwatch.describe.waits import FULL_QUEUE
 from mpwatch.diagnose.analysis.distributed.rank_exits import (
     FatalExit,
     exception_of,
@@ -57,7 +58,6 @@ from mpwatch.diagnose.analysis.source_code import mark_place, mark_words, marks,
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_shape, main_thread, user_frame
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.edges import blocked_for_s
-from mpwatch.diagnose.analysis.waits.providers import FULL_QUEUE
 from mpwatch.diagnose.known_errors import (
     contains,
     evidence_of,

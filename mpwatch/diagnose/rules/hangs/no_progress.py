@@ -15,6 +15,7 @@ from mpwatch.describe.account import always_inside
 from mpwatch.describe.findings import WAIT_TOLD_S
 from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.describe.processes import STATE_D
+from mpwatch.describe.waits import SEMAPHORE
 from mpwatch.diagnose.analysis.distributed.habits import is_at_usual_pace
 from mpwatch.diagnose.analysis.distributed.nccl_words import nccl_words
 from mpwatch.diagnose.analysis.idle_time import last_transfer_s, quiet_s
@@ -124,7 +125,7 @@ from mpwatch.diagnose.analysis.waits.threads import (
 from mpwatch.diagnose.analysis.waits.verdicts import IN_COROUTINE, UNANSWERED, where
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId, SegmentId
-from mpwatch.model.samples import OPENS, PartOfJob, inode_of
+from mpwatch.model.samples import OPENS, READS, PartOfJob, inode_of
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.source_code import Mark
 from mpwatch.model.units import seconds_text
@@ -1079,7 +1080,7 @@ def _is_held_unseen(index: Index, blockage: Blockage) -> bool:
     The last process of the chain has the semaphore open, as all have that were started with it.
     """
     edge = blockage.edge
-    if edge is None or edge.kind != "semaphore" or not edge.what.startswith("semaphore "):
+    if edge is None or edge.kind != "semaphore" or not edge.what.startswith(SEMAPHORE):
         return False
     segment = _segment(index, edge)
     end = blockage.process.process
@@ -1089,7 +1090,7 @@ def _is_held_unseen(index: Index, blockage: Blockage) -> bool:
 def _is_held_lock(index: Index, blockage: Blockage) -> bool:
     """Whether processes wait for a lock of multiprocessing that the last one is seen to hold."""
     edge = blockage.edge
-    if edge is None or edge.kind != "semaphore" or not edge.what.startswith("semaphore "):
+    if edge is None or edge.kind != "semaphore" or not edge.what.startswith(SEMAPHORE):
         return False
     segment = _segment(index, edge)
     end = blockage.process.process
@@ -1536,7 +1537,7 @@ def _ended_writers(index: Index, blockage: Blockage) -> list[Process]:
         inherited the writing end; nothing for a queue, whose readers see no end of file.
     """
     edge = blockage.edge
-    if edge is None or edge.kind not in ("pipe-read", "socket-read", "poll"):
+    if edge is None or edge.kind not in READS:
         return []
     reader, end = index.snapshot.get(edge.waiter), blockage.process
     thread = main_thread(reader) if reader is not None else None

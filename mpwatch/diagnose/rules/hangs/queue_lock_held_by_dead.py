@@ -34,6 +34,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
 )
 from mpwatch.diagnose.analysis.waits.edges import blocked_for_s, is_busy, semaphore_users
 from mpwatch.diagnose.analysis.waits.providers import (
+    ENTERS,
     is_named_a_lock,
     is_seen_outside,
 )
@@ -50,7 +51,6 @@ GAP_S = 4.0
 
 Kind: TypeAlias = Literal["queue", "lock"]
 """What a semaphore is: a lock of a queue, or one that the program takes."""
-_ENTERS = "multiprocessing/synchronize.py:__enter__"
 
 
 class _Wanted(NamedTuple):
@@ -159,7 +159,7 @@ def _kind(index: Index, process: Process) -> Kind | None:
         return None
     if innermost(frames, "synchronize.py:notify", "synchronize.py:wait") is not None:
         return None
-    if calls(frames[:1], _ENTERS):
+    if calls(frames[:1], ENTERS):
         return "queue" if innermost(frames, "queues.py:get", "queues.py:put") else "lock"
     return "lock" if frames and is_named_a_lock(index, frames[0]) else None
 
@@ -186,7 +186,7 @@ def _may_have_held(process: Process) -> bool:
     """
     thread = main_thread(process)
     frames = own_frames(thread.stack) if thread is not None else ()
-    is_waiting = calls(frames[:1], _ENTERS) or calls(frames, "synchronize.py:wait")
+    is_waiting = calls(frames[:1], ENTERS) or calls(frames, "synchronize.py:wait")
     return not frames or not is_waiting
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames, program_frames
 from mpwatch.describe.processes import full_name_of
+from mpwatch.describe.waits import FULL_QUEUE
 from mpwatch.diagnose.analysis.growth.forecast import memory_headroom
 from mpwatch.diagnose.analysis.growth.growing import (
     FileKind,
@@ -29,6 +30,7 @@ from mpwatch.diagnose.analysis.growth.holders import (
     KEEPS_FRAMES,
     adds_words,
     held,
+    kept_by,
     kept_in,
 )
 from mpwatch.diagnose.analysis.index import Index
@@ -62,6 +64,7 @@ from mpwatch.diagnose.analysis.shares import (
     idle_share,
     is_computing,
     shares,
+    unreturned,
     waiting_share,
     work_place,
     working_share,
@@ -302,8 +305,7 @@ def _in_use(index: Index, files: NewFiles) -> int:
     links = (
         link.target
         for process in index.snapshot.living()
-        if process.sample.fds is not None
-        for link in process.sample.fds.links or ()
+        for link in process.sample.links
         if link.kind in ("file", "shm") and link.target.startswith(start)
     )
     return len(mapped.union(links))
@@ -737,7 +739,7 @@ def _of_submission(index: Index, process: Process, seen: tuple[str, ...]) -> _Ex
     """
     main = main_thread(process)
     stack = own_frames(main.stack) if main is not None else ()
-    found = _mapping(stack) or _mapping(own_frames(_inside(index, process)))
+    found = _mapping(stack) or _mapping(own_frames(unreturned(index, process)))
     if found is None:
         return None
     name, line = found.name, found.line
@@ -778,13 +780,6 @@ def _mapping(frames: Sequence[Frame]) -> _Mapping | None:
     return None
 
 
-def _inside(index: Index, process: Process) -> tuple[Frame, ...]:
-    """The calls that no stack of the last seconds has left, innermost first; lines may be 0."""
-    account = index.snapshot.account.processes.get(process.process)
-    found = account.main.inside() if account is not None and account.uncounted else None
-    return found.frames[::-1] if found is not None and found.stacks >= INSIDE_STACKS else ()
-
-
 def _of_executor(index: Index, process: Process, seen: list[str]) -> _Explanation | None:
     """Tasks that wait in a ProcessPoolExecutor, whose own queue to its workers is full.
 
@@ -812,9 +807,6 @@ def _of_executor(index: Index, process: Process, seen: list[str]) -> _Explanatio
         f"{called(process)} submits tasks faster than {names} {'does' if is_one else 'do'} them",
         "queue",
     )
-
-
-INSIDE_STACKS = 3
 
 
 _MAPS = (
@@ -975,7 +967,7 @@ def _lasting_loop(index: Index, process: Process, main: Thread) -> tuple[Frame, 
 
     A function that is called anew in each round may have loops of its own, which end.
     """
-    inside = {(each.file, each.function) for each in _inside(index, process)}
+    inside = {(each.file, each.function) for each in unreturned(index, process)}
     lasting = [each for each in main.stack if (each.file, each.function) in inside]
     return loop_around(index, lasting or main.stack)
 
@@ -986,7 +978,7 @@ def _of_source(index: Index, process: Process, seen: list[str]) -> _Explanation 
         return _Explanation("private memory", (*seen, cycles.evidence), cycles.cause, cycles.advice)
     # No DataLoader worker trains: its tensors have no graph.
     if process.sample.torch_loaded and process.role != "loader-worker":
-        graphs = kept_graphs(index, process, _inside(index, process))
+        graphs = kept_graphs(index, process, unreturned(index, process))
         if graphs is not None:
             return _Explanation(
                 "private memory", (*seen, graphs.evidence), graphs.cause, graphs.advice
@@ -1095,12 +1087,13 @@ def _of_unsent(index: Index, process: Process, seen: list[str]) -> _Explanation 
 
 def _of_holders(index: Index, process: Process, seen: Sequence[str]) -> _Explanation | None:
     """Containers of the program that outlive the loop which adds to them."""
-    kept = kept_in(index, process)
+    found = held(index, process)
+    kept = kept_by(found)
     if kept is None:
         return None
     evidence = (*seen, kept.evidence) if kept.evidence else tuple(seen)
     cause, advice = kept.cause, kept.advice
-    text = held(index, process)[0].first.statement.text
+    text = found[0].first.statement.text
     is_torch = process.sample.torch_loaded and process.role != "loader-worker"
     if is_torch and _may_be_graph(text) and _may_have_graphs(index, process):
         cause += (
@@ -1639,7 +1632,7 @@ def _only_joins(process: Process) -> bool:
 def _waits_for_room(index: Index, process: Process) -> bool:
     """Whether the queue that a process fills has a bound: it was seen to wait for room in it."""
     found = (each.activity.what for each in shares(index, process))
-    return any(what.startswith("room in a full queue") for what in found)
+    return any(what.startswith(FULL_QUEUE) for what in found)
 
 
 def _task(process: Process) -> str:

@@ -44,11 +44,9 @@ def _files(process: Process) -> set[tuple[int, str]]:
     """
     maps = process.sample.maps
     mapped = maps.files if maps is not None else ()
-    fds = process.sample.fds
-    links = fds.links if fds is not None else None
     return {
         (link.fd, link.target)
-        for link in links or ()
+        for link in process.sample.links
         if link.kind == "file"
         and link.fd > 2
         and link.is_writable is False

@@ -724,14 +724,11 @@ def _is_client(process: Process, server: ProcessId) -> bool:
 
 def _connected(index: Index, server: Process, waiting: Collection[ProcessId]) -> Iterator[Process]:
     """The processes that wait for a server now, or have a connection to it."""
-    links = server.sample.fds.links if server.sample.fds is not None else None
-    own = {link.inode for link in links or () if link.kind == "socket"}
+    own = {link.inode for link in server.sample.links if link.kind == "socket"}
     for process in index.snapshot.living():
-        fds = process.sample.fds
         if process.process in waiting or (
-            fds is not None
-            and _is_client(process, server.process)
-            and any(link.peer in own for link in fds.links or () if link.peer is not None)
+            _is_client(process, server.process)
+            and any(link.peer in own for link in process.sample.links if link.peer is not None)
         ):
             yield process
 

@@ -132,9 +132,13 @@ def check(index: Index) -> Iterator[Finding]:
             yield _finding_of_seeks(index, owner, seeking, is_costly=waited >= START_SHARE)
             continue
         measured = [x for x in index.snapshot.loaders if x.process == owner.process]
-        waits = any((x.wait_share or 0.0) >= WAIT_SHARE and x.batches < BATCHES for x in measured)
+        waits = any(
+            (x.process_wait_share or 0.0) >= WAIT_SHARE and x.batches < BATCHES for x in measured
+        )
         least = FEW_BATCHES if waits and _have_worked(index, workers) else BATCHES
-        share = max((x.wait_share or 0.0 for x in measured if x.batches >= least), default=None)
+        share = max(
+            (x.process_wait_share or 0.0 for x in measured if x.batches >= least), default=None
+        )
         if share is not None:
             waited_s = max(x.waiting_since_s or 0.0 for x in measured)
             if share >= WAIT_SHARE and _are_busy(index, workers, waited_s):
@@ -435,7 +439,9 @@ def _is(several: Sequence[object]) -> str:
 
 def _waited_for_batches(index: Index, owner: Process) -> float:
     """The share of the time in which main waited for batches, where it did not wait for a core."""
-    measured = [x.wait_share or 0.0 for x in index.snapshot.loaders if x.process == owner.process]
+    measured = [
+        x.process_wait_share or 0.0 for x in index.snapshot.loaders if x.process == owner.process
+    ]
     found = sum(e.share for e in shares(index, owner) if e.activity.target == "batch")
     rest = max(LITTLE_WAIT, 1 - core_share(index, owner))
     return max([*measured, min(1.0, found / rest)])
@@ -468,9 +474,9 @@ def _finding_of_seeks(
         for each in found[:SHOWN]
     ]
     evidence += [
-        f"{called(owner)} waits {each.wait_share:.0%} of the time for batches"
+        f"{called(owner)} waits {each.process_wait_share:.0%} of the time for batches"
         for each in index.snapshot.loaders
-        if each.process == owner.process and each.wait_share is not None
+        if each.process == owner.process and each.process_wait_share is not None
     ][:1]
     return Finding(
         rule=RULE,

@@ -9,6 +9,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, program_frames
+from mpwatch.describe.waits import SEMAPHORE
 from mpwatch.diagnose.analysis.idle_time import is_stalled
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.sleeping_holders import SleepingHolder, sleeping_holders
@@ -46,7 +47,6 @@ KEPT_S = 10.0
 """After this time without progress of all that wait, rules for hangs name the lock's holder."""
 WARNED_SHARE = 0.5
 SHOWN = 4
-_SEMAPHORE = "semaphore "
 
 
 class _Wait(NamedTuple):
@@ -289,7 +289,7 @@ def _waits(index: Index, process: Process) -> Mapping[str, _Wait]:
             continue
         if activity.target == "queue":
             queues += share
-        if activity.target == "lock" and activity.what.startswith((_SEMAPHORE, LOCK_ON)):
+        if activity.target == "lock" and activity.what.startswith((SEMAPHORE, LOCK_ON)):
             total[activity.what] += share
             if activity.what.startswith(LOCK_ON):
                 holders[activity.what].update(activity.providers)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from mpwatch.describe.processes import wait_verb
+from mpwatch.describe.waits import FULL_QUEUE, ROOM, semaphore_words
 from mpwatch.diagnose.analysis.idle_time import last_transfer_s
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.mechanisms.polling import polls_in_vain
@@ -41,7 +42,7 @@ from mpwatch.diagnose.analysis.stack_patterns import main_thread, writes_output
 from mpwatch.diagnose.analysis.waits.blockages import without_progress_s
 from mpwatch.diagnose.analysis.waits.chains import ends_of_waits, wait_graph
 from mpwatch.diagnose.analysis.waits.edges import blocked_for_s
-from mpwatch.diagnose.analysis.waits.providers import FULL_QUEUE, semaphore_uses
+from mpwatch.diagnose.analysis.waits.providers import semaphore_uses
 from mpwatch.model.account import IMPORTS, LAST_MINUTE_S
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
@@ -289,7 +290,7 @@ def _share_of_room(index: Index, process: Process) -> float:
     return sum(
         each.share
         for each in shares(index, process)
-        if each.activity.what.startswith("room in") or each.activity.what in bounds
+        if each.activity.what.startswith(ROOM) or each.activity.what in bounds
     )
 
 
@@ -297,7 +298,7 @@ def _share_of_room(index: Index, process: Process) -> float:
 def _bounds(index: Index) -> frozenset[str]:
     """The semaphores that count the room in queues, as the account of time calls them."""
     return frozenset(
-        f"semaphore {use.segment}"
+        semaphore_words(use.segment)
         for use in semaphore_uses(index).values()
         if use.what == FULL_QUEUE and use.segment is not None
     )

@@ -289,22 +289,21 @@ def test_a_file_system_that_does_not_answer_is_asked_once_and_its_last_answer_ke
 
     monkeypatch.setattr(module, "file_system", slow)
     now_s = 100.0
-    remote = module.RemoteFileSystem(lambda: now_s)
+    remote = module.RemoteFileSystem("/10/root/nfs", "/nfs", lambda: now_s)
     for _ in range(2):
         with pytest.raises(OSError, match="does not answer"):
-            remote.read("/10/root/nfs", "/nfs")
+            remote.read()
     assert len(asked) == 1
 
     answers.set()
     found = None
     while found is None:
         with contextlib.suppress(OSError):
-            found = remote.read("/10/root/nfs", "/nfs")
+            found = remote.read()
     answers.clear()
-    assert remote.read("/10/root/nfs", "/nfs") == found
+    assert remote.read() == found
     now_s += module.OUTDATED_S + 1
     with pytest.raises(OSError, match="does not answer"):
-        remote.read("/10/root/nfs", "/nfs")
-    with pytest.raises(OSError, match="does not answer"):
-        remote.read("/11/root/nfs", "/nfs")
+        remote.read()
+    assert set(asked) == {"/10/root/nfs"}
     answers.set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,6 +12,7 @@ import pytest
 
 from mpwatch.collect.process.output import LINES, Output, OutputReads, last_lines
 from mpwatch.collect.process.procfs import read_stat
+from mpwatch.collect.process.written_errors import FILES
 from mpwatch.model.samples import FdLink, FdSample
 from mpwatch.model.snapshot import Snapshot
 from tests.builders.snapshots import main, snapshot_of
@@ -106,3 +108,48 @@ def test_a_file_whose_writers_have_ended_says_so(writer: subprocess.Popen[bytes]
 
     ((output,),) = reported
     assert output.problem
+
+
+def started(path: Path, text: str) -> subprocess.Popen[bytes]:
+    """A process that has a new file there as its standard output."""
+    path.unlink(missing_ok=True)
+    path.write_text(text)
+    with path.open("a") as log:
+        return subprocess.Popen(["sleep", "600"], stdout=log)
+
+
+def test_a_new_file_at_the_same_path_is_read_in_place_of_the_old_one(tmp_path: Path) -> None:
+    """A rank that was started again begins its log anew."""
+    path = tmp_path / "rank0.log"
+    link = FdLink(1, "file", str(path), None, True)
+    reported: list[tuple[Output, ...]] = []
+    reads = OutputReads(reported.append)
+    for text in ("first attempt\n", "second attempt\n"):
+        rank = started(path, text)
+        job = job_of(rank.pid, link)
+        reads.start(job)
+        reads.wait(10)
+        rank.kill()
+        rank.wait()
+    reads.close()
+
+    assert [each[0].lines for each in reported] == [("first attempt",), ("second attempt",)]
+    assert reported[-1][0].writers == (job.root,)
+
+
+def test_files_of_a_new_attempt_take_the_place_of_those_of_ended_ranks(tmp_path: Path) -> None:
+    reported: list[tuple[Output, ...]] = []
+    reads = OutputReads(reported.append)
+    before = len(os.listdir("/proc/self/fd"))
+    for attempt in range(FILES + 2):
+        path = tmp_path / f"attempt_{attempt}.log"
+        rank = started(path, f"{attempt}\n")
+        reads.start(job_of(rank.pid, FdLink(1, "file", str(path), None, True)))
+        reads.wait(10)
+        rank.kill()
+        rank.wait()
+
+    assert [each.lines for each in reported[-1]] == [(str(n),) for n in range(2, FILES + 2)]
+    assert len(os.listdir("/proc/self/fd")) == before + FILES
+    reads.close()
+    assert len(os.listdir("/proc/self/fd")) == before

@@ -42,6 +42,14 @@ def test_a_container_that_is_emptied_of_more_than_was_read(empties: str) -> None
     assert found(text, "emptied-late") == [("run", "self.items, 8, ask", 10)]
 
 
+@pytest.mark.parametrize("adds", ["appendleft(value)", "insert(0, value)", "update(value)"])
+def test_whatever_adds_to_it_may_come_between(adds: str) -> None:
+    text = QUEUE.format(takes="batch = list(self.items)", empties="self.items.clear()")
+    text = text.replace("self.items[key] = value", f"self.items.{adds}")
+
+    assert found(text, "emptied-late") == [("run", "self.items, 8, ask", 10)]
+
+
 @pytest.mark.parametrize(
     ("takes", "empties"),
     [

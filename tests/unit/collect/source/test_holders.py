@@ -574,3 +574,28 @@ def test_objects_that_a_class_keeps_until_they_are_closed_are_found() -> None:
     assert (holder.rounds[0].let_go.how, holder.rounds[0].let_go.function) == ("end", "close")
     own = CLIP.replace("Clip.opened[id(self)]", "self.seen[id(self)]").replace("Clip.opened", "x")
     assert names(main=own) == []
+
+
+def shapes(count: int, calls: int = 1, *, is_chain: bool = False) -> str:
+    """A class with a loop that draws, and many that are derived from it, or one from another."""
+    base = "class S0:\n    def draw(self): ...\n    def run(self):\n        while True:\n"
+    base += "            self.draw()\n" * calls
+    return base + "".join(
+        f"class S{n}(S{n - 1 if is_chain else 0}):\n"
+        f"    def __init__(self):\n        self.rows{n} = []\n"
+        f"    def draw(self):\n        self.rows{n}.append(self.picture())\n"
+        for n in range(1, count)
+    )
+
+
+@pytest.mark.parametrize(("is_chain", "count"), [(False, 64), (True, 63)])
+def test_many_derived_classes_are_followed(is_chain: bool, count: int) -> None:
+    """Bases and derived classes are looked up once: a chain of 200 took half a minute."""
+    main = shapes(400, is_chain=is_chain) + "S0().run()\n"
+
+    assert names(main=main) == [f"self.rows{n + 1}" for n in range(count)]
+
+
+def test_nothing_is_told_where_calls_lead_to_too_many_places() -> None:
+    assert names(main=shapes(500, calls=1000) + "S0().run()\n") == []
+    assert len(names(main=shapes(500) + "S0().run()\n")) == 64

@@ -12,10 +12,12 @@ from mpwatch.collect.source.syntax import ParsedFile
 from mpwatch.diagnose.analysis.growth.holders import Held
 from mpwatch.diagnose.rules.memory import persistent_workers_leak
 from mpwatch.diagnose.rules.memory.steady_growth import check
+from mpwatch.model.account import Activity, Callers
 from mpwatch.model.findings import Finding
 from mpwatch.model.samples import FdLink, Frame, FrameValues, NameValue, ValuesRead
 from mpwatch.model.snapshot import Snapshot, Thread
 from mpwatch.model.source_code import AddedTo, Holder, LetGo, SourceLine, Statement
+from tests.builders.accounts import with_shares
 from tests.builders.snapshots import (
     MAIN,
     MIB,
@@ -119,6 +121,23 @@ def test_a_removal_that_is_passed_over_is_named_with_what_passes_it() -> None:
         "`raise TimeoutError(key)` at broker.py:12 receive leaves before: such entries stay."
     )
     assert found.advice.startswith("Remove the entry of open on every way out")
+
+
+@pytest.mark.parametrize(("stacks", "is_named"), [(3, True), (1, False)])
+def test_a_loop_that_several_stacks_have_not_left_is_the_one_of_a_growth(
+    stacks: int, is_named: bool
+) -> None:
+    """The last stack is missing: what all of them had in common shows the loop, one alone not."""
+    grows = main(threads=[at()])
+    job = snapshot_of(grows, holders=kept(broker=BROKER, run=RUN))
+    job = with_shares(job, p100={Activity("computing", place="run.py:15 collect"): 1.0})
+    common = (Frame("main", "/home/me/run.py", 21), Frame("collect", "/home/me/run.py", 0))
+    account = job.account.processes[pid(MAIN)]
+    callers = (Callers(NOW_S - 30, NOW_S - 1, common, stacks, 0),)
+    account = replace(account, uncounted=(account.uncounted[0]._replace(callers=callers),))
+    job = replace(job, account=replace(job.account, processes={pid(MAIN): account}))
+
+    assert ("self.done" in only(check, job, GROWS).cause) == is_named
 
 
 @pytest.mark.parametrize("stack", ["run.py:serve:11", "run.py:main:21", "other.py:collect:12"])

@@ -751,7 +751,7 @@ def test_a_child_that_asks_its_parent_again_every_second_is_in_a_cycle_with_its_
     assert polled(40.0, cpu_percent=30.0) == []
 
 
-def server_of_two(*stack: str, accepted: bool = False) -> list[Process]:
+def server_of_two(*stack: str, accepted: bool = False, path: str = "") -> list[Process]:
     """A server that reads the connection of actor 1; actor 2 has sent it a request.
 
     Actor 1 waits for actor 2 at a barrier.
@@ -761,9 +761,11 @@ def server_of_two(*stack: str, accepted: bool = False) -> list[Process]:
         return WaitedOn("socket-read", "recvfrom", (f"socket:[{inode}]",))
 
     def address(here: int, there: int) -> str:
-        return f"tcp 127.0.0.1:{here} > 127.0.0.1:{there}"
+        own = path if here == 4000 else ""
+        return f"unix {own}".rstrip() if path else f"tcp 127.0.0.1:{here} > 127.0.0.1:{there}"
 
-    listener = socket(3, 80, None, "tcp listens on 127.0.0.1:4000")
+    at = f"unix listens on {path}" if path else "tcp listens on 127.0.0.1:4000"
+    listener = socket(3, 80, None, at)
     ends = [socket(4, 701, 700, address(4000, 51))]
     ends += [socket(5, 703, 702, address(4000, 52))] if accepted else []
     client = socket(4, 702, 703 if accepted else 80, address(52, 4000))
@@ -784,6 +786,8 @@ def test_a_server_that_is_in_one_connection_while_another_is_not_accepted_is_nam
     both = only(
         standing_still.check, snapshot_of(*server_of_two(*http, accepted=True), segments=segments)
     )
+    at_path = server_of_two(path="/run/actors.sock")
+    by_path = only(standing_still.check, snapshot_of(*at_path, segments=segments))
 
     assert finding.summary == (
         "actor 0 (300) serves one connection at a time and is in that of actor 1 (301), which "
@@ -796,3 +800,4 @@ def test_a_server_that_is_in_one_connection_while_another_is_not_accepted_is_nam
     )
     assert "or read with selectors or asyncio at train.py:31 serve" in own.advice
     assert "serves one connection at a time" not in both.summary
+    assert by_path.summary == finding.summary

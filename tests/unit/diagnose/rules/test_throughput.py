@@ -56,8 +56,9 @@ def waits(**shares: float) -> History:
 
 
 def loader(**fields: Any) -> Loader:
-    known = {"key": 1, "workers": 2, "batches": 100, "wait_share": 0.89}
-    return Loader(pid(MAIN), **(known | fields))
+    known: dict[str, Any] = {"key": 1, "workers": 2, "batches": 100, "wait_share": 0.89}
+    known |= fields
+    return Loader(pid(MAIN), **({"process_wait_share": known["wait_share"]} | known))
 
 
 BUSY = cpu(main=5, w200=95, w201=90)
@@ -671,6 +672,27 @@ def test_a_worker_slower_than_the_others_is_named_with_what_waits_behind_it() ->
     assert finding.summary.endswith("3 finished batches wait behind it")
     assert "main waited for its batches 50% of the last minute" in finding.evidence
     assert "it is at data.py:31 decode" in finding.evidence
+
+
+def test_waits_for_another_loader_do_not_make_a_slow_worker_matter() -> None:
+    workers = (fetching(200, 0.1, loader=1), fetching(201, 0.42, loader=1))
+    other = loader(key=2, wait_share=0.5)
+    job = snapshot_of(
+        main(), *workers, loaders=(loader(wait_share=0.02, process_wait_share=0.52), other)
+    )
+
+    assert found(straggler_worker.check, job) == []
+
+    waits = replace(job, loaders=(loader(wait_share=0.3, process_wait_share=0.52), other))
+    evidence = only(straggler_worker.check, waits).evidence
+    assert "main waited for its batches 30% of the last minute" in evidence
+
+
+def test_the_waits_for_all_loaders_of_a_process_are_added_up() -> None:
+    loaders = [loader(key=key, wait_share=0.3, process_wait_share=0.6) for key in (1, 2)]
+    job = snapshot_of(main(), *two(), loaders=tuple(loaders), usable_cpus=4)
+
+    assert only(loader_starvation.check, job, BUSY).costs == 0.6
 
 
 def test_workers_of_two_loaders_are_not_compared() -> None:

@@ -5,33 +5,39 @@ from dataclasses import replace
 import pytest
 
 from mpwatch.hook import wire
-from mpwatch.model.events import HookGauges, HookHello, HookNote
+from mpwatch.model.events import HookEvent, HookGauges, HookHello, HookNote
 from mpwatch.model.snapshot import SharedCache
 from mpwatch.observe.state.hook_state import HookRecord
 from tests.builders.samples import MAIN, WORKER_0, event, hook_slice
 
 
-def waited(at_s: float, seconds: float) -> HookRecord:
-    ledger = HookRecord(MAIN)
-    happened = event(wire.LOADER_NEXT, at_s, duration_ns=int(seconds * 1e9))
-    ledger.add_slice(hook_slice(MAIN, at_s, happened))
-    return ledger
+def share_after(now_s: float, *waits: HookEvent) -> float | None:
+    """The share of the waits of a process for its loader 1."""
+    record = HookRecord(MAIN)
+    record.add_gauges(HookGauges(MAIN, 1.0, {"loaders": [{"key": 1}]}))
+    record.add_slice(hook_slice(MAIN, 10.0, *waits))
+    (loader,) = record.loaders(int(now_s * 1e9))
+    assert loader.wait_share == loader.process_wait_share
+    return loader.wait_share
+
+
+FIVE_SECONDS = event(wire.LOADER_NEXT, 10.0, key=1, duration_ns=int(5e9))
 
 
 def test_a_main_that_only_waits_has_a_wait_share_of_one() -> None:
-    assert waited(10.0, 5.0).wait_share(int(10e9)) == 1.0
+    assert share_after(10.0, FIVE_SECONDS) == 1.0
 
 
 def test_the_wait_share_falls_while_main_works() -> None:
-    assert waited(10.0, 5.0).wait_share(int(15e9)) == 0.5
+    assert share_after(15.0, FIVE_SECONDS) == 0.5
 
 
 def test_waits_older_than_a_minute_do_not_count() -> None:
-    assert waited(10.0, 5.0).wait_share(int(100e9)) == 0.0
+    assert share_after(100.0, FIVE_SECONDS) == 0.0
 
 
 def test_the_wait_share_is_unknown_before_the_first_batch() -> None:
-    assert HookRecord(MAIN).wait_share(int(1e9)) is None
+    assert share_after(1.0) is None
 
 
 def test_fetch_times_become_quantiles_and_a_recent_line() -> None:
@@ -167,6 +173,6 @@ def test_the_wait_for_one_loader_does_not_count_for_another_one() -> None:
 
     one, other = record.loaders(int(10e9))
 
-    assert one.wait_share == other.wait_share == pytest.approx(0.6)
-    assert one.own_wait_share == pytest.approx(0.4)
-    assert other.own_wait_share == pytest.approx(0.2)
+    assert one.wait_share == pytest.approx(0.4)
+    assert other.wait_share == pytest.approx(0.2)
+    assert one.process_wait_share == other.process_wait_share == pytest.approx(0.6)

@@ -9,7 +9,7 @@ import pytest
 
 from mpwatch.nodes.launchers.engines import launches, relayed
 from mpwatch.nodes.launchers.launch import AgentCommand, CannotLaunch, Launch, RelayWay
-from mpwatch.nodes.launchers.tree import BATCH_NODES, DIRECT_NODES, RelayedNodes, in_batches
+from mpwatch.nodes.launchers.relays import BATCH_NODES, DIRECT_NODES, RelayedNodes, in_batches
 
 AGENT = AgentCommand({"MARK": "it's"}, program="python3 /shared/mpwatch.pyz")
 

@@ -17,6 +17,8 @@ from mpwatch.collect.source.syntax import (
     FUNCTIONS,
     LOOPS,
     ParsedFile,
+    assigned_to,
+    every_node,
     expression_text,
     first_line,
     last_line,
@@ -39,11 +41,19 @@ _TARGETS: Final = 4
 _CALLS_UP: Final = 8
 """Calls that are followed, one above the other."""
 _LOOPS_OF_ONE: Final = 8
+_FAMILY: Final = 64
+"""Classes that one is derived from."""
+STEPS: Final = 400_000
+"""Calls of one program that are followed, again included: those of asyncio are 17,000."""
 _FROM_OUTSIDE: Final = re.compile(
     r"do_[A-Z]+|on_\w+|handle(?:_\w+)?|__call__|__getitem__|__iter__|__next__|forward"
     r"|training_step|validation_step|test_step|predict_step|collate\w*|emit|filter|run|step"
 )
 """Methods that a library calls of the classes that a program derives from its own."""
+
+
+class TooMuchToFollow(Exception):
+    """The calls of a program lead to so many places that not all of them are looked at."""
 
 
 @dataclass(eq=False, slots=True)
@@ -60,6 +70,12 @@ class Function:
     """With the statements around each, outermost first."""
     calls: list[Site] = field(default_factory=list)
     callers: list[Site] = field(default_factory=list)
+    assigned: dict[str, list[ast.expr]] = field(default_factory=dict)
+    """What its variables are given by assignments."""
+    iterated: dict[str, list[ast.expr]] = field(default_factory=dict)
+    """What its variables take their values from in loops."""
+    not_own: set[str] = field(default_factory=set)
+    """The variables of the file, or of functions around it, that it sets."""
 
     @property
     def arguments(self) -> list[str]:
@@ -123,14 +139,29 @@ class Program:
         self.classes: defaultdict[str, list[Class]] = defaultdict(list)
         self.globals: dict[tuple[str, str], list[ast.expr]] = {}
         """Values of variables of files."""
+        self.files_with: defaultdict[str, list[str]] = defaultdict(list)
+        """The files that have a variable of a name."""
+        self.having: defaultdict[str, list[Class]] = defaultdict(list)
+        """The classes that have an attribute of a name."""
         self._named: defaultdict[str, list[Function]] = defaultdict(list)
         self._reached: dict[int, frozenset[int]] = {}
+        self._imports: dict[int, dict[str, str]] = {}
+        self._steps = 0
         for file, module in files:
             self._add_file(file, module)
-        for each in self.functions:
-            self._add_values(each)
-        for each in self.functions:
-            self._add_calls(each)
+        every = [each for classes in self.classes.values() for each in classes]
+        self._families = {id(each): self._family_of(each) for each in every}
+        self._derived: defaultdict[int, list[Class]] = defaultdict(list)
+        for each in every:
+            for base in self.family(each)[1:]:
+                self._derived[id(base)].append(each)
+        for function in self.functions:
+            self._add_values(function)
+        for each in every:
+            for name in each.values:
+                self.having[name].append(each)
+        for function in self.functions:
+            self._add_calls(function)
 
     # --- what there is ------------------------------------------------------------------------
 
@@ -167,22 +198,28 @@ class Program:
                 method = Function(function.file, function.module, part, part.name, made, None)
                 self._add_function(method)
             elif isinstance(part, ast.Assign | ast.AnnAssign) and part.value is not None:
-                targets = part.targets if isinstance(part, ast.Assign) else [part.target]
-                for each in targets:
+                for each in assigned_to(part):
                     made.values[last_name(each)].append(part.value)
 
     def _add_values(self, function: Function) -> None:
-        """Note what attributes of objects and variables of files are given."""
+        """Note what attributes of objects and variables are given."""
         for node, _ in function.statements:
-            if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
-                continue
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            for target, value in (pair for t in targets for pair in paired(t, node.value)):
+            for target, value in assignments(node):
                 if isinstance(target, ast.Attribute) and last_name(target.value) in ("self", "cls"):
                     if function.owner is not None:
                         function.owner.values[target.attr].append(value)
-                elif isinstance(target, ast.Name) and isinstance(function.node, ast.Module):
-                    self.globals.setdefault((function.file, target.id), []).append(value)
+                elif isinstance(target, ast.Name):
+                    function.assigned.setdefault(target.id, []).append(value)
+            if isinstance(node, ast.For):
+                of = node.iter
+                items = of.elts if isinstance(of, ast.Tuple | ast.List) else [of]
+                function.iterated.setdefault(last_name(node.target), []).extend(items)
+            elif isinstance(node, ast.Global | ast.Nonlocal):
+                function.not_own.update(node.names)
+        if isinstance(function.node, ast.Module):
+            for name, values in function.assigned.items():
+                self.globals[function.file, name] = values
+                self.files_with[name].append(function.file)
 
     # --- what calls what ----------------------------------------------------------------------
 
@@ -191,17 +228,19 @@ class Program:
             if isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
                 continue
             for called in self._entered(statement, function):
-                site = Site(function, called, None, statement, parents)
-                function.calls.append(site)
-                called.callers.append(site)
+                self._add_site(Site(function, called, None, statement, parents))
             for node in expressions_of(statement):
                 for call, called in self._targets(node, function):
-                    site = Site(function, called, call, statement, parents)
-                    function.calls.append(site)
-                    called.callers.append(site)
+                    self._add_site(Site(function, called, call, statement, parents))
                 if isinstance(node, ast.Call):
                     for each in self.classes.get(last_name(node.func), ()):
+                        self.spend()
                         each.made.append(Site(function, function, node, statement, parents))
+
+    def _add_site(self, site: Site) -> None:
+        self.spend()
+        site.caller.calls.append(site)
+        site.called.callers.append(site)
 
     def _entered(self, statement: ast.AST, function: Function) -> Iterator[Function]:
         """What a `with` statement or the header of a `for` loop calls of the program's objects."""
@@ -288,23 +327,49 @@ class Program:
             own = next((c.methods[name] for c in self.family(of) if name in c.methods), None)
             found += [own] if own is not None else []
             found += [
-                each.methods[name]
-                for classes in self.classes.values()
-                for each in classes
-                if each is not of and name in each.methods and of in self.family(each)[1:]
+                each.methods[name] for each in self._derived.get(id(of), ()) if name in each.methods
             ]
         return found
 
-    def family(self, of: Class) -> list[Class]:
-        """A class of the program and those that it is derived from."""
-        found, waiting = [of], deque([of])
-        while waiting:
+    def family(self, of: Class) -> Sequence[Class]:
+        """A class of the program and those that it is derived from, at most `_FAMILY`."""
+        return self._families[id(of)]
+
+    def with_derived(self, of: Class) -> Sequence[Class]:
+        """A class of the program and those that are derived from it."""
+        return [of, *self._derived.get(id(of), ())]
+
+    def _family_of(self, of: Class) -> Sequence[Class]:
+        found, waiting = {id(of): of}, deque([of])
+        while waiting and len(found) < _FAMILY:
             for base in waiting.popleft().node.bases:
-                for each in self.classes.get(last_name(base), ()):
-                    if each not in found:
-                        found.append(each)
+                for each in self.classes.get(last_name(base), ())[:_FAMILY]:
+                    if id(each) not in found:
+                        found[id(each)] = each
                         waiting.append(each)
-        return found
+        return tuple(found.values())
+
+    def imported_from(self, function: Function, name: str) -> str:
+        """The last name of the module from which the file of a function imports a name."""
+        tree = function.module.tree
+        if id(tree) not in self._imports:
+            found = self._imports[id(tree)] = {}
+            for node in every_node(tree):
+                if isinstance(node, ast.ImportFrom):
+                    module = (node.module or "").rpartition(".")[2]
+                    for each in node.names:
+                        found.setdefault(each.asname or each.name, module)
+        return self._imports[id(tree)].get(name, "")
+
+    def spend(self, steps: int = 1) -> None:
+        """Count what was followed.
+
+        Raises:
+            TooMuchToFollow: It was more than `STEPS`.
+        """
+        self._steps += steps
+        if self._steps > STEPS:
+            raise TooMuchToFollow
 
     def class_of(self, value: ast.expr, function: Function) -> Class | None:
         """The class of the program of which an expression is an object, as far as it shows."""
@@ -329,15 +394,7 @@ class Program:
             for each in (*node.args.args, *node.args.kwonlyargs):
                 if each.arg == name and each.annotation is not None:
                     return self._only(last_name(each.annotation))
-        values = [
-            value
-            for statement, _ in function.statements
-            if isinstance(statement, ast.Assign)
-            for target in statement.targets
-            for part, value in paired(target, statement.value)
-            if isinstance(part, ast.Name) and part.id == name
-        ]
-        values = values or self.globals.get((function.file, name), [])
+        values = function.assigned.get(name) or self.globals.get((function.file, name), [])
         names = {last_name(v.func) for v in values if isinstance(v, ast.Call)}
         return self._only(names.pop()) if len(names) == 1 and len(values) == 1 else None
 
@@ -360,6 +417,7 @@ class Program:
         seen = {id(function)}
         while waiting and len(found) < _LOOPS_OF_ONE:
             at, by = waiting.popleft()
+            self.spend(1 + len(at.callers))
             for site in at.callers:
                 loops = _loops(site.parents, first_line(site.statement), site.statement)
                 found += [Round(site.caller, loop, by) for loop in loops]
@@ -386,6 +444,7 @@ class Program:
         waiting, seen = deque([function]), {id(function)}
         while waiting:
             at = waiting.popleft()
+            self.spend(1 + len(at.callers))
             is_first = isinstance(at.node, ast.Module) or at.name == "main"
             if is_first or (not at.callers and self._is_of_library(at)):
                 return True
@@ -405,12 +464,15 @@ class Program:
         if function.owner is None or not _FROM_OUTSIDE.fullmatch(function.name):
             return False
         bases = [base for each in self.family(function.owner) for base in each.node.bases]
-        return any(last_name(base) not in (*self.classes, "object") for base in bases)
+        return any(
+            last_name(base) not in self.classes and last_name(base) != "object" for base in bases
+        )
 
     def reached_in(self, found: Round) -> frozenset[int]:
         """The ids of the functions that are called in the rounds of a loop."""
         key = id(found.loop)
         if key not in self._reached:
+            self.spend(len(found.function.calls))
             waiting = deque(
                 site.called
                 for site in found.function.calls
@@ -420,6 +482,7 @@ class Program:
             while waiting:
                 at = waiting.popleft()
                 if id(at) not in seen:
+                    self.spend(1 + len(at.calls))
                     seen.add(id(at))
                     waiting.extend(site.called for site in at.calls)
             self._reached[key] = frozenset(seen)
@@ -455,12 +518,18 @@ def expressions_of(statement: ast.AST) -> Iterator[ast.AST]:
         waiting += ast.iter_child_nodes(node)
 
 
-def paired(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """What an assignment gives to what: `a, b = [], {}` are two."""
+def assignments(statement: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """What an assignment gives a value, each with that: `a, b = [], {}` are two."""
+    if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
+        for target in assigned_to(statement):
+            yield from _paired(target, statement.value)
+
+
+def _paired(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
     if isinstance(target, ast.Tuple | ast.List):
         if isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts):
             for each, of in zip(target.elts, value.elts, strict=True):
-                yield from paired(each, of)
+                yield from _paired(each, of)
         else:
             for each in target.elts:
                 yield each, value

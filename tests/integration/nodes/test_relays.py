@@ -19,7 +19,7 @@ import pytest
 
 from mpwatch.nodes.head import node as node_module
 from mpwatch.nodes.head.head import Head
-from mpwatch.nodes.launchers import tree
+from mpwatch.nodes.launchers import relays
 from mpwatch.nodes.launchers.engines import launches
 from mpwatch.nodes.launchers.launch import AgentCommand
 from mpwatch.nodes.wire.messages import Answer
@@ -56,8 +56,8 @@ def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "ssh").write_text(CLIENT.format(folder=tmp_path))
     (tmp_path / "ssh").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setattr(tree, "DIRECT_NODES", BATCHES)
-    monkeypatch.setattr(tree, "BATCH_NODES", NODES // BATCHES)
+    monkeypatch.setattr(relays, "DIRECT_NODES", BATCHES)
+    monkeypatch.setattr(relays, "BATCH_NODES", NODES // BATCHES)
     monkeypatch.setattr(node_module, "RESTART_S", 0.5)
 
 
@@ -157,7 +157,7 @@ def test_another_node_is_the_relay_where_the_first_one_is_down(mark: str, tmp_pa
 def test_a_relay_that_hangs_at_its_start_holds_up_no_node(
     mark: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tree, "RELAY_START_S", 4.0)
+    monkeypatch.setattr(relays, "RELAY_START_S", 4.0)
     (tmp_path / "hangs-host-0").touch()
     with connected(mark) as head:
         states = step_until(head, lambda states: list(states.values()).count("live") == 5)
@@ -170,7 +170,7 @@ def test_a_relay_that_hangs_at_its_start_holds_up_no_node(
 def test_another_node_takes_over_from_a_relay_that_is_killed_or_hangs(
     mark: str, number: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tree, "RELAY_SILENT_S", 5.0)
+    monkeypatch.setattr(relays, "RELAY_SILENT_S", 5.0)
     with connected(mark, restarts=True) as head:
         step_until(head, all_live)
         relay, *_ = [pid for pid in agents(mark) if _is_relay(pid)]
@@ -187,7 +187,7 @@ def test_an_agent_that_ends_is_started_again_through_its_relay(
     mark: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # On a busy machine a relay takes longer than usual; then its nodes are reached directly.
-    monkeypatch.setattr(tree, "RELAY_START_S", 100.0)
+    monkeypatch.setattr(relays, "RELAY_START_S", 100.0)
     with connected(mark, restarts=True) as head:
         step_until(head, all_live)
         agent, *_ = [pid for pid in agents(mark) if "--relay" not in _words(pid)][-1:]
@@ -203,10 +203,10 @@ def test_an_agent_that_ends_is_started_again_through_its_relay(
 HEAD = """
 import sys
 from mpwatch.nodes.head.head import Head
-from mpwatch.nodes.launchers import tree
+from mpwatch.nodes.launchers import relays
 from mpwatch.nodes.launchers.engines import launches
 from mpwatch.nodes.launchers.launch import AgentCommand
-tree.DIRECT_NODES, tree.BATCH_NODES = 2, 3
+relays.DIRECT_NODES, relays.BATCH_NODES = 2, 3
 head = Head(launches(sys.argv[1], AgentCommand({"MPWATCH_TEST_JOB": sys.argv[2]})))
 while not all(view.state == "live" for view in head.views()):
     head.step()
