@@ -28,7 +28,7 @@ from mpwatch.diagnose.analysis.waits.edges import ReadContext, blocked_for_s, is
 from mpwatch.diagnose.analysis.waits.file_locks import LOCK_FILE, LOCK_ON
 from mpwatch.diagnose.analysis.waits.threads import is_at_exit
 from mpwatch.diagnose.analysis.waits.verdicts import RECEIVES, UNANSWERED
-from mpwatch.model.account import Activity, Target
+from mpwatch.model.account import RUNNING_KINDS, Activity, Target
 from mpwatch.model.history import columns
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import FILE_LOCK_CALLS, OPENS, WaitKind
@@ -261,20 +261,24 @@ def at_one_line_s(index: Index, identity: ProcessId) -> float:
     if account is None:
         return 0.0
     functions: set[str] = set()
-    seconds = asleep = total = readings = 0.0
+    seconds = awake = total = readings = 0.0
     for bucket in reversed(account.buckets):
-        seen = bucket.tally.seen
-        sleeping = [each for each in seen if each.kind == "sleeping"]
+        tally = bucket.tally
+        sleeping = [each for each in tally.seen if each.kind == "sleeping"]
         functions |= {each.place.partition(" ")[2] for each in sleeping if each.place}
-        asleep += sum(map(seen.__getitem__, sleeping))
-        total += sum(seen.values())
+        running = sum(each for what, each in tally.seen.items() if what.kind in RUNNING_KINDS)
+        asleep = sum(map(tally.seen.__getitem__, sleeping))
+        observed = sum(tally.seen.values())
+        # One that waits for a core is found running, and uses no cpu time.
+        awake += observed - asleep - running + min(running, tally.cpu_s)
+        total += observed
+        readings += tally.readings
         # A loop that looks again is found just awake now and then.
-        readings += bucket.tally.readings
         one_s = total / readings if readings else 0.0
-        is_awake = total - asleep > max(AWAKE_READINGS * one_s, (1 - MOSTLY) * total)
+        is_awake = awake > max(AWAKE_READINGS * one_s, (1 - MOSTLY) * total)
         if is_awake or len(functions) > 1:
             break
-        seconds += bucket.tally.observed_s
+        seconds += tally.observed_s
     return seconds
 
 

@@ -602,10 +602,11 @@ def polling(
         others: The other processes.
         seconds: For how long.
         more: Other threads of main.
-        awake: So many seconds ago, main was found looking at what it waits for.
+        awake: So many seconds ago, main was found asking for what it waits for.
     """
     own = thread(MAIN, "train.py:wait_for_steps:17", waits=SLEEPS, still_s=0.05)
-    looks = thread(MAIN, "train.py:wait_for_steps:15", state="R", still_s=0.0)
+    reads = WaitedOn("socket-read", "recvfrom", ())
+    looks = thread(MAIN, "train.py:wait_for_steps:15", waits=reads, still_s=0.0)
     made = [
         snapshot_of(
             one(MAIN, None, threads=[looks if ago in awake else own, *more]),
