@@ -415,6 +415,9 @@ MarkKind: TypeAlias = Literal[
     # Takes the first or last of the names of files in the order of texts, in a file that makes such
     # names with a number of no fixed width. About: the name that is made, `model_{version}.pt`.
     "text-order",
+    # Computes from the module inside of a wrapped model, in a function that runs a backward pass
+    # and does not call the wrapper. About: the wrapper.
+    "trains-unwrapped",
     # Opens a file of data so that it is empty first. About: the part of the name of the file that
     # is written out, and the lines of the condition and of the loop around, 0 for none,
     # `features.npy, 30, 27`.

@@ -50,9 +50,51 @@ def find_pitfalls(function: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[Found
     yield from _accumulations(nodes)
     yield from _lengths(nodes)
     yield from _renewed_deadlines(function, nodes)
+    yield from _past_wrappers(nodes)
     for call in nodes:
         if isinstance(call, ast.Call) and last_name(call.func) in _WRAPPERS:
             yield "wraps", last_name(call.func), call
+
+
+def _past_wrappers(nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """`loss = criterion(model.module.encode(x))`, and then `loss.backward()`.
+
+    Only the forward pass of the wrapper prepares that gradients are averaged.
+    """
+    calls = [each for each in nodes if isinstance(each, ast.Call)]
+    if not any(last_name(each.func) == "backward" for each in calls):
+        return
+    called = {expression_text(each.func) for each in calls}
+    for call in calls:
+        if not call.args:
+            continue  # `model.module.parameters()` computes nothing
+        inner = call.func
+        if isinstance(inner, ast.Attribute) and inner.attr != "module":
+            inner = inner.value
+        if not isinstance(inner, ast.Attribute) or inner.attr != "module":
+            continue
+        wrapper = expression_text(inner.value)
+        if wrapper not in ("", "self", *called) and last_name(call.func) not in _NO_FORWARD:
+            yield "trains-unwrapped", wrapper, call
+            return
+
+
+_NO_FORWARD: Final = frozenset(
+    (
+        "add_module",
+        "apply",
+        "get_parameter",
+        "get_submodule",
+        "load_state_dict",
+        "named_parameters",
+        "parameters",
+        "register_buffer",
+        "requires_grad_",
+        "state_dict",
+        "to",
+        "train",
+    )
+)
 
 
 def _renewed_deadlines(function: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[Found]:

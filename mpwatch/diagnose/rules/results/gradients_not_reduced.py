@@ -1,7 +1,7 @@
 """Ranks train a model that DistributedDataParallel wraps, and its gradients are never averaged.
 
-Those of the whole model, by the readings of the hook; or, by the source, of a part that is made
-anew, or that was frozen when the model was wrapped.
+Those of the whole model, by the readings of the hook; or, by the source, of a model that is trained
+past its wrapper, of a part that is made anew, or that was frozen when the model was wrapped.
 """
 
 from __future__ import annotations
@@ -59,8 +59,59 @@ def check(index: Index) -> Iterator[Finding]:
     for models in found.values():
         yield _finding(index, models)
     if not found:
+        yield from _past_the_wrapper(index)
         yield from _made_anew(index)
         yield from _unfrozen(index)
+
+
+def _past_the_wrapper(index: Index) -> Iterator[Finding]:
+    """A model that is trained past its wrapper, as the source shows.
+
+    Where the hook reads the forward passes of the wrapper, it knows better.
+    """
+    ranks = ranks_of(index)
+    past, wraps = marks(index, "trains-unwrapped"), marks(index, "wraps")
+    wraps = [each for each in wraps if each.about in _DDP]
+    if len(ranks) < 2 or not past or not wraps or any(map(_knows_models, ranks)):
+        return
+    mark, wrap = past[0], wraps[0]
+    yield _by_source(
+        ranks,
+        subject=f"past {mark.about}",
+        summary=(
+            f"{mark_place(mark)} trains the module inside of {mark.about}, past "
+            "DistributedDataParallel: the gradients are not averaged among "
+            f"{all_called(ranks)}"
+        ),
+        evidence=(
+            mark_words(mark),
+            f"{mark.function}() runs a backward pass and does not call {mark.about}() itself",
+            f"{mark_words(wrap)} wraps a model",
+        ),
+        cause=(
+            f"{_PAST_WRAPPER}. Each trains a model of its own: the weights and losses of the ranks "
+            f"part, and nothing fails. That {mark.about} is wrapped there was not observed."
+        ),
+        advice=_CALL_THE_WRAPPER,
+    )
+
+
+_PAST_WRAPPER = (
+    "The loss is computed from the module inside of the wrapper. Only the forward pass of the "
+    "wrapper prepares the averaging of gradients in the backward pass, so that each rank takes its "
+    "steps from the gradients of its own data"
+)
+_CALL_THE_WRAPPER = (
+    "Compute the loss from what the wrapped model returns: call the wrapper itself, and move what "
+    "a method of the module does now into its forward(). Calling the module inside of it "
+    "(model.module) is fine for evaluation and for saving."
+)
+
+
+def _knows_models(rank: Process) -> bool:
+    """Whether its hook reads the models that it has wrapped."""
+    gauge = rank.gauges.get("collectives")
+    return isinstance(gauge, Mapping) and bool(gauge.get("models"))
 
 
 def _made_anew(index: Index) -> Iterator[Finding]:
@@ -204,16 +255,7 @@ def _finding(index: Index, models: Sequence[_Wrapped]) -> Finding:
     else:
         why = "the forward pass of DistributedDataParallel never runs"
         seen = "its own forward pass has not run once since it was wrapped"
-        cause = (
-            "The loss is computed from the module inside of the wrapper. Only the forward pass of "
-            "the wrapper prepares the averaging of gradients in the backward pass, so that each "
-            "rank takes its steps from the gradients of its own data"
-        )
-        advice = (
-            "Compute the loss from what the wrapped model returns: call the wrapper itself, and "
-            "move what a method of the module does now into its forward(). Calling the module "
-            "inside of it (model.module) is fine for evaluation and for saving."
-        )
+        cause, advice = _PAST_WRAPPER, _CALL_THE_WRAPPER
         lines = marks(index, "unwrapped")
     return Finding(
         rule=RULE,

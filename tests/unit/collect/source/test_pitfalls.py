@@ -301,3 +301,26 @@ def test_names_of_files_with_numbers_that_are_sorted_as_texts(
 
     expected = [] if line is None else [("newest", "model_{version}.pt", line)]
     assert found(text, "text-order") == expected
+
+
+@pytest.mark.parametrize(
+    ("calls", "about"),
+    [
+        ("loss = model.module.encode(x).mean()", "model"),
+        ("loss = f(self.net.module(x))", "self.net"),
+        ("loss = f(model(x), model.module.penalty(x))", None),
+        ("n = sum(p.numel() for p in model.module.parameters()); loss = f(x)", None),
+        ("model.module.load_state_dict(x); loss = f(x)", None),
+        ("loss = self.module(x)", None),
+        ("loss = f(x)", None),
+    ],
+)
+def test_a_model_that_is_trained_past_its_wrapper(calls: str, about: str | None) -> None:
+    text = f"""
+        def step(self, model, x):
+            {calls}
+            loss.backward()
+    """
+
+    assert found(text, "trains-unwrapped") == ([] if about is None else [("step", about, 3)])
+    assert found(text.replace("loss.backward()", "return loss"), "trains-unwrapped") == []

@@ -141,3 +141,41 @@ def test_parameters_that_are_unfrozen_later_are_possible_by_the_source() -> None
         assert found(gradients_not_reduced.check, snapshot_of(main(), *ranks, marks=marks)) == []
     alone = snapshot_of(main(), ranks[0], marks=(THAWS, WRAPS))
     assert found(gradients_not_reduced.check, alone) == []
+
+
+PAST = Mark(
+    "trains-unwrapped",
+    "/job/train.py",
+    "train_epoch",
+    "model",
+    Statement(37, "memory = model.module.encode(x)"),
+)
+WRAPPED = Mark("wraps", "/job/train.py", "main", "DDP", Statement(68, "model = DDP(Net())"))
+
+
+def test_a_model_that_is_trained_past_its_wrapper_is_possible_by_its_source() -> None:
+    ranks = [process(300 + n, "rank", label=f"rank {n}") for n in range(2)]
+
+    finding = only(gradients_not_reduced.check, snapshot_of(main(), *ranks, marks=(PAST, WRAPPED)))
+
+    assert (finding.severity, finding.is_doubtful) == (Severity.INFO, True)
+    assert finding.summary.startswith(
+        "train.py:37 train_epoch trains the module inside of model, past DistributedDataParallel"
+    )
+    assert "That model is wrapped there was not observed" in finding.cause
+    assert "call the wrapper itself" in finding.advice
+
+
+@pytest.mark.parametrize("marks", [(PAST,), (WRAPPED,), ()])
+def test_a_module_that_nothing_wraps_is_trained_as_it_is(marks: tuple[Mark, ...]) -> None:
+    ranks = [process(300 + n, "rank", label=f"rank {n}") for n in range(2)]
+
+    assert found(gradients_not_reduced.check, snapshot_of(main(), *ranks, marks=marks)) == []
+
+
+def test_where_the_hook_reads_the_wrapped_models_the_source_does_not_count() -> None:
+    well = rank(0, is_forward_run=True), rank(1, is_forward_run=True)
+
+    job = snapshot_of(main(), *well, marks=(PAST, WRAPPED))
+
+    assert found(gradients_not_reduced.check, job) == []
