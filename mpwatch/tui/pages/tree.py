@@ -139,7 +139,7 @@ def _count(view: SnapshotView, process: ProcessId) -> int:
 def _row(node: TreeRow, view: SnapshotView) -> Row:
     """The row of a process; the row of the previous view if all its inputs are unchanged.
 
-    Most processes are idle, and an unchanged process is the same object in the next snapshot.
+    An exited process is the same object in the next snapshot.
     """
     process = node.process
     state, severity = view.state(process), view.severity(process.process)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import gc
 import weakref
 
-from mpwatch.cli import RUNNING, START, rarely_collected, set_aside_what_is_loaded
+import pytest
+
+from mpwatch import cli
+from mpwatch.cli import RUNNING, START, main, rarely_collected, set_aside_what_is_loaded
 
 
 class Cycle:
@@ -37,3 +40,25 @@ def test_cycles_made_while_a_dashboard_runs_are_collected() -> None:
 
         assert lost() is None
         assert kept
+
+
+def test_a_command_of_its_own_process_leaves_nothing_to_collect_as_it_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = gc.get_threshold()
+    left: list[str] = []
+    monkeypatch.setattr("sys.argv", ["mpwatch", "ps"])
+    monkeypatch.setattr(cli, "_run", lambda arguments: len(left))
+    monkeypatch.setattr(gc, "unfreeze", lambda: left.append("unfrozen"))
+
+    try:
+        assert main() == 0
+        assert gc.get_freeze_count() > 0
+        assert gc.get_threshold() == (START, *before[1:])
+        assert left == []
+        assert main(["ps"]) == 0
+        assert left == ["unfrozen"], "a caller of main goes on"
+    finally:
+        monkeypatch.undo()
+        gc.set_threshold(*before)
+        gc.unfreeze()

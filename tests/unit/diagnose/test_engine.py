@@ -20,6 +20,7 @@ from mpwatch.diagnose.engine import (
     RULES,
     SHARES_LINGER_S,
     SHOWN_RESOLVED_S,
+    STEADY_S,
     Engine,
     Rule,
 )
@@ -621,6 +622,42 @@ def test_every_rule_runs_for_few_processes_and_after_a_pause() -> None:
     asked.clear()
     looks_at(Engine(rules), MANY, 0.0, EVERY_S + 0.1, 10.0)
     assert asked == [0, 1] * 3
+
+
+def calm_runs(severity: Severity, *, joins: bool = False) -> tuple[list[float], list[float]]:
+    """When the rules ran after `STEADY_S`, and when time was accounted for, each from 0 on."""
+    ran: list[float] = []
+
+    def note(index: Index) -> Iterator[Finding]:
+        ran.append(index.snapshot.at_s - NOW_S)
+        yield finding("notes", severity)
+
+    watched, accounted = Engine((Rule("notes", note),)), []
+    processes = [main(), *(process(1000 + number) for number in range(1, MANY))]
+    for second in map(float, range(60)):
+        if joins and second == STEADY_S + 2:
+            processes.append(process(3000))
+        seen = watched.diagnosed(snapshot_of(*processes, at_s=NOW_S + second), NO_HISTORY)
+        accounted.append(seen.account.at_s - NOW_S)
+        assert [each.rule for each in seen.findings if each.resolved_s is None] == ["notes"]
+    return [at_s for at_s in ran if at_s >= STEADY_S], sorted({*accounted})
+
+
+def test_rules_run_half_as_often_in_a_large_calm_job_and_time_is_counted_as_often() -> None:
+    ran, accounted = calm_runs(Severity.INFO)
+
+    assert ran == [33.0, 39.0, 45.0, 51.0, 57.0]
+    assert accounted == [float(at_s) for at_s in range(0, 60, 3)]
+
+
+def test_rules_run_as_often_as_before_while_a_finding_is_a_warning() -> None:
+    assert calm_runs(Severity.WARNING)[0] == [float(at_s) for at_s in range(30, 60, 3)]
+
+
+def test_rules_run_at_once_and_as_often_as_before_after_a_start_in_a_calm_job() -> None:
+    ran, _ = calm_runs(Severity.INFO, joins=True)
+
+    assert ran == [32.0, *(float(at_s) for at_s in range(35, 60, 3))]
 
 
 def test_a_preview_does_not_affect_later_findings() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from mpwatch.collect.host.gpu import GpuCollector
+from mpwatch.collect.host.new_files import NewFilesReader
 from mpwatch.collect.job.reader import ReadRequest, TreeCollector, find_jobs
 from mpwatch.collect.process import identify
 from mpwatch.model.ids import ProcessId
@@ -96,6 +97,16 @@ def test_one_process_is_read_completely(proc: FakeProc) -> None:
     assert sample.born_wall_s == 1000.1
     assert sample.threads is not None
     assert sample.problems == ()
+
+
+def test_new_files_are_counted_only_if_wanted(
+    proc: FakeProc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proc.process(10)
+    monkeypatch.setattr(NewFilesReader, "read", lambda *_: ())
+
+    assert read(collector(proc)).host.new_files == ()
+    assert read(collector(proc), ReadRequest(new_files=False)).host.new_files is None
 
 
 def test_gpus_are_read_only_if_wanted(proc: FakeProc) -> None:

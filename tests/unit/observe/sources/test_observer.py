@@ -392,6 +392,29 @@ def test_a_watch_outlives_failed_readings(monkeypatch: pytest.MonkeyPatch) -> No
     assert any("Too many open files" in each for snapshot in seen for each in snapshot.problems)
 
 
+@pytest.mark.parametrize("watches", [False, True])
+def test_new_files_are_counted_in_a_watch_and_not_in_a_dump(
+    monkeypatch: pytest.MonkeyPatch, watches: bool
+) -> None:
+    world, requests = World(), list[ReadRequest]()
+    reads = world.read
+
+    def note(request: ReadRequest) -> TreeSample | None:
+        requests.append(request)
+        return reads(request)
+
+    world.read = note
+    monkeypatch.setattr(oneshot, "new_observer", lambda *_, **__: observing(world))
+
+    if watches:
+        oneshot.watch_for(MAIN, 600.0, OneShotOptions(stacks=False), stop=lambda: True)
+    else:
+        oneshot.read_once(MAIN, OneShotOptions(stacks=False))
+
+    assert len(requests) == 2
+    assert {each.new_files for each in requests} == {watches}
+
+
 def test_a_watch_that_can_read_nothing_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
 
