@@ -20,6 +20,9 @@ ALIKE = 4
 """So many equal tracebacks of processes that fail one after the other are those of all of them."""
 LATE_S = 0.5
 """The end of a process may be read so long after its traceback."""
+ALIKE_LATE_S = 4.0
+"""The same where all tracebacks are equal, so that it does not matter which is whose: on a busy
+machine a process that has printed one takes seconds to end."""
 _MULTIPROCESSING: frozenset[Role] = frozenset(("spawned", "pool-worker", "loader-worker"))
 _POOL_THREADS = frozenset(("_handle_results", "_handle_tasks", "_handle_workers"))
 _NUMBER = re.compile(r"(\d+)(?!.*\d)")
@@ -140,7 +143,8 @@ class WrittenErrorTable:
             return [_likely(record, errors[-1]) for record in failed]
         failed.sort(key=lambda record: record.sample.process.start_ticks)
         ends = [record.ended.at_s for record in failed if record.ended is not None]
-        if min(at_s for at_s, _ in written) < max(ends) - LATE_S:
+        late_s = ALIKE_LATE_S if is_alike else LATE_S
+        if min(at_s for at_s, _ in written) < max(ends) - late_s:
             return []  # one of these has ended after a traceback was there
         if is_alike and len(errors) >= len(failed):
             pairs = list(zip(failed, errors, strict=False))

@@ -81,6 +81,14 @@ def test_it_waits_for_the_end_of_the_process() -> None:
     assert fold.snapshot().written == ()
 
 
+def test_processes_that_fail_alike_may_end_seconds_after_their_tracebacks() -> None:
+    fold = fold_of(failed(WORKER_0, START_S + 2.1), failed(WORKER_1, START_S + 5))
+
+    assert len(after(fold, written("pool-0"), written("pool-1"))) == 2
+    other = fold_of(failed(WORKER_0, START_S + 2.1), failed(WORKER_1, START_S + 5))
+    assert after(other, written("pool-0"), written("pool-1", line=9)) == []
+
+
 @pytest.mark.parametrize(
     ("ended", "errors"),
     [
