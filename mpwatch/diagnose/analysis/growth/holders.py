@@ -206,7 +206,8 @@ def kept_by(holding: Sequence[Held]) -> Kept | None:
             " It looks there first and adds one entry for each new key, so that the growth ends "
             "only if no new keys come."
         )
-    evidence = "; ".join(f"{each.names}: {removes_words(each)}" for each in others)
+    shown = [first, *others] if others else []
+    evidence = "; ".join(f"{each.names}: {removes_words(each)}" for each in shown)
     return Kept(evidence, cause, _advice(first))
 
 

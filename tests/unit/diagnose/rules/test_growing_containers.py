@@ -237,6 +237,8 @@ work(Store())
 
     assert "self.rows of Store" in both.cause
     assert "It can also be that `self.files.append(file)` at work.py:10 keep adds" in both.cause
+    named = [each for each in both.evidence if "self.files" in each]
+    assert named[0].index("self.rows of Store") < named[0].index("self.files of Store")
     assert one.cause.startswith("`self.files.append(file)` at work.py:10 keep adds to self.files")
     assert "self.rows" not in one.cause
     assert "`store.files` (list, work.py:10 keep) has 300 entries, 10 a second more" in one.evidence
