@@ -207,7 +207,13 @@ def watch(
         if inline:
             from mpwatch.tui.inline import run_inline
 
-            return run_inline(source, title=title, refresh_hz=refresh_hz, on_stuck=stuck)
+            return run_inline(
+                source,
+                title=title,
+                refresh_hz=refresh_hz,
+                on_stuck=stuck,
+                needs_terminal=not is_served(),
+            )
         return show(
             source,
             title=title,
