@@ -46,6 +46,7 @@ class System:
         "sleep",
         "socket",
         "start_new_thread",
+        "thread_clock",
         "thread_time_ns",
         "time_ns",
     )
@@ -57,6 +58,7 @@ class System:
         self.monotonic_ns: Callable[[], int] = clock.monotonic_ns
         self.time_ns: Callable[[], int] = clock.time_ns
         self.thread_time_ns: Callable[[], int] = clock.thread_time_ns
+        self.thread_clock: Callable[[int], int] = clock.pthread_getcpuclockid
         self.start_new_thread: Callable[..., int] = threads.start_new_thread
         self.count_threads: Callable[[], int] = threads._count  # without the main thread
         self.get_ident: Callable[[], int] = threads.get_ident

@@ -18,6 +18,7 @@ from mpwatch.hook.transport import runtime_dir
 from mpwatch.hook.transport.notes import Notes
 from mpwatch.hook.transport.process_files import RingCopy
 from mpwatch.hook.transport.ring import Ring
+from mpwatch.hook.transport.server import Run
 
 CONTENT = b"a line of the program\n"
 
@@ -134,9 +135,58 @@ def test_a_listener_that_cannot_be_bound_closes_no_file_of_the_program(
     own: int, session: Any, tmp_path: Path
 ) -> None:
     session.system.os = replaced = Os(own, "stat")
-    with pytest.raises(OSError, match="socket"):
+    mode = os.fstat(own).st_mode
+    with pytest.raises(OSError, match="closed the descriptor"):
         session.server.listen(str(tmp_path / "hook.sock"))
+    assert os.fstat(own).st_mode == mode
     require_untouched(replaced.taken, own)
+
+
+def test_a_thread_is_ended_without_closing_a_file_of_the_program(
+    own: int, session: Any, tmp_path: Path
+) -> None:
+    """The hook connects to its own socket, to wake the thread."""
+    session.server.listen(str(tmp_path / "hook.sock"))
+    session.server.start()
+    session.system.os = replaced = Os(own, "stat")
+    assert session.server.stop()
+    require_untouched(replaced.taken, own)
+
+
+@pytest.mark.parametrize("kind", ["file", "socket of another name", "socket of the network"])
+def test_a_connection_that_the_program_has_replaced_is_left_alone(
+    kind: str, own: int, session: Any, tmp_path: Path
+) -> None:
+    """The program closed the descriptor of an observer right after the hook had accepted it."""
+    server = session.server
+    server.listen(str(tmp_path / "hook.sock"))
+    listener = server._listener
+    replaced: list[int] = []
+
+    class Accepting:
+        """The listener, whose next connection becomes the program's."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(listener, name)
+
+        def _accept(self) -> tuple[int, Any]:
+            fd, peer = listener._accept()
+            os.dup2(theirs.fileno() if theirs else own, fd, inheritable=False)
+            replaced.append(fd)
+            return fd, peer
+
+    theirs = None
+    if kind != "file":
+        theirs = socket.socket(socket.AF_UNIX if "name" in kind else socket.AF_INET)
+    server._listener = Accepting()
+    with contextlib.closing(theirs or socket.socket()), socket.socket(socket.AF_UNIX) as observer:
+        observer.connect(server.path)
+        server._accept(Run())
+        (fd,) = replaced
+        assert os.path.sameopenfile(fd, theirs.fileno() if theirs else own)
+        assert os.get_blocking(fd)
+        assert not server.connections
+        os.close(fd)
 
 
 def require_untouched(taken: list[int], own: int) -> None:

@@ -110,6 +110,24 @@ def test_a_search_is_interrupted_by_a_fork_and_continued_after_it(tmp_path: Path
     assert rounds > 5
 
 
+@pytest.mark.parametrize("limit_s", [60.0, 0.0])
+def test_a_program_of_one_thread_searches_itself_for_a_bounded_time(
+    limit_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime_dir, "BEGIN_S", limit_s)
+    for number in range(5):
+        leave(tmp_path, number, KEEP_DEAD_S + 60)
+    sweeper = StaleFiles(System())
+    sweeper.directory, sweeper.may_block = str(tmp_path), False
+    sweeper._system.count_threads = lambda: 0
+
+    sweeper.begin()
+    assert sweeper.is_due() is (limit_s == 0)
+    assert bool(list(tmp_path.iterdir())) is sweeper.is_due()
+    sweeper.work(lambda: False)
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     ("started_by", "pid", "looks"),
     [
