@@ -120,6 +120,7 @@ class Server:
         """
         system = self._session.system
         listener = system.socket(_AF_UNIX, _SOCK_STREAM)
+        listener.setblocking(False)
         self._identity = runtime_dir.identity(system, listener.fileno())
         try:
             if not stat.S_ISSOCK(system.os.fstat(listener.fileno()).st_mode):
@@ -131,7 +132,6 @@ class Server:
                 system.os.unlink(path)
             listener.bind(path)
             listener.listen(_BACKLOG)
-            listener.setblocking(False)
         except BaseException:
             runtime_dir.close_socket(system, listener, self._identity)
             raise
@@ -377,8 +377,8 @@ class Server:
         client = known = None
         try:
             client = system.socket(_AF_UNIX, _SOCK_STREAM)
-            known = runtime_dir.identity(system, client.fileno())
             client.setblocking(False)
+            known = runtime_dir.identity(system, client.fileno())
             client.connect(self.path)
         except BlockingIOError:
             return  # the backlog is full, so the thread is awake
