@@ -319,6 +319,30 @@ TABLE = (
     ),
     Mutation(
         1,
+        "a descriptor is used after an old comparison",
+        HOOK + "transport/runtime_dir.py",
+        "_still_own",
+        "itertools.filterfalse(system.os.get_blocking, numbers)",
+        "iter(numbers)",
+        (
+            UNIT + "transport/test_closed_descriptors.py::"
+            "test_a_file_of_the_program_is_safe_after_each_check_of_the_descriptor",
+        ),
+    ),
+    Mutation(
+        1,
+        "the program runs between a comparison and the close after it",
+        HOOK + "transport/runtime_dir.py",
+        "close",
+        "system.close_at_once() if is_procfs else system.os.close",
+        "system.os.close",
+        (
+            UNIT + "transport/test_closed_descriptors.py::"
+            "test_a_descriptor_of_procfs_is_closed_without_letting_the_program_run",
+        ),
+    ),
+    Mutation(
+        1,
         "a socket of the program is taken for an observer",
         HOOK + "transport/server.py",
         "Server._accept",
