@@ -52,8 +52,11 @@ def pause_before_closing() -> None:
 
 if how == "between":
     pause_before_closing()
-    # In a program of several threads, the hook's one looks for the process of each file when it
-    # starts.
+    import ctypes
+
+    # In a program of several threads that has ctypes, the hook's one looks for the process of each
+    # file when it starts.
+    assert ctypes is sys.modules["ctypes"]
     threading.Thread(target=time.sleep, args=(5,), daemon=True).start()
     folder = os.environ["XDG_RUNTIME_DIR"] + "/mpwatch"
     os.makedirs(folder, 0o700, exist_ok=True)

@@ -80,6 +80,10 @@ class System:
         self.page_bytes: int = mmap.PAGESIZE
         self._close: Callable[[int], Any] | None = None
 
+    def closes_at_once(self) -> bool:
+        """Whether `close_at_once` does not release the GIL."""
+        return self.close_at_once() is not self.os.close
+
     def close_at_once(self) -> Callable[[int], Any]:
         """A function that closes a descriptor without releasing the GIL; the call must not block.
 

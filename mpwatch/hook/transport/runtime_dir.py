@@ -434,24 +434,27 @@ class StaleFiles:
         self._steps: Iterator[None] | None = None
 
     def is_due(self) -> bool:
-        """Whether a search has begun that is not complete."""
-        return self._steps is not None
+        """Whether a search has begun that is not complete, and is for the thread.
+
+        The thread opens hundreds of files for it. So in memory it does that only where it can close
+        them without letting the program run meanwhile.
+        """
+        return self._steps is not None and (self.may_block or self._system.closes_at_once())
 
     def begin(self) -> None:
-        """Begin a search if none is running; what `BEGIN_S` is too short for, the thread does.
+        """Begin or continue a search for `BEGIN_S`; what that is too short for, the thread does.
 
         In a program of one thread, nobody can close a descriptor of the search here. While the
         hook's thread has one open, the program may, and may open its own under that number; it
         would be closed at the end of `listdir`, which does not ask. On a disk there is no choice.
         """
-        if self._steps is not None or self.directory is None:
+        if self.directory is None:
             return
-        steps = sweep(self._system, self.directory)
+        steps = self._steps = self._steps or sweep(self._system, self.directory)
         if not self.may_block and self._system.count_threads() == 0:
             until_ns = self._system.monotonic_ns() + int(BEGIN_S * 1e9)
             if all(self._system.monotonic_ns() < until_ns for _ in steps):
-                return
-        self._steps = steps
+                self._steps = None
 
     def begin_as(self, started_by: str, pid: int) -> None:
         """Begin a search when the hook is attached; in one of `SWEEP_EVERY` spawned children."""
@@ -470,7 +473,7 @@ class StaleFiles:
     def work(self, should_stop: Callable[[], bool]) -> None:
         """Continue a search, file by file, until it is complete or the thread has to end."""
         steps = self._steps
-        if steps is None:
+        if steps is None or not self.is_due():
             return
         for _ in steps:
             if should_stop():
