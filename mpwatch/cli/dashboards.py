@@ -205,9 +205,7 @@ def watch(
 
     try:
         if inline:
-            from mpwatch.tui.inline import run_inline
-
-            return run_inline(source, title=title, refresh_hz=refresh_hz, on_stuck=stuck)
+            return _show_inline(source, title, refresh_hz, stuck)
         return show(
             source,
             title=title,
@@ -273,6 +271,21 @@ def show(
         process_actions=process_actions,
         on_stuck=on_stuck,
         on_closed=on_closed,
+        needs_terminal=not is_served(),
+    )
+
+
+def _show_inline(
+    source: Source, title: str, refresh_hz: float, on_stuck: Callable[[], None]
+) -> int:
+    """Print a few lines about a job until it ends or the user quits."""
+    from mpwatch.tui.inline import run_inline
+
+    return run_inline(
+        source,
+        title=title,
+        refresh_hz=refresh_hz,
+        on_stuck=on_stuck,
         needs_terminal=not is_served(),
     )
 

@@ -129,6 +129,7 @@ def run_inline(
     title: str,
     refresh_hz: float = 1.0,
     on_stuck: Callable[[], None] = lambda: None,
+    needs_terminal: bool = False,
 ) -> int:
     """Show a few lines about a job until it ends or the user quits.
 
@@ -137,11 +138,12 @@ def run_inline(
         title: Name of the job until the first snapshot arrives.
         refresh_hz: How often the source samples.
         on_stuck: Called before a display that does not end in time is killed.
+        needs_terminal: See `Termination`.
 
     Returns:
         An exit code: 128 + n after SIGTERM or SIGHUP.
     """
-    termination = Termination(on_stuck)
+    termination = Termination(on_stuck, needs_terminal=needs_terminal)
     app = InlineApp(source, title=title, refresh_hz=refresh_hz, termination=termination)
     return termination.run(app, is_inline=True)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import signal
 import threading
@@ -17,7 +18,7 @@ from typing import Any, Protocol
 
 from mpwatch.collect.own_threads import OwnThreads
 
-_STDIN = 0
+_STDIN, _STDOUT, _STDERR = 0, 1, 2
 STUCK_AFTER_S = 3.0
 """Seconds in which a dashboard must end before it is killed."""
 
@@ -96,6 +97,7 @@ class Termination:
         if self.signal is not None:
             return
         self.signal = number
+        _silence_lost_outputs()
         if self._loop is not None and self._app is not None:
             with contextlib.suppress(RuntimeError):  # the loop has already ended
                 self._loop.call_soon_threadsafe(self._app.exit)
@@ -139,3 +141,24 @@ class Termination:
             self._on_stuck()
         finally:
             os._exit(self.exit_code or 1)
+
+
+def _silence_lost_outputs() -> None:
+    """Let standard output and error of a lost terminal accept what is still written to them.
+
+    Each write fails with EIO there, and an application that is inline prints its last lines.
+    """
+    for fd in (_STDOUT, _STDERR):
+        if _is_lost(fd):
+            with contextlib.suppress(OSError):  # no descriptor is left
+                null = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(null, fd)
+                os.close(null)
+
+
+def _is_lost(fd: int) -> bool:
+    try:
+        os.get_terminal_size(fd)
+    except OSError as error:
+        return error.errno == errno.EIO
+    return False

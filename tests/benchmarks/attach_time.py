@@ -8,6 +8,7 @@ can be compared with each other; they mean little on another machine.
 - `gap`: the longest pause that a target in a loop has measured during the attach. It includes the
   work of the injected code, and of other programs on the machine.
 - `quiet`: the same for a moment without an attach.
+- `refused`: an attach that ended without the hook for a reason that passes; it is repeated.
 - `out`: from the start of a detach until the hook is detached from all processes of that tree.
 - `tree`: from the command until every hook of a parent with `--tree` children is there.
 - `stock`: how long the hook searches a program of `--objects` objects; `cpu`: its cpu time.
@@ -163,6 +164,9 @@ def by_mpwatch(kind: str, count: int, folder: str) -> dict[str, list[float]]:
             time.sleep(0.05)
             found["quiet"].append(gap_s(popen))
         attached = inject(process, timeout_s=10, step=wake)
+        while attached.passes:  # under load a thread may be in system calls whenever it is seen
+            found.setdefault("refused", []).append(attached.took_s)
+            attached = inject(process, timeout_s=10, step=wake)
         assert attached.state == "ready", attached
         if kind != "blocked":
             found["gap"].append(gap_s(popen))

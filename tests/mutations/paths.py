@@ -4,6 +4,7 @@ from __future__ import annotations
 
 GUEST = "tests/integration/hook/test_guest.py::"
 FROZEN = "tests/integration/hook/test_disks.py::"
+CLOSED = "tests/integration/hook/test_closed_descriptors.py::"
 BAD = "tests/integration/hook/test_bad_input.py::"
 ENTERING = "tests/integration/hook/test_attaching.py::"
 ENDS = "tests/integration/hook/test_process_exits.py::"

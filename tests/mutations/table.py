@@ -7,6 +7,7 @@ from tests.mutations.mutation import Mutation
 from tests.mutations.paths import (
     ALONE,
     BAD,
+    CLOSED,
     COST,
     ENTERING,
     FORKS,
@@ -298,6 +299,61 @@ TABLE = (
         (BAD + "test_data_that_an_observer_does_not_read_is_not_kept",),
     ),
     Mutation(
+        1,
+        "the hook closes what the program has opened since under the number",
+        HOOK + "lifecycle/fork.py",
+        "",
+        '("closerange", "unshare", "setns")',
+        '("unshare", "setns")',
+        (CLOSED + "test_files_that_the_program_opens_while_the_hook_starts_stay_open[between]",),
+    ),
+    Mutation(
+        1,
+        "the hook's thread opens a file when it starts",
+        HOOK + "transport/server.py",
+        "Server._serve",
+        "reserve.wait()\nif self._is_broken and not run.should_stop:\n    self._listen_again()",
+        "runtime_dir.name_thread(session.system, run.tid, wire.THREAD_NAME)\n"
+        "reserve.wait()\nif self._is_broken and not run.should_stop:\n    self._listen_again()",
+        (CLOSED + "test_the_hook_s_thread_opens_no_file_when_it_starts",),
+    ),
+    Mutation(
+        1,
+        "a descriptor is used after an old comparison",
+        HOOK + "transport/runtime_dir.py",
+        "_still_own",
+        "itertools.filterfalse(system.os.get_blocking, numbers)",
+        "iter(numbers)",
+        (
+            UNIT + "transport/test_closed_descriptors.py::"
+            "test_a_file_of_the_program_is_safe_after_each_check_of_the_descriptor",
+        ),
+    ),
+    Mutation(
+        1,
+        "the program runs between a comparison and the close after it",
+        HOOK + "transport/runtime_dir.py",
+        "close",
+        "system.close_at_once() if is_procfs else system.os.close",
+        "system.os.close",
+        (
+            UNIT + "transport/test_closed_descriptors.py::"
+            "test_a_descriptor_of_procfs_is_closed_without_letting_the_program_run",
+        ),
+    ),
+    Mutation(
+        1,
+        "a socket of the program is taken for an observer",
+        HOOK + "transport/server.py",
+        "Server._accept",
+        "sock.family != _AF_UNIX or sock.getsockname() != self.path",
+        "False",
+        (
+            UNIT + "transport/test_closed_descriptors.py::"
+            "test_a_connection_that_the_program_has_replaced_is_left_alone",
+        ),
+    ),
+    Mutation(
         2,
         "replaced functions of the program are used",
         HOOK + "safe/unpatched.py",
@@ -495,9 +551,12 @@ TABLE = (
         "the program sees its thread",
         HOOK + "transport/server.py",
         "Server._start_thread",
-        "start = self._session.system.start_new_thread",
+        "start = system.start_new_thread",
         "import threading\n"
-        "start = lambda call, args: threading.Thread(target=call, args=args).start() or 0",
+        "def start(call, args):\n"
+        "    thread = threading.Thread(target=call, args=args)\n"
+        "    thread.start()\n"
+        "    return thread.ident",
         (COST,),
     ),
     Mutation(

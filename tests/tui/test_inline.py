@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from mpwatch.cli.dashboards import watch
+from mpwatch.collect.process.procfs import stat_of
 from mpwatch.tui.elements.header import ViewSettings
 from mpwatch.tui.elements.page import SnapshotView
 from mpwatch.tui.elements.styled_text import text_of, width_of
@@ -75,3 +81,24 @@ async def test_the_status_ends_with_the_job_and_shows_its_exit_status() -> None:
 
     assert "ENDED main (41823): signal 7 (SIGBUS)" in text
     assert app.return_value == 0
+
+
+def test_an_inline_status_whose_terminal_was_lost_before_its_start_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It would go on without a user until the end of the job."""
+    run = InlineApp.run
+
+    def run_headless(self: InlineApp, **_options: Any) -> int | None:
+        return run(self, headless=True)
+
+    monkeypatch.setattr(InlineApp, "run", run_headless)
+    monkeypatch.setattr("mpwatch.tui.termination.os.isatty", lambda _: False)
+    job = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(20)"])
+    try:
+        code = watch(stat_of(job.pid).process, refresh_hz=10.0, inline=True)
+        assert job.poll() is None
+    finally:
+        job.kill()
+        job.wait()
+    assert code == 128 + signal.SIGHUP

@@ -15,6 +15,10 @@ threads (unshare(2), setns(2)). So the hook's thread ends before `os.unshare` an
 Python has since 3.12, and starts again after them. Calls of the C library by ctypes or from an
 extension cannot be seen: they fail while the hook is attached, also in forked children, whose
 thread starts with their first record.
+
+The thread ends before `os.closerange`, too. A daemon closes all descriptors by it, and then opens
+its own files under the same numbers. Whether a descriptor is still the hook's can be checked, but
+between the check and the write or the `close` that follows, the program may reuse the number.
 """
 
 from __future__ import annotations
@@ -283,7 +287,7 @@ def wrap_fork(original: Callable[[], Any], session: Context) -> Callable[[], Any
 
 
 def wrap_single_threaded(original: Callable[..., Any], session: Context) -> Callable[..., Any]:
-    """End the hook's thread for the time of one call."""
+    """End the hook's thread for the time of one call, with all descriptors that it has opened."""
 
     def single_threaded(*args: Any, **kwargs: Any) -> Any:
         session.server.stop_for_fork()
@@ -299,7 +303,8 @@ def wrap_single_threaded(original: Callable[..., Any], session: Context) -> Call
     return single_threaded
 
 
-SINGLE_THREADED = tuple(name for name in ("unshare", "setns") if hasattr(posix, name))
-"""Functions of `os` that the kernel may refuse to a process of several threads; Python 3.12."""
+SINGLE_THREADED = tuple(name for name in ("closerange", "unshare", "setns") if hasattr(posix, name))
+"""Functions of `os` during which the hook has no thread. The kernel may refuse the last two to a
+process of several threads; Python has them since 3.12."""
 FORKS = ("fork", "forkpty") if counts_late(sys.version_info[:3]) else ()
 """Functions of `os` after which the hook's thread has to be started by a wrapper."""

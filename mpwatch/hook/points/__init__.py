@@ -131,7 +131,7 @@ TABLE = (
     Point("process groups", "torch.distributed.distributed_c10d", distributed.follow_groups),
 
     # lifecycle/fork.py: ends the hook's thread before a call and starts it again afterwards
-    *(Point(f"os.{name}", "os", attribute(name, fork.wrap_single_threaded), "3.12")
+    *(Point(f"os.{name}", "os", attribute(name, fork.wrap_single_threaded), "3.10")
       for name in fork.SINGLE_THREADED),
     *(Point(f"os.{name}", "os", attribute(name, fork.wrap_fork), "3.12")
       for name in fork.FORKS),

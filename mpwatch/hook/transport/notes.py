@@ -224,7 +224,7 @@ class Notes:
             lines += self._problem(_FULL if room >= FILE_BYTES else _HALF_FULL)
         size = self._file_bytes + len(lines)
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-        flags |= os.O_NOFOLLOW | os.O_NONBLOCK
+        flags |= os.O_NOFOLLOW
         try:
             (fd,) = runtime_dir.opened(self._system, self.path, flags)
         except OSError as error:
@@ -239,7 +239,7 @@ class Notes:
             self._file_bytes = size
             runtime_dir.require_own(self._system, fd, self.path)
             runtime_dir.require_size(size)
-            os.write(fd, lines)
+            runtime_dir.write(self._system, fd, self.path, lines)
             self._unkept = 0
         except OSError as error:
             if not foreign_exceptions.is_ours(error):

@@ -88,7 +88,7 @@ class RingCopy:
         os = self._system.os
         runtime_dir.require_size(ring.size)
         last = ring.handed_out()
-        flags = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        flags = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
             (self._fd,) = runtime_dir.opened(self._system, path, flags)
         except OSError as error:
@@ -107,10 +107,9 @@ class RingCopy:
             while first < last:
                 offset = ring.offset(first & (ring.slots - 1))
                 data, first = ring.slice_of(first, min(last, first + _PART))
-                runtime_dir.require_open(self._system, self._fd, path)
-                os.pwrite(self._fd, data, offset)
-            runtime_dir.require_open(self._system, self._fd, path)
-            os.pwrite(self._fd, wire.COPY.pack(at_ns, last), wire.COPY_AT)
+                runtime_dir.write(self._system, self._fd, path, data, offset)
+            copied = wire.COPY.pack(at_ns, last)
+            runtime_dir.write(self._system, self._fd, path, copied, wire.COPY_AT)
         finally:
             self._close()
         self._saved = last
@@ -123,9 +122,8 @@ class RingCopy:
         (self._fd,) = runtime_dir.opened(self._system, path, flags)
         try:
             runtime_dir.require_open(self._system, self._fd, path)
-            os.posix_fallocate(self._fd, 0, ring.size)
-            runtime_dir.require_open(self._system, self._fd, path)
-            os.pwrite(self._fd, ring.header(), 0)
+            runtime_dir.on_own(self._system, os.posix_fallocate, self._fd, 0, ring.size)
+            runtime_dir.write(self._system, self._fd, path, ring.header(), 0)
         except BaseException:
             self._close()
             os.unlink(path)

@@ -20,6 +20,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
+import operator
 import os
 import resource
 import stat
@@ -30,7 +32,7 @@ from ..safe import foreign_exceptions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Any
 
     from ..safe.unpatched import System
@@ -46,6 +48,8 @@ KEEP_DEAD_BYTES = 64 << 20
 """Limit for the files of all dead processes together; the oldest are removed first."""
 SWEEP_EVERY = 64
 """One fork in this many, and one spawned child in this many, begins a search."""
+BEGIN_S = 0.005
+"""How long a search runs where it begins; that is enough for 100 processes (0.05 ms each)."""
 _LINK_TEXT = "mpwatch-reads-this-to-see-whether-the-disk-is-frozen"
 _SECOND_NS = 10**9
 _LINK_CHANGED_NS = (2**31 - 2) * _SECOND_NS + 1
@@ -58,6 +62,7 @@ _STORE_ACCESS = (b"ext2", b"ext3", b"ext4", b"xfs", b"btrfs")
 OWN_MACHINE = (*IN_MEMORY, *_STORE_ACCESS, b"overlay")
 """File systems that no other machine shares: a process with files there runs here, or is dead."""
 _AF_UNIX, _SOCK_STREAM = 1, 1
+_detach: Callable[[Any], int] = operator.methodcaller("detach")
 _NOT_KEPT = (wire.SOCKET_SUFFIX, wire.CHECK_SUFFIX)
 
 
@@ -237,8 +242,7 @@ def name_thread(system: System, tid: int, name: bytes) -> None:
         path = f"/proc/self/task/{tid}/comm"
         (fd,) = opened(system, path, os.O_WRONLY | os.O_CLOEXEC)
         try:
-            require_open(system, fd, path)
-            system.os.write(fd, name)
+            write(system, fd, path, name)
         finally:
             close(system, fd, path)
     except OSError as error:
@@ -251,8 +255,37 @@ def opened(system: System, path: str, flags: int, mode: int = 0o600) -> Iterator
 
     No signal handler runs between the opening and the store. If the descriptor were the result of a
     call, it would be lost, and stay open, when a handler raises as the call returns.
+
+    Every descriptor of the hook is non-blocking, see `_still_own`; files and procfs ignore that.
     """
-    return map(system.os.open, (path,), (flags,), (mode,))
+    return map(system.os.open, (path,), (flags | system.os.O_NONBLOCK,), (mode,))
+
+
+def _still_own(system: System, numbers: Iterable[int]) -> Iterator[int]:
+    """Those of the hook's descriptors that are not a file of the program by now.
+
+    What `is_open` and `identity` find out may be old: they release the GIL, and until this thread
+    has it again the program may close the descriptor and open its own under the number. This asks
+    without releasing the GIL, so it belongs into the call that uses the descriptor. The files of
+    most programs are blocking.
+
+    Raises:
+        OSError: The descriptor is closed.
+    """
+    return itertools.filterfalse(system.os.get_blocking, numbers)
+
+
+def on_own(system: System, call: Callable[..., Any], fd: int, *arguments: Any) -> Any:
+    """The result of a function in C for a descriptor of the hook.
+
+    Raises:
+        OSError: The program has closed the descriptor, or the call failed.
+    """
+    own = _still_own(system, (fd,))
+    results = [*map(call, own, *((each,) for each in arguments))]
+    if not results:
+        raise OSError(errno.EBADF, "the program closed the descriptor")
+    return results[0]
 
 
 def identity(system: System, file: int | str | bytes) -> tuple[int, int] | None:
@@ -304,9 +337,37 @@ def require_own(system: System, fd: int, path: str | bytes) -> None:
 
 
 def close(system: System, fd: int, path: str | bytes) -> None:
-    """Close a descriptor of the hook; one that the program has closed is left alone."""
+    """Close a descriptor of the hook; one that the program has closed is left alone.
+
+    Of procfs at once, see `close_at_once`: elsewhere it may block (NFS, FUSE).
+    """
+    is_procfs = path[:6] in ("/proc/", b"/proc/")
     if is_open(system, fd, path):
-        system.os.close(fd)
+        _close(system.close_at_once() if is_procfs else system.os.close, system, (fd,))
+
+
+def _close(close: Callable[[int], Any], system: System, numbers: Iterable[int]) -> None:
+    try:
+        for _ in map(close, _still_own(system, numbers)):
+            pass
+    except OSError as error:
+        if error.errno != errno.EBADF or not foreign_exceptions.is_ours(error):
+            raise
+
+
+def write(
+    system: System, fd: int, path: str | bytes, data: bytes, offset: int | None = None
+) -> None:
+    """Write to a descriptor of the hook, at its position or at an offset.
+
+    Raises:
+        OSError: The program has closed it, or the file takes no writes.
+    """
+    require_open(system, fd, path)
+    if offset is None:
+        on_own(system, system.os.write, fd, data)
+    else:
+        on_own(system, system.os.pwrite, fd, data, offset)
 
 
 def remove(system: System, path: str | None) -> None:
@@ -373,19 +434,27 @@ class StaleFiles:
         self._steps: Iterator[None] | None = None
 
     def is_due(self) -> bool:
-        """Whether a search has begun that is not complete."""
-        return self._steps is not None
+        """Whether a search has begun that is not complete, and is for the thread.
+
+        The thread opens hundreds of files for it. So in memory it does that only where it can close
+        them without letting the program run meanwhile.
+        """
+        return self._steps is not None and (self.may_block or self._system.closes_at_once())
 
     def begin(self) -> None:
-        """Begin a search on the thread if none is running.
+        """Begin or continue a search for `BEGIN_S`; what that is too short for, the thread does.
 
-        In a program of one thread the directory is listed here. On the hook's thread the program
-        could meanwhile close the descriptor, and `listdir` would close it a second time.
+        In a program of one thread, nobody can close a descriptor of the search here. While the
+        hook's thread has one open, the program may, and may open its own under that number; it
+        would be closed at the end of `listdir`, which does not ask. On a disk there is no choice.
         """
-        if self._steps is None and self.directory is not None:
-            self._steps = sweep(self._system, self.directory)
-            if not self.may_block and self._system.count_threads() == 0:
-                next(self._steps, None)
+        if self.directory is None:
+            return
+        steps = self._steps = self._steps or sweep(self._system, self.directory)
+        if not self.may_block and self._system.count_threads() == 0:
+            until_ns = self._system.monotonic_ns() + int(BEGIN_S * 1e9)
+            if all(self._system.monotonic_ns() < until_ns for _ in steps):
+                self._steps = None
 
     def begin_as(self, started_by: str, pid: int) -> None:
         """Begin a search when the hook is attached; in one of `SWEEP_EVERY` spawned children."""
@@ -404,7 +473,7 @@ class StaleFiles:
     def work(self, should_stop: Callable[[], bool]) -> None:
         """Continue a search, file by file, until it is complete or the thread has to end."""
         steps = self._steps
-        if steps is None:
+        if steps is None or not self.is_due():
             return
         for _ in steps:
             if should_stop():
@@ -475,9 +544,9 @@ def _owner(name: str) -> tuple[int, int] | None:
 def _answers(system: System, path: str) -> bool:
     """Whether a process listens on a socket."""
     client: Any = system.socket(_AF_UNIX, _SOCK_STREAM)
+    client.setblocking(False)
     known = identity(system, client.fileno())
     try:
-        client.setblocking(False)
         client.connect(path)
     except BlockingIOError:
         return True
@@ -494,10 +563,10 @@ def close_socket(system: System, sock: Any, known: tuple[int, int] | None) -> No
     Args:
         system: The operating system.
         sock: The socket.
-        known: Its `identity`.
+        known: Its `identity`; it must be non-blocking.
     """
     if identity(system, sock.fileno()) == known:
-        sock.close()
+        _close(system.close_at_once(), system, map(_detach, (sock,)))
     else:
         sock.detach()
 

@@ -13,6 +13,7 @@ import contextlib
 import errno
 import functools
 import itertools
+import stat
 import sys
 
 from .. import wire
@@ -23,7 +24,7 @@ from .connection import Connection, may_connect
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import Any
 
     from .connection import Owner
@@ -119,8 +120,11 @@ class Server:
         """
         system = self._session.system
         listener = system.socket(_AF_UNIX, _SOCK_STREAM)
+        listener.setblocking(False)
         self._identity = runtime_dir.identity(system, listener.fileno())
         try:
+            if not stat.S_ISSOCK(system.os.fstat(listener.fileno()).st_mode):
+                raise OSError(errno.EBADF, "the program closed the descriptor")
             # The file gets the mode of the descriptor (`unix_bind`). A change by its path could
             # follow a link, if others can rename the directory.
             system.os.fchmod(listener.fileno(), 0o600)
@@ -128,7 +132,6 @@ class Server:
                 system.os.unlink(path)
             listener.bind(path)
             listener.listen(_BACKLOG)
-            listener.setblocking(False)
         except BaseException:
             runtime_dir.close_socket(system, listener, self._identity)
             raise
@@ -150,7 +153,9 @@ class Server:
         started: list[int] = []
         try:
             reserve.fill()
-            if self._is_broken and not self._session.files.is_on_disk:
+            is_lost = self._listener is not None and not self._is_its_own()
+            # A disk may block, so there the thread does it.
+            if (self._is_broken or is_lost) and not self._session.files.is_on_disk:
                 self._listen_again()
             if self.path is None and not self.is_opening:
                 self._tokens.append(True)
@@ -158,8 +163,11 @@ class Server:
             self._run = run
             self._start_thread(run, started)
         except BaseException as error:
-            if started:
-                raise  # of a signal handler: the thread runs
+            if started:  # the thread runs
+                if not foreign_exceptions.is_ours(error):
+                    raise
+                self._session.problems.append(f"name of the thread: {type(error).__name__}")
+                return
             self._tokens.append(True)
             if not foreign_exceptions.is_ours(error):
                 raise
@@ -174,6 +182,9 @@ class Server:
         It inherits the mask of the thread that starts it (pthread_create(3)). A signal that it took
         would not interrupt a call in which the main thread waits.
 
+        The caller names it, by a file of procfs: while the thread had that open, the program could
+        close unknown descriptors, or open its own and rely on their numbers.
+
         Args:
             run: What the thread works on.
             started: Its identifier is added as soon as the thread exists.
@@ -182,15 +193,28 @@ class Server:
         # has its files to remove then.
         serving = self._thread(run, self._session.itself())
         next(serving)
+        system = self._session.system
         calls = (next,), ((serving, None),)
-        start = self._session.system.start_new_thread
-        if not _KEEPS_MASKS:
-            started += map(start, *calls)
-            return
+        start = system.start_new_thread
+        # In one call with the start, after which the thread may end and free what its clock is read
+        # from. `list.append` returns `None`, so the identifier is stored and passed on.
+        identifiers = itertools.filterfalse(started.append, map(start, *calls))
+        reads = map(system.thread_clock, identifiers)
+        clocks: list[int] = []
+        if _KEEPS_MASKS:
+            self._with_signals_blocked(clocks, reads)
+        else:
+            clocks += reads
+        for clock in clocks:
+            runtime_dir.name_thread(system, _tid_of(clock), wire.THREAD_NAME)
+
+    @staticmethod
+    def _with_signals_blocked(results: list[int], calls: Iterable[int]) -> None:
+        """Add the results of calls, which block all signals meanwhile."""
         mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, ())
         try:
             _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
-            started += map(start, *calls)  # one bytecode: no handler runs in between
+            results += calls  # one bytecode: no handler runs in between
         finally:
             try:
                 _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
@@ -349,10 +373,12 @@ class Server:
         if self._session.files.has_tasks:
             self._shut_down()
             return
-        client = None
+        system = self._session.system
+        client = known = None
         try:
-            client = self._session.system.socket(_AF_UNIX, _SOCK_STREAM)
+            client = system.socket(_AF_UNIX, _SOCK_STREAM)
             client.setblocking(False)
+            known = runtime_dir.identity(system, client.fileno())
             client.connect(self.path)
         except BlockingIOError:
             return  # the backlog is full, so the thread is awake
@@ -362,8 +388,10 @@ class Server:
             # No descriptor is left, the socket file was removed, or an audit hook refuses it.
             self._shut_down()
         finally:
-            if client is not None:
-                client.close()
+            if known is not None:
+                runtime_dir.close_socket(system, client, known)
+            elif client is not None:
+                client.close()  # a signal handler raised before its identity was known
 
     def _shut_down(self) -> None:
         """Make `poll` return, without a descriptor and a file; `start` makes a new listener.
@@ -437,7 +465,6 @@ class Server:
             # A signal that all other threads block must be blocked here too: its default action
             # would end the process.
             _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
-            runtime_dir.name_thread(session.system, run.tid, wire.THREAD_NAME)
             reserve.wait()
             if self._is_broken and not run.should_stop:
                 self._listen_again()
@@ -504,6 +531,11 @@ class Server:
         """Accept one observer."""
         try:
             fd, _ = self._listener._accept()
+            sock = self._session.system.socket(fileno=fd)
+            if sock.family != _AF_UNIX or sock.getsockname() != self.path:
+                sock.detach()  # the program closed it, and has its own under the number
+                return
+            sock.setblocking(False)
         except BlockingIOError:
             return
         except OSError as error:
@@ -511,8 +543,6 @@ class Server:
                 # The program has no descriptor to spare; `poll` would return at once, so pause.
                 self._pause(run)
             return
-        sock = self._session.system.socket(fileno=fd)
-        sock.setblocking(False)
         connection = Connection(sock, self._session)
         try:
             if not may_connect(sock, self._session.system.os.getresuid()):
@@ -529,3 +559,12 @@ class Server:
             if run.should_stop:
                 return
             self._session.system.sleep(0.005)
+
+
+def _tid_of(clock: int) -> int:
+    """The kernel's id of the thread that a clock of `pthread_getcpuclockid` measures.
+
+    The clock's number is part of the kernel's interface (`MAKE_THREAD_CPUCLOCK` in Linux's
+    posix-timers_types.h): the inverted id, and three bits for its kind.
+    """
+    return ~(clock >> 3)

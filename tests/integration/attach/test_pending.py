@@ -6,12 +6,16 @@ import os
 import re
 import signal
 from pathlib import Path
+from unittest.mock import ANY
 
 import pytest
 
+from mpwatch.attach import methods
 from mpwatch.attach.attach_session import AttachSession
-from mpwatch.attach.inject import detach, inject
+from mpwatch.attach.inject import deliver, detach, inject
 from mpwatch.attach.injection_log import InjectionLog
+from mpwatch.attach.methods import Attempt
+from mpwatch.attach.target import read_target
 from tests.integration.attach.conftest import Start
 from tests.integration.attach.test_blocked_calls import is_blocked
 from tests.integration.attach.test_kinds_of_targets import sample
@@ -49,6 +53,24 @@ def test_a_main_thread_that_waits_for_a_queue_is_injected_with_the_next_item(
         assert "unattended" not in os.listdir(left[0])
         assert inject(running.process).state == "ready"
     assert list((runtime / "mpwatch").glob("attach-*")) == []
+
+
+def test_an_injection_does_not_take_a_pending_detach_for_its_own(
+    start: Start, runtime: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(methods, "PASSES_WITHIN_S", 0.1)
+    running = start("attach_queue")
+    assert eventually(lambda: is_blocked(running.pid))
+    for _ in range(2):  # the second one waits for the answer to the first
+        assert deliver(Attempt(read_target(running.process)), "unload", 0.1) == (None, ANY)
+
+    attached = inject(running.process, timeout_s=0.1)
+    assert (attached.state, attached.passes) == ("absent", True)
+    assert attached.reason == "an injection or a detach has not finished in it"
+    running.say(b"something\n")
+    assert running.line() == "got something"
+    assert inject(running.process, timeout_s=0.1).state == "pending"
+    assert is_well(running)
 
 
 def test_asking_again_for_a_pending_injection_leaves_no_second_line(

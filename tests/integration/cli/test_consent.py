@@ -129,6 +129,18 @@ def test_a_terminal_that_is_gone_detaches_too(
     assert hook_threads(job.pid) == 0
 
 
+def test_an_inline_status_whose_terminal_is_gone_ends_as_by_its_signal(
+    dashboard: Callable[..., Terminal],
+) -> None:
+    """What Textual prints below the prompt at the end cannot be written any more."""
+    terminal = dashboard("--inline")
+    terminal.read_until("nothing wrong found")
+
+    terminal.hang_up()
+
+    assert terminal.wait() == 129
+
+
 def test_keep_leaves_the_hook_and_says_how_to_detach_it(
     dashboard: Callable[..., Terminal], job: subprocess.Popen[bytes], variables: dict[str, str]
 ) -> None:

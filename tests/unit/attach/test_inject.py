@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from mpwatch.attach import inject
-from mpwatch.attach.outcomes import PayloadAnswer
+from mpwatch.attach import inject, methods
+from mpwatch.attach.outcomes import PayloadAnswer, Refused
+from mpwatch.attach.payload import compiled_payload, exchange_dir, install
 from mpwatch.collect.hook import discovery
 from mpwatch.collect.hook.discovery import NoHook
 from mpwatch.collect.process.procfs import stat_of
@@ -48,3 +52,43 @@ def test_what_a_target_could_not_unload_is_not_reported_as_detached(
     assert (outcome.state, outcome.had_hook) == ("silent", True)
     assert outcome.reason == "the hook could not be detached: the hook did not leave"
     assert outcome.is_attached
+
+
+@pytest.mark.parametrize("unloads", [False, True])
+@pytest.mark.parametrize("action", ["load", "unload"])
+def test_only_the_answer_to_the_same_action_of_another_observer_is_waited_for(
+    action: str, unloads: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise an injection would report a detach as its own success, and the reverse."""
+    answer = PayloadAnswer("unloaded" if unloads else "loaded")
+    theirs = SimpleNamespace(
+        is_ours=False,
+        unloads=unloads,
+        answer=lambda: None,
+        answer_within=lambda _timeout_s: answer,
+        handed_over_at=lambda: None,
+        is_stale=lambda: False,
+    )
+    for module, name, result in (
+        (inject, "require_usable", None),
+        (install, "directory_for", ""),
+        (compiled_payload, "payload_for", b""),
+        (exchange_dir, "runtime_directory", ""),
+        (exchange_dir, "name_for", ""),
+        (exchange_dir, "create", theirs),
+    ):
+        monkeypatch.setattr(module, name, lambda *_, _result=result, **_more: _result)
+    monkeypatch.setattr(methods, "PASSES_WITHIN_S", 0.0)
+    attempt: Any = SimpleNamespace(
+        target=None,
+        step=lambda _name: None,
+        interpreter=SimpleNamespace(version=(3, 11)),
+        waiting=contextlib.nullcontext,
+    )
+
+    if unloads == (action == "unload"):
+        assert inject.deliver(attempt, action, 1.0) == (answer, None)
+    else:
+        with pytest.raises(Refused, match="an injection or a detach has not finished") as refusal:
+            inject.deliver(attempt, action, 1.0)
+        assert refusal.value.passes

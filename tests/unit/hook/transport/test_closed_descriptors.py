@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -18,27 +21,35 @@ from mpwatch.hook.transport import runtime_dir
 from mpwatch.hook.transport.notes import Notes
 from mpwatch.hook.transport.process_files import RingCopy
 from mpwatch.hook.transport.ring import Ring
+from mpwatch.hook.transport.server import Run
 
 CONTENT = b"a line of the program\n"
 
 
 class Os:
-    """`os`, but a descriptor is the program's file as soon as one of these functions made it."""
+    """`os`, but a descriptor is the program's file as soon as this function made or saw it.
 
-    def __init__(self, own: int, *names: str) -> None:
-        self._own, self._names = own, names
+    Args:
+        own: The program's file.
+        name: The function.
+        calls: How many calls with a descriptor it takes.
+    """
+
+    def __init__(self, own: int, name: str, calls: int = 1) -> None:
+        self._own, self._name, self._calls = own, name, calls
         self.taken: list[int] = []
 
     def __getattr__(self, name: str) -> Any:
-        return self._opening if name in self._names else getattr(os, name)
+        return self._opening if name == self._name else getattr(os, name)
 
     def _opening(self, *args: Any) -> Any:
-        name = self._names[0]
-        made = getattr(os, name)(*args)
-        fd = args[0] if name == "stat" else made
-        if not self.taken and isinstance(fd, int):
-            self.taken.append(fd)
-            os.dup2(self._own, fd, inheritable=False)
+        made = getattr(os, self._name)(*args)
+        fd = args[0] if self._name in ("stat", "fstat") else made
+        if isinstance(fd, int):
+            self._calls -= 1
+            if not self._calls:
+                self.taken.append(fd)
+                os.dup2(self._own, fd, inheritable=False)
         return made
 
 
@@ -97,6 +108,61 @@ def test_a_file_of_the_program_under_the_number_is_neither_written_nor_closed(
     require_untouched(replaced.taken, own)
 
 
+@pytest.mark.parametrize("call", range(1, 9))
+@pytest.mark.parametrize("act", [read_procfs, write_note, copy_ring, name_thread])
+def test_a_file_of_the_program_is_safe_after_each_check_of_the_descriptor(
+    act: Callable[[System, Path], None], call: int, own: int, tmp_path: Path
+) -> None:
+    """Each check releases the GIL: what it has found may be old once it returns."""
+    system = System()
+    system.os = replaced = Os(own, "stat", call)
+
+    with contextlib.suppress(OSError, AssertionError):
+        act(system, tmp_path)
+
+    if replaced.taken:  # there are as many checks
+        require_untouched(replaced.taken, own)
+    else:
+        assert call > 2
+
+
+@pytest.mark.parametrize("is_loaded", [True, False])
+def test_a_descriptor_of_procfs_is_closed_without_letting_the_program_run(
+    is_loaded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where ctypes is loaded: `os.close` releases the GIL before it closes."""
+    monkeypatch.setitem(sys.modules, "ctypes", ctypes if is_loaded else None)
+    system = System()
+    before = vars(ctypes.pythonapi).copy()
+    released: list[int] = []
+
+    class Releasing:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(os, name)
+
+        def close(self, fd: int) -> None:
+            released.append(fd)
+            os.close(fd)
+
+    system.os = Releasing()
+    (fd,) = runtime_dir.opened(system, "/proc/self/stat", os.O_RDONLY)
+    runtime_dir.close(system, fd, "/proc/self/stat")
+
+    assert runtime_dir.identity(system, fd) is None
+    assert bool(released) is not is_loaded
+    assert vars(ctypes.pythonapi) == before
+
+
+def test_a_module_that_the_program_has_put_in_place_of_ctypes_is_not_called(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    theirs = MagicMock()
+    monkeypatch.setitem(sys.modules, "ctypes", theirs)
+    system = System()
+    assert system.close_at_once() is system.os.close
+    assert not theirs.pythonapi["close"].called
+
+
 def test_a_ring_in_memory_leaves_a_file_of_the_program_alone(own: int) -> None:
     system = System()
     system.os = replaced = Os(own, "memfd_create")
@@ -134,9 +200,58 @@ def test_a_listener_that_cannot_be_bound_closes_no_file_of_the_program(
     own: int, session: Any, tmp_path: Path
 ) -> None:
     session.system.os = replaced = Os(own, "stat")
-    with pytest.raises(OSError, match="socket"):
+    mode = os.fstat(own).st_mode
+    with pytest.raises(OSError, match="closed the descriptor"):
         session.server.listen(str(tmp_path / "hook.sock"))
+    assert os.fstat(own).st_mode == mode
     require_untouched(replaced.taken, own)
+
+
+def test_a_thread_is_ended_without_closing_a_file_of_the_program(
+    own: int, session: Any, tmp_path: Path
+) -> None:
+    """The hook connects to its own socket, to wake the thread."""
+    session.server.listen(str(tmp_path / "hook.sock"))
+    session.server.start()
+    session.system.os = replaced = Os(own, "stat")
+    assert session.server.stop()
+    require_untouched(replaced.taken, own)
+
+
+@pytest.mark.parametrize("kind", ["file", "socket of another name", "socket of the network"])
+def test_a_connection_that_the_program_has_replaced_is_left_alone(
+    kind: str, own: int, session: Any, tmp_path: Path
+) -> None:
+    """The program closed the descriptor of an observer right after the hook had accepted it."""
+    server = session.server
+    server.listen(str(tmp_path / "hook.sock"))
+    listener = server._listener
+    replaced: list[int] = []
+
+    class Accepting:
+        """The listener, whose next connection becomes the program's."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(listener, name)
+
+        def _accept(self) -> tuple[int, Any]:
+            fd, peer = listener._accept()
+            os.dup2(theirs.fileno() if theirs else own, fd, inheritable=False)
+            replaced.append(fd)
+            return fd, peer
+
+    theirs = None
+    if kind != "file":
+        theirs = socket.socket(socket.AF_UNIX if "name" in kind else socket.AF_INET)
+    server._listener = Accepting()
+    with contextlib.closing(theirs or socket.socket()), socket.socket(socket.AF_UNIX) as observer:
+        observer.connect(server.path)
+        server._accept(Run())
+        (fd,) = replaced
+        assert os.path.sameopenfile(fd, theirs.fileno() if theirs else own)
+        assert os.get_blocking(fd)
+        assert not server.connections
+        os.close(fd)
 
 
 def require_untouched(taken: list[int], own: int) -> None:
@@ -153,6 +268,7 @@ def test_only_a_socket_of_the_known_identity_is_closed() -> None:
     system = System()
     one, other = socket.socketpair()
     with one, other:
+        one.setblocking(False)
         known = runtime_dir.identity(system, one.fileno())
         assert known is not None
         fd = other.fileno()

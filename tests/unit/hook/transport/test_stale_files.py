@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import time
 from pathlib import Path
 
@@ -108,6 +109,45 @@ def test_a_search_is_interrupted_by_a_fork_and_continued_after_it(tmp_path: Path
         rounds += 1
 
     assert rounds > 5
+
+
+@pytest.mark.parametrize("limit_s", [60.0, 0.0])
+def test_a_program_of_one_thread_searches_itself_for_a_bounded_time(
+    limit_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime_dir, "BEGIN_S", limit_s)
+    for number in range(5):
+        leave(tmp_path, number, KEEP_DEAD_S + 60)
+    sweeper = StaleFiles(System())
+    sweeper.directory, sweeper.may_block = str(tmp_path), False
+    sweeper._system.count_threads = lambda: 0
+
+    sweeper.begin()
+    assert sweeper.is_due() is (limit_s == 0)
+    assert bool(list(tmp_path.iterdir())) is sweeper.is_due()
+    sweeper.work(lambda: False)
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_ctypes_the_thread_leaves_a_search_in_memory_to_the_next_forks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It could not close its files without letting the program run in between."""
+    monkeypatch.setitem(sys.modules, "ctypes", None)
+    monkeypatch.setattr(runtime_dir, "BEGIN_S", 0.0)
+    for number in range(5):
+        leave(tmp_path, number, KEEP_DEAD_S + 60)
+    sweeper = StaleFiles(System())
+    sweeper.directory, sweeper.may_block = str(tmp_path), False
+    sweeper._system.count_threads = lambda: 0
+
+    sweeper.begin()
+    assert not sweeper.is_due()
+    sweeper.work(lambda: False)
+    assert len(list(tmp_path.iterdir())) == 5
+    for _ in range(12):  # one step each
+        sweeper.begin()
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
