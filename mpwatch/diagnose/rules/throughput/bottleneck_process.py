@@ -61,6 +61,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
 )
 from mpwatch.diagnose.analysis.waits.blockages import without_progress_s
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
+from mpwatch.diagnose.analysis.waits.edges import CLIENTS as CLIENTS_WAITED_FOR
 from mpwatch.model.account import JOB_WORKS, LAST_MINUTE_S, RUNNING_KINDS, Share, together
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import Series, first_at, values_of
@@ -93,6 +94,9 @@ LATELY = 4
 """Buckets of the account in which some process must have worked: a hang has other rules."""
 COMPUTES_SHARE = 0.7
 IDLE_SHARE = 0.5
+ROUNDS_SHARE = 0.5
+"""A process whose cpu time delays others computes at least this part of the time, or waits for a
+core to."""
 SLOWER = 1.4
 ROUNDS_S = 120.0
 ROUNDS_WATCHED_S = 27.0
@@ -354,7 +358,8 @@ def _slower_rounds(index: Index) -> Iterator[Finding]:
     """A process that needs ever more cpu time for what its children wait for.
 
     Children that wait for a parent that computes are idle by design; rounds that take longer and
-    longer are not.
+    longer are not. A parent that sleeps for much of the time sets their pace by that, and what it
+    computes in between delays nobody.
     """
     waiting: dict[ProcessId, list[Process]] = {}
     for edge in wait_graph(index).edges:
@@ -365,12 +370,16 @@ def _slower_rounds(index: Index) -> Iterator[Finding]:
             waiting.setdefault(child.parent, []).append(child)
     for identity in waiting:
         process = index.snapshot.get(identity)
-        if process is None or working_share(index, process) < COMPUTES_SHARE:
+        if process is None or _computing_share(index, process) < ROUNDS_SHARE:
+            continue
+        if working_share(index, process) < COMPUTES_SHARE:
             continue
         children = [
             each
             for each in index.snapshot.living()
-            if each.parent == identity and each.role == "spawned"
+            if each.parent == identity
+            and each.role == "spawned"
+            and not _waits_for_clients(index, each)
         ]
         idle = [1 - working_share(index, each) for each in children if shares(index, each)]
         if len(idle) < CLIENTS or min(idle) < IDLE_SHARE:
@@ -378,6 +387,12 @@ def _slower_rounds(index: Index) -> Iterator[Finding]:
         rounds = _round_costs(index, process, children)
         if rounds is not None and rounds.ratio >= SLOWER:
             yield _finding_of_rounds(index, process, children, sum(idle) / len(idle), rounds)
+
+
+def _waits_for_clients(index: Index, process: Process) -> bool:
+    """Whether a process is a server that waits for requests, and not for its parent's rounds."""
+    found = shares(index, process)
+    return bool(found) and found[0].activity.what.startswith(CLIENTS_WAITED_FOR)
 
 
 class _Rounds(NamedTuple):

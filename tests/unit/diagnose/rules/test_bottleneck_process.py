@@ -314,6 +314,44 @@ def test_rounds_that_take_ever_more_cpu_time_are_reported() -> None:
     assert found(check, job, switching(0.001)) == []
 
 
+def test_a_process_that_sleeps_between_its_rounds_delays_nobody_by_its_cpu_time() -> None:
+    job = accounted(*(learning(n) for n in range(61)))
+    waits = {
+        Activity("waiting", "data on pipe 9", "pipe", (pid(MAIN),), "train.py:work:9"): 0.9,
+        SLEEPS: 0.1,
+    }
+    computes = Activity("computing", place="train.py:30 update")
+
+    def seen(**main_does: float) -> list[Finding]:
+        own = {computes: main_does["computes"], SLEEPS: 1 - main_does["computes"]}
+        return found(check, with_shares(job, p100=own, p200=waits, p201=waits), switching(0.01))
+
+    assert seen(computes=0.03) == []
+    assert seen(computes=0.3) == []
+    (finding,) = seen(computes=0.8)
+    assert finding.subject == "rounds"
+
+
+def test_a_server_that_waits_for_its_clients_does_not_wait_for_its_parent() -> None:
+    job = accounted(*(learning(n) for n in range(61)))
+    serves = thread(202, "socketserver.py:serve_forever", "main.py:origin_main:16")
+    server = process(202, "spawned", threads=[serves])
+    job = replace(job, processes=(*job.processes, server))
+    idle = {Activity("idle", "a client of tcp 127.0.0.1:44441", "socket"): 1.0}
+    waits = {Activity("waiting", "data on pipe 9", "pipe", (pid(MAIN),)): 1.0}
+    computes = {Activity("computing", place="train.py:30 update"): 1.0}
+    taken = with_shares(job, p100=computes, p200=waits, p201=waits, p202=idle)
+    series = {
+        **switching(0.01).processes,
+        **history({(202, "voluntary_switches"): counts(1.0)}).processes,
+    }
+
+    (finding,) = found(check, taken, History(series, {}, 0.0))
+
+    assert "2 processes wait for it 100% of the time" in finding.summary
+    assert "spawned 202" not in "".join(finding.evidence)
+
+
 def counts(*per_s: float) -> list[Point]:
     """A count over a minute, at these rates in successive parts of it, all equally long."""
     points, count = [], 0.0
