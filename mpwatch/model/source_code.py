@@ -420,6 +420,10 @@ MarkKind: TypeAlias = Literal[
     "two-writes",
     # Makes a queue without a bound. About: the queue.
     "unbounded",
+    # Opens a descriptor that is a plain number, and its function neither closes it nor gives it
+    # away. About: the kind of descriptor, the parts of its name that are written out, and the loop
+    # that repeats it or the calls, `file ocr_*.npy; main.py:51-57 work`, as for "registers".
+    "unclosed",
     # Makes parameters trainable that another function of the file has frozen. About: those of what,
     # and the line that freezes them, `module.backbone, 31`.
     "unfreezes",

@@ -31,6 +31,7 @@ from mpwatch.diagnose.analysis.growth.holders import (
     held,
     kept_in,
 )
+from mpwatch.diagnose.analysis.growth.unclosed import Unclosed, unclosed_by
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.newest import (
     NewestAccepted,
@@ -1699,6 +1700,8 @@ def _of_descriptors(index: Index, found: Growing) -> _Explanation:
         if (accepted := newest_accepted(process, gained)) is not None:
             return _of_server(descriptor_words(index, process, gained), process, accepted)
     words = descriptor_words(index, process, gained)
+    if (left := unclosed_by(index, process, gained)) is not None:
+        return _of_unclosed(found, left, noun, words)
     at_end = _kept_to_end(index, process) if kind in ("torch", "shm") else None
     if at_end is not None:
         return _Explanation(noun, (*words, at_end.evidence), at_end.cause, at_end.advice)
@@ -1707,6 +1710,40 @@ def _of_descriptors(index: Index, found: Growing) -> _Explanation:
         if kept is not None:
             return _Explanation(noun, words, f"{cause} {kept.cause}", f"{advice} {kept.advice}")
     return _Explanation(noun, words, cause, advice)
+
+
+def _of_unclosed(found: Growing, left: Unclosed, noun: str, words: tuple[str, ...]) -> _Explanation:
+    """Descriptors that are plain numbers, which one statement opens and nothing closes."""
+    mark, place = left.mark, mark_place(left.mark)
+    is_temporary = "mkstemp" in mark.statement.text
+    matched = (f"{left.matching} of them have a name as it gives: {left.pattern}",)
+    names, verb = all_called(found.processes), "have" if len(found.processes) > 1 else "has"
+    likely = "" if left.matching else "Most likely "
+    return _Explanation(
+        noun,
+        (*words, *(matched if left.matching else ())),
+        f"{likely}{mark_words(mark)} opens one in {left.where}, and {mark.function}() neither "
+        "closes it nor gives it away. "
+        + (
+            "mkstemp() returns an open descriptor beside the path. To open the path again, to "
+            "close that, or to remove the file does not close the first one, and a file that was "
+            "removed occupies its space until then."
+            if is_temporary
+            else "It is a plain number: unlike a file object or a socket, nothing closes it when "
+            "it is not used any more."
+        ),
+        (
+            f"Close or use the descriptor that {place} gets: os.close(...) of it, or with "
+            "os.fdopen(..., 'wb') as out: in place of a second open(); or use "
+            "tempfile.NamedTemporaryFile in a with-statement."
+            if is_temporary
+            else f"Call os.close() of what {place} opens in a `finally` clause, or open it in a "
+            "with-statement (open(), os.fdopen())."
+        )
+        + " A higher limit (ulimit -n) or new workers only delay the end; gc.collect() closes none "
+        "of them.",
+        f"{names} {verb} ever more {noun}, opened at {place} and never closed",
+    )
 
 
 def _of_server(words: tuple[str, ...], process: Process, accepted: NewestAccepted) -> _Explanation:

@@ -688,6 +688,64 @@ def test_a_file_that_is_opened_repeatedly_is_reported_with_its_path() -> None:
     assert "open files" in finding.summary
 
 
+def temporary(name: str, count: int = 97) -> list[FdLink]:
+    return [file(n, f"/tmp/{name.format(n)} (deleted)") for n in range(3, count)]
+
+
+def opens(about: str, text: str, line: int = 21, function: str = "save_page") -> Mark:
+    return Mark("unclosed", "/home/me/data.py", function, about, Statement(line, text))
+
+
+MKSTEMP = opens(
+    "file ocr_*.npy; each call of save_page()",
+    'handle, path = tempfile.mkstemp(prefix="ocr_", suffix=".npy")',
+)
+
+
+def growing_files_of(links: Sequence[FdLink], *marks: Mark, stack: str = "main.py:f:5") -> Finding:
+    own = main(threads=[thread(MAIN, stack)], fds=fds(97, 1024, links, file=97))
+    return only(check, snapshot_of(own, marks=marks), history(rising("fds", 97, 1)))
+
+
+def test_the_statement_that_opens_what_stays_open_is_told_by_the_names_of_the_newest() -> None:
+    finding = growing_files_of(temporary("ocr_{}x.npy"), MKSTEMP)
+
+    assert finding.summary.startswith(
+        "main (100) has ever more open files, opened at data.py:21 save_page and never closed: "
+    )
+    assert "60 of them have a name as it gives: ocr_*.npy" in finding.evidence
+    assert "at data.py:21 save_page opens one in each call of save_page()" in finding.cause
+    assert "Most likely" not in finding.cause
+    assert "os.fdopen" in finding.advice
+
+
+def test_a_statement_that_gives_other_names_is_not_told() -> None:
+    for name in ("frame_{}.npy", "ocr_{}.wav"):
+        finding = growing_files_of(temporary(name), MKSTEMP)
+
+        assert finding.cause == "It opens files and does not close them."
+    sockets = [socket(n, n, None, "tcp 127.0.0.1:4000 > 10.0.0.7:80") for n in range(3, 97)]
+    assert "data.py" not in growing_files_of(sockets, MKSTEMP).summary
+
+
+def test_a_descriptor_whose_name_the_source_does_not_show_is_told_in_its_own_loop_only() -> None:
+    text = "fd = os.open(path, os.O_RDONLY)"
+    loop = opens("file *; data.py:9-30 read_all", text)
+    called = opens("file *; each call of lock()", text, 40, "lock")
+    links, stack = temporary("a{}"), "data.py:save_page:22"
+
+    finding = growing_files_of(links, loop, called, stack=stack)
+
+    assert finding.cause.startswith(
+        f"Most likely `{text}` at data.py:21 save_page opens one in each round of the loop at "
+        "data.py:9-30 read_all, and save_page() neither closes"
+    )
+    assert "data.py" not in growing_files_of(links, called, stack=stack).summary
+    assert "data.py" not in growing_files_of(links, loop).summary
+    other = opens("file *; data.py:9-30 read_all", text, 25)
+    assert "data.py:2" not in growing_files_of(links, loop, other, stack=stack).summary
+
+
 def test_connections_are_reported_with_their_address_and_a_rare_kind_is_not_explained() -> None:
     links = [socket(n, n, None, "tcp 127.0.0.1:4000 > 10.0.0.7:8080") for n in range(3, 62)]
     seen = snapshot_of(main(fds=fds(60, 1024, [*links, pipe(62, 5, False)], socket=59, pipe=1)))
