@@ -460,6 +460,7 @@ MarkKind: TypeAlias = Literal[
 
 SlowKind: TypeAlias = Literal[
     "all-of",
+    "archive",
     "choice",
     "collect",
     "copy",
@@ -472,8 +473,9 @@ SlowKind: TypeAlias = Literal[
     "rows",
     "single-values",
 ]
-"""`all-of`: goes through all of a list that outlives the call. `choice`: goes through all weights
-or elements for each draw. `collect`: a garbage collection. `copy`: copies all of what outlives the
+"""`all-of`: goes through all of a list that outlives the call. `archive`: opens an archive anew,
+whose table of contents is read then. `choice`: goes through all weights or elements for each draw.
+`collect`: a garbage collection. `copy`: copies all of what outlives the
 call, or its beginning. `deepcopy`: copies object by object. `elements`: compares or converts
 elements of a tensor one by one. `empty-cache`: gives cached GPU memory back. `list-to-array` and
 `list-to-tensor`: convert a list value by value. `rows`: makes an object of each row of a data

@@ -166,10 +166,16 @@ def check(index: Index) -> Iterator[Finding]:
     slower = list(_slower_rounds(index))
     yield from slower
     reported = {finding.process for finding in slower}
+    at_lines: defaultdict[tuple[str, str], list[_AtLine]] = defaultdict(list)
     for process in index.snapshot.living():
         if process.process not in reported and process.role not in SERVICE_ROLES:
             dearer = list(_slows_down(index, process))
-            yield from dearer or _at_costly_line(index, process)
+            yield from dearer
+            found = None if dearer else _at_costly_line(index, process)
+            if found is not None:
+                at_lines[found.place.words, found.costs.words].append(found)
+    for alike in at_lines.values():
+        yield _finding_of_line(index, alike)
 
 
 def _held_back(index: Index) -> Iterator[Finding]:
@@ -294,20 +300,29 @@ def _averaged_each_time(index: Index) -> Iterator[Finding]:
     )
 
 
-def _at_costly_line(index: Index, process: Process) -> Iterator[Finding]:
+class _AtLine(NamedTuple):
     """A process that spends its time at a line that takes long for what it does."""
+
+    process: Process
+    place: Place
+    costs: Costly
+    where: str
+    """Of what the part of the time at that place is."""
+
+
+def _at_costly_line(index: Index, process: Process) -> _AtLine | None:
+    """The line at which a process spends its time, if that takes long for what it does."""
     if _computing_share(index, process) < COMPUTES_SHARE:
-        return
+        return None
     for shares_of in (shares, shares_lately):
         place = work_place(index, (process,), shares_of=shares_of)
         found = costly(index, place.words) if place is not None and place.is_main else None
         if place is not None and found is not None:
-            yield _finding_of_line(index, process, place, found, "in that function")
-            return
+            return _AtLine(process, place, found, "in that function")
         several = _costly_lines(index, shares_of(index, process))
         if several is not None:
-            yield _finding_of_line(index, process, *several, "at lines that do the same")
-            return
+            return _AtLine(process, *several, "at lines that do the same")
+    return None
 
 
 def _costly_lines(index: Index, found: Sequence[Share]) -> tuple[Place, Costly] | None:
@@ -334,21 +349,27 @@ def _costly_lines(index: Index, found: Sequence[Share]) -> tuple[Place, Costly] 
     return Place(words, part), costs
 
 
-def _finding_of_line(
-    index: Index, process: Process, place: Place, found: Costly, where: str
-) -> Finding:
-    """Describe a line that takes long; `where` says of what the part of the time is."""
-    name = called(process)
+def _finding_of_line(index: Index, alike: Sequence[_AtLine]) -> Finding:
+    """Describe a line that takes long, for all processes that spend their time there."""
+    processes = [each.process for each in alike]
+    place, found = alike[0].place, alike[0].costs
+    spend = "spends its time" if len(alike) == 1 else "spend their time"
+    evidence = [
+        line
+        for each in alike[:CLIENTS]
+        for line in (
+            f"{called(each.process)}: {doing_words(index, each.process)}",
+            f"{each.place.part:.0%} of its computing whose line is known is {each.where}",
+        )
+    ]
     return Finding(
         rule=RULE,
         severity=Severity.INFO,
-        process=process.process,
+        process=processes[0].process,
+        others=tuple(each.process for each in processes[1:]),
         subject="line",
-        summary=f"{name} spends its time at {place.words}: {found.words}",
-        evidence=(
-            f"{name}: {doing_words(index, process)}",
-            f"{place.part:.0%} of its computing whose line is known is {where}",
-        ),
+        summary=f"{all_called(processes)} {spend} at {place.words}: {found.words}",
+        evidence=tuple(evidence),
         cause=f"At that line, {found.words}{found.cause}",
         advice=found.advice,
     )

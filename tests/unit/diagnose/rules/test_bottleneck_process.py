@@ -639,6 +639,21 @@ def test_a_process_that_compares_elements_of_a_tensor_one_by_one_is_reported(
         assert findings[0].advice.startswith("Move the tensor to the CPU once before the loop")
 
 
+def test_processes_that_spend_their_time_at_one_line_are_one_finding() -> None:
+    seen = SourceLine("/home/me/train.py", 26, "repeats", Statement(26, COMPARES))
+    workers = [process(n, label=f"worker {n}") for n in (200, 201, 202)]
+    job = snapshot_of(main(), *workers, source=(seen,), marks=(ELEMENTS,))
+    computes = {Activity("computing", "native code", place="train.py:26 repeats"): 1.0}
+    elsewhere = {Activity("computing", "native code", place="train.py:40 step"): 1.0}
+
+    (finding,) = found(check, with_shares(job, p200=computes, p201=computes, p202=elsewhere))
+
+    assert finding.summary.startswith(
+        "worker 200 (200) and worker 201 (201) spend their time at train.py:26 repeats: "
+    )
+    assert (finding.process, finding.others) == (pid(200), (pid(201),))
+
+
 def test_several_lines_that_take_long_for_the_same_reason_are_told_as_one() -> None:
     sets = "self.tree[p] = self.tree[left] + self.tree[right]"
     seen = [
