@@ -338,6 +338,8 @@ MarkKind: TypeAlias = Literal[
     "length-of-text",
     # Sets a limit of its process, such as RLIMIT_CPU. About: its name, `RLIMIT_CPU`.
     "limit",
+    # Makes a queue without a bound in the process of a Manager. About: the queue.
+    "managed-queue",
     # Switches autograd off.
     "no-grad",
     # Leaves gradients unreduced for a while.

@@ -1139,6 +1139,86 @@ def test_a_manager_that_grows_is_reported_as_the_holder_of_shared_objects() -> N
     assert "autograd" not in finding.cause
 
 
+MANAGED = Mark(
+    "managed-queue",
+    "/home/me/train.py",
+    "__init__",
+    "self.metric_queue",
+    Statement(20, "self.metric_queue = self.manager.Queue()"),
+)
+PUTS_METRIC = Mark(
+    "put", "/home/me/data.py", "collect", "queue", Statement(59, "queue.put(metric)")
+)
+TAKES_METRIC = Mark(
+    "takes", "/home/me/data.py", "handle", "queue", Statement(42, "m = queue.get()")
+)
+AT_A_SOCKET = Activity("waiting", "data on socket 9", "socket", place="data.py:20 connect")
+
+
+def filling(
+    *marks: Mark, taker: Mapping[Activity, float] | None = None, puts: str = "collect"
+) -> Snapshot:
+    """Two processes that put into the queue of a Manager, and one that takes items out."""
+    wait = WaitedOn("socket-read", "recvfrom", ("socket:[9]",), timeout_s=4.8)
+    handles = thread(203, "data.py:connect:20", "data.py:handle:46", waits=wait)
+    seen = snapshot_of(
+        main(),
+        process(200, "spawned", label="manager", threads=[thread(200, "managers.py:serve")]),
+        *(
+            process(n, "spawned", label=f"load {n}", threads=[thread(n, f"data.py:{puts}:61")])
+            for n in (201, 202)
+        ),
+        process(203, "spawned", label="handler", threads=[handles]),
+        marks=marks or (MANAGED, PUTS_METRIC, TAKES_METRIC),
+    )
+    return with_shares(seen, p203=taker or {AT_A_SOCKET: 0.9, SLEEPS: 0.1})
+
+
+def test_a_queue_of_a_manager_that_is_emptied_too_slowly_is_named_with_all_sides() -> None:
+    past = history(rising("anon_bytes", 900 * MIB, 6 * MIB, 200))
+
+    finding = only(check, filling(), past)
+
+    assert finding.process == pid(200)
+    assert finding.summary.startswith(
+        "load 201 (201) and load 202 (202) fill a queue in manager (200) faster than handler (203) "
+        "takes items out: +6.0M/s"
+    )
+    assert "`self.metric_queue = self.manager.Queue()` at train.py:20 __init__" in finding.cause
+    assert "or waits at data.py:20 connect, each time for up to 4.8 s" in finding.cause
+    assert "handler (203) takes items: `m = queue.get()` at data.py:42 handle" in finding.evidence
+    assert "self.manager.Queue(maxsize=...)" in finding.advice
+    assert not finding.is_doubtful
+
+
+WAITS_FOR_ITEMS = answers_from(200, "data.py:42 handle")
+OTHER_QUEUE = MANAGED._replace(statement=Statement(22, "self.done = self.manager.Queue()"))
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        pytest.param(filling(taker={WAITS_FOR_ITEMS: 0.9, SLEEPS: 0.1}), id="waits for items"),
+        pytest.param(filling(taker={AT_A_SOCKET: 0.3, WAITS_FOR_ITEMS: 0.7}), id="keeps up"),
+        pytest.param(
+            filling(MANAGED, OTHER_QUEUE, PUTS_METRIC, TAKES_METRIC), id="one of two queues"
+        ),
+        pytest.param(filling(PUTS_METRIC, TAKES_METRIC), id="not of the Manager, or bounded"),
+        pytest.param(
+            filling(MANAGED, PUTS_METRIC._replace(about="done"), TAKES_METRIC), id="another queue"
+        ),
+        pytest.param(filling(puts="read"), id="nobody puts"),
+    ],
+)
+def test_a_queue_of_a_manager_that_is_emptied_or_bounded_is_not_the_reason(seen: Snapshot) -> None:
+    past = history(rising("anon_bytes", 900 * MIB, 6 * MIB, 200))
+
+    finding = only(check, seen, past)
+
+    assert finding.summary.startswith("manager (200) has ever more private memory")
+    assert "maxsize" not in finding.cause
+
+
 def test_the_lines_that_add_to_a_manager_are_shown_by_their_share_of_the_time() -> None:
     """One line may have several kinds of waits; what is read there often is no growth."""
     proxy = ("multiprocessing/connection.py:_recv", "multiprocessing/managers.py:_callmethod")
