@@ -338,6 +338,10 @@ MarkKind: TypeAlias = Literal[
     "length-of-text",
     # Sets a limit of its process, such as RLIMIT_CPU. About: its name, `RLIMIT_CPU`.
     "limit",
+    # Calls a blocking collective of one tensor in a loop over parameters or other tensors. About:
+    # its name, the lines of the loop, and what that goes through,
+    # `all_reduce, 25-27, net.parameters()`.
+    "looped-collective",
     # Makes a queue without a bound in the process of a Manager. About: the queue.
     "managed-queue",
     # Switches autograd off.

@@ -55,7 +55,13 @@ from mpwatch.collect.source.pipe_statements import (
     find_buffered_reads,
     find_default_sigpipe,
 )
-from mpwatch.collect.source.pitfalls import find_group_kills, find_pitfalls, find_unfrozen
+from mpwatch.collect.source.pitfalls import (
+    find_group_kills,
+    find_looped_collectives,
+    find_pitfalls,
+    find_unfrozen,
+    reducers_of,
+)
 from mpwatch.collect.source.rank_differences import (
     clocks_of,
     find_clocks,
@@ -158,6 +164,7 @@ class _Names(NamedTuple):
     returned: Mapping[str, ReturnedSlice]
     forwards: set[int]
     """The ids of the forward passes."""
+    reducers: Mapping[str, str]
     managers: frozenset[str]
     """Variables and attributes that are a Manager of multiprocessing."""
     cached: Mapping[str, str]
@@ -206,6 +213,7 @@ def _names_of(tree: ast.Module, elsewhere: Mapping[str, ReturnedSlice]) -> _Name
         tensors=tensors_in(tree) if uses_arrays else {},
         returned={**elsewhere, **returned_slices_of(tree)} if uses_arrays else {},
         forwards={id(each) for each in forward_passes(tree)} if uses_arrays else set(),
+        reducers=reducers_of(tree) if "torch" in imported_roots(tree) else {},
         managers=frozenset(_managers(tree)),
         cached=cached_variants(defined),
     )
@@ -275,6 +283,7 @@ def _found_of_arrays(
     yield from _unwrapped(nodes, known.unwrapping)
     yield from _fresh_losses(module, nodes)
     yield from _slow(elements(nodes, known.tensors.get(name, ()), known.tensors.get("", ())))
+    yield from find_looped_collectives(nodes, known.reducers)
     yield from find_outputs(function)
     yield from find_sums(function)
     if id(function) in known.forwards:

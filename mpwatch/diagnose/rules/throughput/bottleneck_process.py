@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from mpwatch.describe.frames import own_frames
 from mpwatch.describe.processes import is_on_gpu
 from mpwatch.diagnose.analysis.distributed.ranks import ranks_of
 from mpwatch.diagnose.analysis.idle_time import mean_cpu_percent
@@ -40,6 +41,7 @@ from mpwatch.diagnose.analysis.shares import (
     shares,
     shares_lately,
     switches_between,
+    switches_per_s,
     times_faster,
     with_a_core,
     work_place,
@@ -56,16 +58,19 @@ from mpwatch.diagnose.analysis.source_code import (
 )
 from mpwatch.diagnose.analysis.stack_patterns import (
     calls,
+    collective_of,
     main_thread,
     runs_event_loop,
 )
 from mpwatch.diagnose.analysis.waits.blockages import without_progress_s
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.edges import CLIENTS as CLIENTS_WAITED_FOR
+from mpwatch.diagnose.analysis.waits.edges import OWN_LOCK
 from mpwatch.model.account import JOB_WORKS, LAST_MINUTE_S, RUNNING_KINDS, Share, together
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import Series, first_at, values_of
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.progress import pace
 from mpwatch.model.snapshot import Process
 from mpwatch.model.source_code import Mark, Statement
 from mpwatch.model.units import seconds_text
@@ -122,6 +127,10 @@ HELD_SHARE = 0.6
 LITTLE_PERCENT = 20.0
 """A process that uses less of a core is not what takes the time."""
 PROGRESS_S = 3.0
+LOOPED_SHARE = 0.5
+"""Of the time of each rank."""
+LOOPED_PER_S = 50.0
+"""Collectives, or waits, a second: with fewer, each of them may be of much data."""
 LESS_BUSY = 0.6
 """A client uses at most this part of the cpu time of the process that it waits for."""
 
@@ -162,6 +171,7 @@ def check(index: Index) -> Iterator[Finding]:
             yield _finding(process, busy if is_busy else None, clients, sum(waits.values()), lines)
     yield from _held_back(index)
     yield from _averaged_each_time(index)
+    yield from _reduced_one_by_one(index)
     yield from _waits_in_vain(index)
     slower = list(_slower_rounds(index))
     yield from slower
@@ -296,6 +306,117 @@ def _averaged_each_time(index: Index) -> Iterator[Finding]:
             "Run all passes of the loop but the last one inside of model.no_sync() (the forward "
             "pass as well). Nothing is wrong where the passes themselves take the time: compare "
             "the time of a step with and without no_sync()."
+        ),
+    )
+
+
+def _reduced_one_by_one(index: Index) -> Iterator[Finding]:
+    """Ranks that spend their time in one short collective for each tensor, one after the other.
+
+    A wait of gloo is for a condition of the own process, and too short for a stack of its own: the
+    last stacks of most ranks are in the loop, and they are woken up many times a second. All of
+    them wait: one that the others wait for, because it has more to do, does not.
+    """
+    found = marks(index, "looped-collective")
+    ranks = ranks_of(index) if found else []
+    for mark in found if len(ranks) > 1 else ():
+        inside = [each for each in ranks if _is_in_loop(each, mark)]
+        if len(inside) < 2 or 2 * len(inside) < len(ranks):
+            continue
+        share = min(_collective_share(index, each) for each in ranks)
+        per_s = _collectives_per_s(index, ranks)
+        rounds = per_s if per_s is not None else _least_switches_per_s(index, ranks)
+        if share >= LOOPED_SHARE and rounds is not None and rounds >= LOOPED_PER_S:
+            yield _finding_of_looped(index, mark, ranks, share, per_s)
+            return
+
+
+def _is_in_loop(rank: Process, mark: Mark) -> bool:
+    """Whether the last stack of a rank is in a collective that a statement of a loop calls."""
+    thread = main_thread(rank)
+    frames = own_frames(thread.stack) if thread is not None else ()
+    if collective_of(frames) is None:
+        return False
+    last = int(mark.about.split(", ")[1].partition("-")[2])
+    return any(
+        (each.file, each.function) == (mark.file, mark.function)
+        and mark.statement.line <= each.line <= last
+        for each in frames
+    )
+
+
+def _collective_share(index: Index, rank: Process) -> float:
+    """The share of its time with a core in which a rank waited in collectives, or may have."""
+    found = shares(index, rank)
+    waits = sum(
+        each.share
+        for each in found
+        if each.activity.kind == "waiting"
+        and (each.activity.target == "collective" or each.activity.what == OWN_LOCK)
+    )
+    return with_a_core(index, rank, waits, LEAST_TIME)
+
+
+def _collectives_per_s(index: Index, ranks: Sequence[Process]) -> float | None:
+    """The collectives of each rank in a second, on average; `None` where no hook counts them."""
+    identities = {each.process for each in ranks}
+    sources = [
+        each
+        for each in index.snapshot.progress
+        if each.kind == "collectives" and each.process in identities
+    ]
+    per_s = pace(sources, index.snapshot.at_s).now_per_s if sources else None
+    return None if per_s is None else per_s / len(sources)
+
+
+def _least_switches_per_s(index: Index, ranks: Sequence[Process]) -> float | None:
+    """How often each rank waits in a second, at least."""
+    counts = [switches_per_s(index, each) for each in ranks]
+    known = [each for each in counts if each is not None]
+    return min(known) if len(known) == len(ranks) else None
+
+
+def _finding_of_looped(
+    index: Index, mark: Mark, ranks: Sequence[Process], share: float, per_s: float | None
+) -> Finding:
+    """Describe collectives of single tensors."""
+    kind, lines, over = mark.about.split(", ", 2)
+    names, place, loop = all_called(ranks), mark_place(mark), lines.partition("-")[0]
+    through = f" over {over}" if over else ""
+    often = f", {per_s:.0f} collectives a second in each rank" if per_s is not None else ""
+    return Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        process=ranks[0].process,
+        others=tuple(each.process for each in ranks[1:]),
+        subject="each tensor",
+        costs=share,
+        summary=(
+            f"{names} spend {share:.0%} of the time or more at {place}, in one blocking {kind} for "
+            f"each tensor{often}"
+        ),
+        evidence=(
+            f"{mark_words(mark)} is in the loop of line {loop}{through}: each call waits for all "
+            "ranks before the next one begins",
+            *(
+                f"{called(each)}: {words}"
+                for each in ranks[:2]
+                if (words := doing_words(index, each))
+            ),
+        ),
+        cause=(
+            f"However small its tensor is, each {kind} takes the time of some messages between the "
+            "ranks and of waiting for the slowest of them, and that once in each round of the loop "
+            f"of line {loop}. That is latency, not data or computing, and the ranks spend it one "
+            "tensor after the other."
+        ),
+        advice=(
+            "Put the tensors into few large ones and call the collective once for each: "
+            "torch._utils._flatten_dense_tensors() and _unflatten_dense_tensors(), "
+            "torch.nn.utils.parameters_to_vector(), or torch.cat() of each one's view(-1). Or "
+            f"start all with async_op=True at {place} and wait for them after the loop. "
+            "DistributedDataParallel does both, beside the backward pass. More ranks, more threads "
+            "or larger batches make a collective no cheaper."
         ),
     )
 
