@@ -97,6 +97,9 @@ STARTING = "the start of a child"
 """`Activity.what` of a wait until a child that was started by spawn has read what it needs."""
 DECOMPRESSION = "decompression of files"
 """`Activity.what` of a thread that computes in a decompressor of the standard library."""
+ARCHIVE_TABLE = "the table of contents of an archive"
+"""`Activity.what` of a thread that reads that: it lists every entry, and is read when the archive
+is opened."""
 SEEKING = "decompression up to a place in a compressed file"
 """`Activity.what` of a thread that computes in `seek` of a compressed file, which reads up to the
 place, and from the start of the file where the place lies behind it."""

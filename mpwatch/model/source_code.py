@@ -338,6 +338,12 @@ MarkKind: TypeAlias = Literal[
     "length-of-text",
     # Sets a limit of its process, such as RLIMIT_CPU. About: its name, `RLIMIT_CPU`.
     "limit",
+    # Calls a blocking collective of one tensor in a loop over parameters or other tensors. About:
+    # its name, the lines of the loop, and what that goes through,
+    # `all_reduce, 25-27, net.parameters()`.
+    "looped-collective",
+    # Makes a queue without a bound in the process of a Manager. About: the queue.
+    "managed-queue",
     # Switches autograd off.
     "no-grad",
     # Leaves gradients unreduced for a while.
@@ -426,6 +432,10 @@ MarkKind: TypeAlias = Literal[
     "two-writes",
     # Makes a queue without a bound. About: the queue.
     "unbounded",
+    # Opens a descriptor that is a plain number, and its function neither closes it nor gives it
+    # away. About: the kind of descriptor, the parts of its name that are written out, and the loop
+    # that repeats it or the calls, `file ocr_*.npy; main.py:51-57 work`, as for "registers".
+    "unclosed",
     # Makes parameters trainable that another function of the file has frozen. About: those of what,
     # and the line that freezes them, `module.backbone, 31`.
     "unfreezes",
@@ -462,6 +472,7 @@ MarkKind: TypeAlias = Literal[
 
 SlowKind: TypeAlias = Literal[
     "all-of",
+    "archive",
     "choice",
     "collect",
     "copy",
@@ -474,8 +485,9 @@ SlowKind: TypeAlias = Literal[
     "rows",
     "single-values",
 ]
-"""`all-of`: goes through all of a list that outlives the call. `choice`: goes through all weights
-or elements for each draw. `collect`: a garbage collection. `copy`: copies all of what outlives the
+"""`all-of`: goes through all of a list that outlives the call. `archive`: opens an archive anew,
+whose table of contents is read then. `choice`: goes through all weights or elements for each draw.
+`collect`: a garbage collection. `copy`: copies all of what outlives the
 call, or its beginning. `deepcopy`: copies object by object. `elements`: compares or converts
 elements of a tensor one by one. `empty-cache`: gives cached GPU memory back. `list-to-array` and
 `list-to-tensor`: convert a list value by value. `rows`: makes an object of each row of a data

@@ -1,7 +1,9 @@
-"""What a program keeps again and again without naming it: handlers and exceptions.
+"""What a program keeps again and again without naming it: handlers, exceptions and descriptors.
 
 Handlers are registered and never taken back; exceptions are kept with their tracebacks and all
-local variables of the frames.
+local variables of the frames. `tempfile.mkstemp`, `os.open`, `os.dup` and the like return a number:
+unlike a file object or a socket, which closes its descriptor when nothing refers to it any more, a
+number that is dropped leaves the descriptor open until the process ends.
 """
 
 from __future__ import annotations
@@ -449,3 +451,183 @@ def _classes_of_texts(tree: ast.Module) -> frozenset[str]:
 def _parts(value: ast.expr) -> Sequence[ast.expr]:
     """An expression, or the elements of a tuple or list."""
     return value.elts if isinstance(value, ast.Tuple | ast.List) else [value]
+
+
+# --- descriptors ---------------------------------------------------------------------------------
+
+_OF_OS: Final[Mapping[str, tuple[str, int]]] = {
+    "dup": ("any", 1),
+    "eventfd": ("event", 1),
+    "memfd_create": ("shm", 1),
+    "open": ("file", 1),
+    "pipe": ("pipe", 2),
+    "pipe2": ("pipe", 2),
+}
+"""Functions of `os`: the kind of what they open, and how many descriptors they return."""
+_TEMPORARY: Final = "mkstemp"
+_KEEPS_OPEN: Final = frozenset(
+    (
+        *("fchmod", "fchown", "fdatasync", "flock", "fstat", "fsync", "ftruncate", "get_blocking"),
+        *("isatty", "lockf", "lseek", "posix_fadvise", "posix_fallocate", "pread", "print"),
+        *("pwrite", "read", "sendfile", "set_blocking", "set_inheritable", "write", "writev"),
+    )
+)
+"""Functions that use a descriptor and leave it open; of any other it is not known."""
+
+
+def unclosed(file: str, module: ParsedFile) -> Iterator[Repeatable]:
+    """Statements of a file that open a descriptor which their function does not close.
+
+    Nor gives away: returns it, keeps it, or gives it to a function that may close it.
+    """
+    tree = module.tree
+    if not any(isinstance(each, ast.Call) and _opened(each) for each in every_node(tree)):
+        return
+    for function, owner in functions_with_classes(tree):
+        nodes = list(own_nodes(function))
+        name = getattr(function, "name", "<module>")
+        by = owner.name if owner is not None and name == "__init__" else name
+        for call, about in _left_open(nodes):
+            mark = Mark("unclosed", file, name, clean(about, QUOTE_LIMIT), quoted(module, call))
+            loop = loop_around(file, function, nodes, call)
+            is_function = isinstance(function, FUNCTIONS)
+            yield Repeatable(mark, (by,) if is_function else (), loop, is_called=is_function)
+
+
+def _left_open(nodes: Sequence[ast.AST]) -> Iterator[tuple[ast.Call, str]]:
+    """The calls of a function whose descriptor stays open, with what `Mark.about` says of each."""
+    parents = {id(child): each for each in nodes for child in ast.iter_child_nodes(each)}
+    for call in nodes:
+        if not isinstance(call, ast.Call) or not (about := _opened(call)):
+            continue
+        count = 1 if last_name(call.func) == _TEMPORARY else _OF_OS[last_name(call.func)][1]
+        if _is_dropped(call, parents) or _is_bound(call, count, nodes, parents):
+            yield call, about
+
+
+def _is_dropped(call: ast.Call, parents: Mapping[int, ast.AST]) -> bool:
+    """Whether nothing refers to what a call returns, or to its descriptor: `mkstemp()[1]`."""
+    parent = parents.get(id(call))
+    return isinstance(parent, ast.Expr) or (
+        isinstance(parent, ast.Subscript)
+        and last_name(call.func) == _TEMPORARY
+        and _is_path(parent)
+    )
+
+
+def _is_path(part: ast.AST | None) -> bool:
+    """Whether an expression takes the path out of what mkstemp() returns."""
+    return isinstance(part, ast.Subscript) and getattr(part.slice, "value", None) == 1
+
+
+def _is_bound(
+    call: ast.Call, count: int, nodes: Sequence[ast.AST], parents: Mapping[int, ast.AST]
+) -> bool:
+    """Whether a variable gets what a call returns, and leaves it open."""
+    parent = parents.get(id(call))
+    if not isinstance(parent, ast.Assign) or len(parent.targets) != 1:
+        return False
+    return _stays_open(parent.targets[0], call, count, nodes, parents)
+
+
+def _stays_open(
+    target: ast.expr,
+    call: ast.Call,
+    count: int,
+    nodes: Sequence[ast.AST],
+    parents: Mapping[int, ast.AST],
+) -> bool:
+    """Whether none of the descriptors that a call gives to `target` is closed or given away."""
+    if last_name(call.func) == _TEMPORARY or count > 1:
+        if isinstance(target, ast.Name) and count == 1:  # made = mkstemp(); made[1] is its path
+            return all(_is_path(parents.get(id(each))) for each in _uses(target.id, nodes))
+        parts_of = target.elts if isinstance(target, ast.Tuple | ast.List) else []
+        numbers = parts_of[:count]
+        return len(parts_of) == 2 and any(
+            isinstance(each, ast.Name) and _is_left(each.id, nodes, parents) for each in numbers
+        )
+    return isinstance(target, ast.Name) and _is_left(target.id, nodes, parents)
+
+
+def _uses(name: str, nodes: Sequence[ast.AST]) -> list[ast.Name]:
+    return [
+        each
+        for each in nodes
+        if isinstance(each, ast.Name) and each.id == name and isinstance(each.ctx, ast.Load)
+    ]
+
+
+def _is_left(name: str, nodes: Sequence[ast.AST], parents: Mapping[int, ast.AST]) -> bool:
+    """Whether a function only uses a number, and neither closes nor hands it on."""
+    shared = {
+        each
+        for node in nodes
+        for each in (
+            node.names
+            if isinstance(node, ast.Global | ast.Nonlocal)
+            else names_in(node)
+            if isinstance(node, (*FUNCTIONS, ast.Lambda, ast.ClassDef))
+            else ()
+        )
+    }
+    return name not in shared and all(
+        _leaves_open(each, parents.get(id(each))) for each in _uses(name, nodes)
+    )
+
+
+def _leaves_open(use: ast.Name, parent: ast.AST | None) -> bool:
+    """Whether one use of a descriptor leaves it open and in this function."""
+    if isinstance(parent, ast.FormattedValue | ast.Compare | ast.BoolOp | ast.If | ast.UnaryOp):
+        return True
+    if not isinstance(parent, ast.Call) or use not in parent.args:
+        return False
+    name = last_name(parent.func)
+    if name in ("open", "fdopen"):
+        return any(
+            each.arg == "closefd" and getattr(each.value, "value", None) is False
+            for each in parent.keywords
+        )
+    # mmap duplicates the descriptor that it is given (mmapmodule.c).
+    return name in _KEEPS_OPEN or expression_text(parent.func) == "mmap.mmap"
+
+
+def _opened(call: ast.Call) -> str:
+    """What a call opens: the kind and the parts of its name that are written out.
+
+    `file /tmp/ocr_*.npy`: a path without a folder that is known has none; empty for other calls.
+    """
+    name, of = last_name(call.func), receiver_of(call)
+    if name == _TEMPORARY and of in ("", "tempfile"):
+        return f"file {_temporary_name(call)}"
+    if of != "os" or name not in _OF_OS:
+        return ""
+    kind, _ = _OF_OS[name]
+    if kind not in ("file", "shm"):
+        return f"{kind} *"
+    name = (_pattern(call.args[0]) if call.args else "*").rpartition("/")[2] or "*"
+    return f"{kind} memfd:{name}" if kind == "shm" else f"{kind} {name}"  # as the kernel calls it
+
+
+def _temporary_name(call: ast.Call) -> str:
+    """`ocr_*.npy` of `mkstemp(prefix="ocr_", suffix=".npy")`, whose arguments have defaults."""
+    given = dict(zip(("suffix", "prefix"), call.args, strict=False))
+    for each in call.keywords:
+        if each.arg is None:  # **options
+            return "*"
+        given[each.arg] = each.value
+    prefix = _pattern(given["prefix"]) if "prefix" in given else "tmp"
+    suffix = _pattern(given["suffix"]) if "suffix" in given else ""
+    return f"{prefix}*{suffix}".replace("**", "*")
+
+
+def _pattern(value: ast.expr) -> str:
+    """A text as far as it is written out, with `*` for the rest."""
+    if isinstance(value, ast.Constant):
+        return value.value if isinstance(value.value, str) else "*"
+    if isinstance(value, ast.JoinedStr):
+        return "".join(map(_pattern, value.values))
+    if isinstance(value, ast.Call) and last_name(value.func) == "join" and value.args:
+        return f"*/{_pattern(value.args[-1])}"
+    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Div):
+        return f"*/{_pattern(value.right)}"
+    return "*"

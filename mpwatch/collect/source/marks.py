@@ -57,9 +57,11 @@ from mpwatch.collect.source.pipe_statements import (
 )
 from mpwatch.collect.source.pitfalls import (
     find_group_kills,
+    find_looped_collectives,
     find_pitfalls,
     find_text_order,
     find_unfrozen,
+    reducers_of,
 )
 from mpwatch.collect.source.rank_differences import (
     clocks_of,
@@ -164,6 +166,9 @@ class _Names(NamedTuple):
     returned: Mapping[str, ReturnedSlice]
     forwards: set[int]
     """The ids of the forward passes."""
+    reducers: Mapping[str, str]
+    managers: frozenset[str]
+    """Variables and attributes that are a Manager of multiprocessing."""
     cached: Mapping[str, str]
 
 
@@ -210,6 +215,8 @@ def _names_of(tree: ast.Module, elsewhere: Mapping[str, ReturnedSlice]) -> _Name
         tensors=tensors_in(tree) if uses_arrays else {},
         returned={**elsewhere, **returned_slices_of(tree)} if uses_arrays else {},
         forwards={id(each) for each in forward_passes(tree)} if uses_arrays else set(),
+        reducers=reducers_of(tree) if "torch" in imported_roots(tree) else {},
+        managers=frozenset(_managers(tree)),
         cached=cached_variants(defined),
     )
 
@@ -241,6 +248,7 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     yield from _two_writes(nodes) if known.may_hold_back else ()
     yield from _unreleased(known.permits, nodes)
     yield from _unbounded(nodes)
+    yield from _managed(nodes, known.managers)
     yield from _starts(nodes)
     yield from _pool_blocks(nodes)
     yield from _passed_over(nodes)
@@ -278,6 +286,7 @@ def _found_of_arrays(
     yield from _unwrapped(nodes, known.unwrapping)
     yield from _fresh_losses(module, nodes)
     yield from _slow(elements(nodes, known.tensors.get(name, ()), known.tensors.get("", ())))
+    yield from find_looped_collectives(nodes, known.reducers)
     yield from find_outputs(function)
     yield from find_sums(function)
     if id(function) in known.forwards:
@@ -418,6 +427,51 @@ def _unbounded(nodes: Sequence[ast.AST]) -> Iterator[Found]:
         is_queue = last_name(call.func) in _QUEUES and receiver_of(call) != "asyncio"
         if is_queue and not call.args and not call.keywords and len(node.targets) == 1:
             yield "unbounded", expression_text(node.targets[0]), node
+
+
+def _managers(tree: ast.Module) -> Iterator[str]:
+    """What a file binds to `Manager()` or `SyncManager()`."""
+    for node in every_node(tree):
+        bound: list[tuple[ast.expr, ast.expr]] = []
+        if isinstance(node, ast.Assign):
+            bound = [(node.value, target) for target in node.targets]
+        elif isinstance(node, ast.With | ast.AsyncWith):
+            bound = [(e.context_expr, e.optional_vars) for e in node.items if e.optional_vars]
+        for value, target in bound:
+            if isinstance(value, ast.Call) and last_name(value.func) in _MANAGERS:
+                yield expression_text(target)
+
+
+_MANAGERS: Final = frozenset(("Manager", "SyncManager"))
+
+
+def _managed(nodes: Sequence[ast.AST], managers: Container[str]) -> Iterator[Found]:
+    """`self.results = manager.Queue()`, and where it is given on at once; with no maxsize."""
+    names = {
+        id(node.value): expression_text(node.targets[0])
+        for node in nodes
+        if isinstance(node, ast.Assign) and len(node.targets) == 1
+    }
+    for call in nodes:
+        if not isinstance(call, ast.Call) or last_name(call.func) not in _MANAGED:
+            continue
+        owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+        is_made_there = isinstance(owner, ast.Call) and last_name(owner.func) in _MANAGERS
+        is_manager = receiver_of(call) in managers or is_made_there
+        is_called_so = owner is not None and re.search("manager", last_name(owner), re.IGNORECASE)
+        sizes = [*call.args, *(each.value for each in call.keywords)]
+        if (is_manager or is_called_so) and not any(map(_is_bound, sizes)):
+            yield "managed-queue", names.get(id(call), ""), call
+
+
+_MANAGED: Final = frozenset(("Queue", "JoinableQueue"))
+
+
+def _is_bound(size: ast.expr) -> bool:
+    """Whether a maxsize limits a queue: anything but a number that is not above 0."""
+    if isinstance(size, ast.UnaryOp) and isinstance(size.op, ast.USub):
+        return False
+    return getattr(size, "value", None) != 0
 
 
 _SELDOM: Final = 100_000

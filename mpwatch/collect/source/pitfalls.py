@@ -4,15 +4,15 @@ A logger whose records are put into the queue that logs them, writes to streams 
 limit, a watchdog that ends its own process, a regular expression that can match the same text in
 many ways, a part of a model that is made anew or unfrozen when the model has been wrapped,
 gradients that are averaged more often than they are used, a deadline that is put off each time,
-names of files with numbers that are sorted as texts, and a signal to a group of processes that the
-sender is in.
+names of files with numbers that are sorted as texts, a signal to a group of processes that the
+sender is in, and a collective for each of many tensors, which waits for all ranks.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Final
 
 from mpwatch.collect.source.ambiguous_patterns import matches_in_many_ways
@@ -443,3 +443,104 @@ def _makes_module(value: ast.expr) -> bool:
 def _is_load(node: ast.Attribute) -> bool:
     """Whether an attribute is read, not set."""
     return isinstance(node.ctx, ast.Load)
+
+
+# --- collectives in loops over tensors -----------------------------------------------------------
+
+_COLLECTIVES: Final = re.compile(r"all_?reduce|reduce|broadcast|all_gather(?:_into_tensor)?")
+_OF_TORCH: Final = frozenset(("dist", "distributed", "c10d"))
+_JOINED: Final = re.compile(
+    r"flat|bucket|coalesce|coalescing|chunk|fused|concat|merged|packed", re.IGNORECASE
+)
+"""In the name of what already holds many tensors."""
+_LOADED: Final = re.compile(r"load|batch|data|step|epoch|range\(|enumerate\(\w*load", re.IGNORECASE)
+"""In what a loop of a training goes through: each of its rounds has other tensors."""
+_FEW: Final = 8
+"""A tuple or list that is written out has this many elements at most."""
+
+
+def reducers_of(tree: ast.AST) -> Mapping[str, str]:
+    """Functions of a file that call a blocking collective of an argument, with its name.
+
+    `def reduce_tensor(t): out = t.clone(); dist.all_reduce(out); return out / world`.
+    """
+    found: dict[str, str] = {}
+    for function in every_node(tree):
+        if not isinstance(function, FUNCTIONS) or not function.args.args:
+            continue
+        nodes = list(own_nodes(function))
+        if any(isinstance(each, ast.For | ast.AsyncFor | ast.While) for each in nodes):
+            continue
+        for call in nodes:
+            if isinstance(call, ast.Call) and (name := _collective(call)) and _blocks(call, nodes):
+                found[function.name] = name
+    return found
+
+
+def find_looped_collectives(
+    nodes: Sequence[ast.AST], reducers: Mapping[str, str]
+) -> Iterator[Found]:
+    """`for p in model.parameters(): dist.all_reduce(p.grad)`, where each call waits for its end.
+
+    Args:
+        nodes: The syntax of one function.
+        reducers: See `reducers_of`.
+    """
+    told: set[int] = set()
+    for loop in nodes:
+        if isinstance(loop, ast.For):
+            target, iterated, body = (
+                loop.target,
+                loop.iter,
+                [n for s in loop.body for n in ast.walk(s)],
+            )
+        elif isinstance(loop, ast.ListComp | ast.SetComp | ast.GeneratorExp):
+            target, iterated = loop.generators[0].target, loop.generators[0].iter
+            body = list(ast.walk(loop.elt))
+        else:
+            continue
+        names = names_in(target)
+        is_few = isinstance(iterated, ast.Tuple | ast.List) and len(iterated.elts) <= _FEW
+        if not names or is_few or _LOADED.search(expression_text(iterated)):
+            continue
+        for call in body:
+            if not isinstance(call, ast.Call) or id(call) in told:
+                continue
+            kind = _collective(call) or reducers.get(last_name(call.func), "")
+            if not kind or not any(_is_of(each, names) for each in call.args):
+                continue
+            told.add(id(call))
+            if _blocks(call, body):
+                about = f"{kind}, {first_line(loop)}-{last_line(loop)}, {expression_text(iterated)}"
+                yield "looped-collective", about, call
+
+
+def _collective(call: ast.Call) -> str:
+    """The name of a collective of torch.distributed; empty for other calls."""
+    name = last_name(call.func)
+    owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+    is_known = name != "reduce" if owner is None else last_name(owner) in _OF_TORCH
+    return name if is_known and call.args and _COLLECTIVES.fullmatch(name) else ""
+
+
+def _is_of(value: ast.expr, names: set[str]) -> bool:
+    """Whether an argument is one of these variables, or a part of it: `p.grad.data`."""
+    if _JOINED.search(expression_text(value)):
+        return False
+    while isinstance(value, ast.Attribute | ast.Subscript | ast.Call):
+        if isinstance(value, ast.Call):
+            if not isinstance(value.func, ast.Attribute):
+                return False
+            value = value.func
+        value = value.value
+    return isinstance(value, ast.Name) and value.id in names
+
+
+def _blocks(call: ast.Call, around: Sequence[ast.AST]) -> bool:
+    """Whether a collective is waited for before the next: not async_op=True with a later wait()."""
+    for each in call.keywords:
+        if each.arg == "async_op" and getattr(each.value, "value", True) is not False:
+            return any(
+                isinstance(other, ast.Call) and last_name(other.func) == "wait" for other in around
+            )
+    return True

@@ -91,6 +91,95 @@ def slow(
             if is_kept and last_name(given) in sequences:
                 yield Slow("all-of", node)
     yield from _single_values(nodes)
+    yield from _opened_anew(nodes)
+
+
+_ARCHIVES: Final = {
+    ("", "ZipFile"): 1,
+    ("zipfile", "ZipFile"): 1,
+    ("tarfile", "open"): 1,
+    ("h5py", "File"): 1,
+    ("lmdb", "open"): -1,
+    ("pq", "ParquetFile"): -1,
+    ("netCDF4", "Dataset"): 1,
+}
+"""What opens files with a table of contents, and the position of its mode; -1 for none."""
+
+
+def _opened_anew(nodes: Sequence[ast.AST]) -> Iterator[Slow]:
+    """`with zipfile.ZipFile(self.path) as archive:`, an archive that is opened for each call.
+
+    Of one path: an attribute, or a name that the function does not set. Not one that is opened
+    under a condition, as where it is kept from one call to the next.
+    """
+    calls = [
+        each
+        for each in nodes
+        if isinstance(each, ast.Call) and each.args and _called(each.func) in _ARCHIVES
+    ]
+    if not calls:
+        return
+    kept = {
+        id(call)
+        for node in nodes
+        for part in (
+            [node.value]
+            if isinstance(node, ast.Assign) and not _are_names(node.targets)
+            else [*node.body, *node.orelse]
+            if isinstance(node, ast.If)
+            else node.values
+            if isinstance(node, ast.BoolOp)
+            else [node.body, node.orelse]
+            if isinstance(node, ast.IfExp)
+            else [node.value]
+            if isinstance(node, ast.Return) and node.value is not None
+            else ()
+        )
+        for call in calls_in(part)
+    }
+    own = {
+        target.id for node in nodes for target in _bound_by(node) if isinstance(target, ast.Name)
+    }
+    for call in calls:
+        path = call.args[0]
+        while isinstance(path, ast.Call) and len(path.args) == 1:  # str(self.path)
+            path = path.args[0]
+        is_one = isinstance(path, ast.Attribute) or (
+            isinstance(path, ast.Name) and path.id not in own
+        )
+        if is_one and id(call) not in kept and _only_reads(call) and not _is_kept(call, nodes):
+            yield Slow("archive", call)
+
+
+def _is_kept(call: ast.Call, nodes: Sequence[ast.AST]) -> bool:
+    """Whether the variable that gets what a call opens is returned, or given to an attribute."""
+    names = {
+        target.id
+        for node in nodes
+        if isinstance(node, ast.Assign) and node.value is call
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    return any(
+        isinstance(node, ast.Assign | ast.Return)
+        and isinstance(node.value, ast.Name)
+        and node.value.id in names
+        for node in nodes
+    )
+
+
+def _are_names(targets: Sequence[ast.expr]) -> bool:
+    return all(isinstance(each, ast.Name) for each in targets)
+
+
+def _only_reads(call: ast.Call) -> bool:
+    """Whether a call opens an archive to read it."""
+    place = _ARCHIVES[_called(call.func)]
+    given = call.args[place] if 0 <= place < len(call.args) else None
+    mode = next((each.value for each in call.keywords if each.arg == "mode"), given)
+    return mode is None or (
+        isinstance(mode, ast.Constant) and isinstance(mode.value, str) and mode.value[:1] == "r"
+    )
 
 
 def _goes_through_folders(call: ast.Call, module: str, name: str) -> bool:

@@ -43,6 +43,7 @@ from mpwatch.diagnose.analysis.waits.file_locks import LOCK_FILE, LOCK_ON
 from mpwatch.diagnose.analysis.waits.gpu import waiting_for_gpu, waits_for_gpu
 from mpwatch.diagnose.analysis.waits.providers import RECENT_S
 from mpwatch.model.account import (
+    ARCHIVE_TABLE,
     CALLERS_S,
     COPYING,
     DECOMPRESSION,
@@ -557,6 +558,8 @@ def _place(
     words = {True: "Python code", False: "native code", None: ""}[has_gil]
     if any(calls(own, each) for each in _IMPORTS):
         words = IMPORTS
+    elif any(calls(own, each) for each in _TABLES):
+        words = ARCHIVE_TABLE
     elif any(calls(own, each) for each in _DECOMPRESSORS) and not calls(own, ":write"):
         words = SEEKING if any(calls(own, each) for each in _SEEKS) else DECOMPRESSION
     return Activity("computing", words, place=place)
@@ -572,6 +575,14 @@ _IMPORTS = (":_find_and_load", ":_fixup_main_from_path", ":_fixup_main_from_name
 """Functions that run the code of a module (importlib._bootstrap and multiprocessing/spawn.py of
 CPython 3.10 to 3.14)."""
 
+_TABLES = (
+    "zipfile.py:_RealGetContents",
+    "zipfile/__init__.py:_RealGetContents",
+    "tarfile.py:_load",
+    "tarfile.py:_getmember",
+    "h5py/_hl/files.py:make_fid",
+)
+"""Functions that read the table of contents of an archive (CPython 3.10 to 3.14; h5py 3)."""
 _DECOMPRESSORS = ("zipfile.py:", "zipfile/__init__.py:", "gzip.py:", "bz2.py:", "lzma.py:")
 """Files of the standard library (CPython 3.10 to 3.14); numpy.load of an .npz uses zipfile."""
 _SEEKS = (

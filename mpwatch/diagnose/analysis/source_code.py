@@ -11,7 +11,7 @@ from mpwatch.describe.frames import is_library, own_frames, program_frames
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, user_frame
-from mpwatch.model.account import Callers
+from mpwatch.model.account import ARCHIVE_TABLE, Callers
 from mpwatch.model.findings import Finding
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
@@ -1052,6 +1052,16 @@ _SLOW: Mapping[SlowKind, tuple[str, str, str]] = {
         "Keep the result up to date with each element that is added (a running sum, a heap, a set "
         "beside the list), or compute it once at the end.",
     ),
+    "archive": (
+        "opens the archive anew each time and reads its table of contents",
+        ": for each item that is done once more, and of a zip or tar archive it takes a time that "
+        "grows with the number of all its entries, however little is read of it.",
+        "Open the archive once in each process and keep it: where it is first used (if "
+        "self._archive is None:), in the worker_init_fn of a DataLoader or the initializer of a "
+        "Pool, but after the fork, as forked processes that share one open file share its "
+        "position. Or read its table once and keep the offsets, or unpack it. More workers, more "
+        "prefetching or a faster disk do not help: it is computing for each item.",
+    ),
     "choice": (
         "goes through all weights or elements for each draw",
         ": each call takes a time that grows with their number.",
@@ -1129,8 +1139,10 @@ def costly(index: Index, place: str) -> Costly | None:
         return None
     for mark in marks(index, "slow"):
         kind, _, text = mark.about.partition(": ")
-        is_here = mark.statement == line.statement or (
-            kind == "files" and (mark.function == line.function or _goes_through(mark, line))
+        is_here = (
+            mark.statement == line.statement
+            or (kind == "files" and (mark.function == line.function or _goes_through(mark, line)))
+            or (kind == "archive" and mark.statement in line.within and _reads_table(index, place))
         )
         if mark.file == line.file and is_here and text:
             for known, (does, cause, advice) in _SLOW.items():
@@ -1163,6 +1175,18 @@ def costly(index: Index, place: str) -> Costly | None:
             f"Keep a set, or a dict of positions, beside {name}: it is found there at once.",
         )
     return _costly_pattern(index, line)
+
+
+@derived
+def _reads_table(index: Index, place: str) -> bool:
+    """Whether a process reads the table of an archive at a line, as getmember() of a tar does."""
+    return any(
+        each.what == ARCHIVE_TABLE and each.place == place
+        for account in index.snapshot.account.processes.values()
+        if account.uncounted
+        for bucket in account.main.buckets
+        for each in bucket.tally.seen
+    )
 
 
 def _goes_through(mark: Mark, line: SourceLine) -> bool:

@@ -12,6 +12,7 @@ from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.providers import RECENT_S
 from mpwatch.diagnose.engine import Engine
 from mpwatch.model.account import (
+    ARCHIVE_TABLE,
     COPYING,
     DECOMPRESSION,
     FUTURE_RESULT,
@@ -133,6 +134,24 @@ def test_a_seek_in_a_compressed_file_is_distinguished_from_reading_it() -> None:
     assert reads == Activity("computing", DECOMPRESSION, place="data.py:46 __getitem__")
     writes = doing("gzip.py:write", "data.py:pack:31", state="R", has_gil=True)
     assert writes == Activity("computing", "Python code", place="data.py:31 pack")
+
+
+@pytest.mark.parametrize(
+    ("call", "what"),
+    [
+        ("zipfile.py:_RealGetContents", ARCHIVE_TABLE),
+        ("zipfile/__init__.py:_RealGetContents", ARCHIVE_TABLE),
+        ("tarfile.py:_getmember", ARCHIVE_TABLE),
+        ("tarfile.py:next", "Python code"),
+        ("zipfile.py:_read1", DECOMPRESSION),
+    ],
+)
+def test_the_table_of_an_archive_is_distinguished_from_its_entries(call: str, what: str) -> None:
+    inner = ("zipfile.py:_decodeExtra",) if "Contents" in call else ()
+
+    found = doing(*inner, call, "data.py:__getitem__:24", state="R", has_gil=True)
+
+    assert found == Activity("computing", what, place="data.py:24 __getitem__")
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,10 @@ import pytest
 
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.source_code import copying, costly, with_copies
+from mpwatch.model.account import ARCHIVE_TABLE, DECOMPRESSION, Activity
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.source_code import Mark, SlowKind, SourceLine, Statement
+from tests.builders.accounts import with_shares
 from tests.builders.snapshots import main, snapshot_of
 
 KEEPS = Mark("kept", "/home/me/train.py", "add", "self.parts", Statement(3, "self.parts.append(x)"))
@@ -207,3 +209,19 @@ def test_a_function_that_computes_is_told_with_the_call_that_passes_over_its_cac
     assert "cache" not in told(past, another).summary
     assert "cache" not in told(past._replace(file="/home/me/other.py")).summary
     assert "cache" not in told(past._replace(about="scaled, cached_scaled")).summary
+
+
+@pytest.mark.parametrize(
+    ("what", "is_told"), [(ARCHIVE_TABLE, True), (DECOMPRESSION, False), ("Python code", False)]
+)
+def test_the_table_of_a_tar_is_read_at_a_line_inside_of_its_block(what: str, is_told: bool) -> None:
+    opens = Statement(11, "with tarfile.open(self.path) as t:")
+    mark = Mark("slow", "/home/me/train.py", "get", "archive: tarfile.open(self.path)", opens)
+    reads = Statement(12, "member = t.getmember(key)")
+    line = SourceLine("/home/me/train.py", 12, "get", reads, within=(opens,))
+    seen = snapshot_of(main(), source=(line,), marks=(mark,))
+    spent = Activity("computing", what, place="train.py:12 get")
+
+    found = costly(Index(with_shares(seen, p100={spent: 1.0})), "train.py:12 get")
+
+    assert (found is not None) is is_told

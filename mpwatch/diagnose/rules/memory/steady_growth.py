@@ -33,6 +33,7 @@ from mpwatch.diagnose.analysis.growth.holders import (
     kept_by,
     kept_in,
 )
+from mpwatch.diagnose.analysis.growth.unclosed import Unclosed, unclosed_by
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.newest import (
     NewestAccepted,
@@ -577,6 +578,8 @@ def _memory_by_source(index: Index, found: Growing) -> _Explanation:
             "queue",
         )
     if is_manager(process):
+        if (managed := _of_managed_queue(index, process)) is not None:
+            return managed
         return _Explanation(
             "private memory",
             tuple(_askers(index, process)),
@@ -593,6 +596,117 @@ def _memory_by_source(index: Index, found: Growing) -> _Explanation:
         or _kept_messages(index, found)
         or _of_kept(index, process, seen)
     )
+
+
+def _of_managed_queue(index: Index, manager: Process) -> _Explanation | None:
+    """A queue without a bound in a Manager, and who fills it faster than it is emptied.
+
+    The process that takes items out does something else for most of the time. One that waits for
+    the next item has emptied the queue.
+    """
+    queues = marks(index, "managed-queue")
+    found = _slow_taker(index, manager, queues[0]) if len(queues) == 1 else None
+    if found is None:
+        return None
+    made, taker = queues[0], found.taker
+    by, names = called(taker), all_called(found.putters)
+    verb = "puts" if len(found.putters) == 1 else "put"
+    where = f" at {found.place}" if found.place else ""
+    limit = f", each time for up to {seconds_text(found.limit_s)}" if found.limit_s else ""
+    likely = "" if found.is_named else "Most likely items of a queue: "
+    return _Explanation(
+        "private memory",
+        (
+            f"that queue has no maxsize: {mark_words(made)}",
+            f"{names} {verb} items: {mark_words(found.put)}",
+            f"{by} takes items: {mark_words(found.take)}",
+            *((f"{by}: {words}",) if (words := doing_words(index, taker)) else ()),
+        ),
+        f"{likely}{mark_words(made)} makes a queue without maxsize in the process of the Manager, "
+        f"and that keeps all items which are not taken yet. {names} {verb} items there, and "
+        f"nothing makes {'it' if len(found.putters) == 1 else 'them'} wait; {by} takes them more "
+        f"slowly: for each one it is busy or waits{where}{limit}.",
+        f"Give the queue a bound, {_with_maxsize(made)}, so that put() waits, or let it drop "
+        "or merge items where the queue is full (put_nowait, except queue.Full). Let "
+        f"{by} spend less time{where} for each item: many items at once, a shorter time limit, or "
+        "no further attempt for a while after one has failed. gc.collect() or more memory do not "
+        "help: all of it is referred to.",
+        f"{names} {'fills' if len(found.putters) == 1 else 'fill'} a queue in {called(manager)} "
+        f"faster than {by} takes items out",
+        "queue",
+    )
+
+
+def _with_maxsize(made: Mark) -> str:
+    found = re.search(r"[\w.]+\.(?:Joinable)?Queue(?=\()", made.statement.text)
+    return f"{found[0] if found is not None else 'Queue'}(maxsize=...)"
+
+
+class _SlowTaker(NamedTuple):
+    """A process that takes items out of a queue more slowly than others put them in."""
+
+    taker: Process
+    take: Mark
+    putters: Sequence[Process]
+    put: Mark
+    place: str
+    """Where the taker spends most of its time."""
+    limit_s: float | None
+    """The time limit of its wait there."""
+    is_named: bool
+    """Whether they all call the queue by one name, as far as the source shows."""
+
+
+def _slow_taker(index: Index, manager: Process, made: Mark) -> _SlowTaker | None:
+    """The one process that takes items out of a queue, if it does something else most of the time.
+
+    A queue is given to functions, in which it may have another name: that is the same where they
+    put and where they take.
+    """
+    others = [each for each in index.snapshot.living() if each.process != manager.process]
+    own = _last_part(made.about)
+    taking = _in_marks(others, marks(index, "takes"))
+    putting = _in_marks(others, marks(index, "put"))
+    names = {_last_part(mark.about) for mark, _ in taking}
+    names &= {_last_part(mark.about) for mark, _ in putting}
+    name = own if own in names else names.pop() if len(names) == 1 else ""
+    takers = [each for each in taking if _last_part(each[0].about) == name]
+    if not name or len({process.process for _, process in takers}) != 1:
+        return None
+    take, taker = takers[0]
+    puts = [each for each in putting if _last_part(each[0].about) == name and each[1] != taker]
+    mean = [each for each in shares(index, taker) if each.activity.place != mark_place(take)]
+    if not puts or sum(each.share for each in mean) < AHEAD_SHARE:
+        return None
+    if idle_share(index, taker) > 1 - AHEAD_SHARE:
+        return None
+    place = next((each.activity.place for each in mean if each.activity.place), "")
+    main = main_thread(taker)
+    wait = main.waits_on if main is not None else None
+    return _SlowTaker(
+        taker,
+        take,
+        list({process.process: process for _, process in puts}.values()),
+        puts[0][0],
+        place,
+        wait.timeout_s if wait is not None else None,
+        name == own,
+    )
+
+
+def _in_marks(processes: Sequence[Process], found: Sequence[Mark]) -> list[tuple[Mark, Process]]:
+    """The processes whose main thread is in a function with one of these marks, with that."""
+    inside = {
+        each.process: {(f.file, f.function) for f in own_frames(thread.stack)}
+        for each in processes
+        if (thread := main_thread(each)) is not None
+    }
+    return [
+        (mark, each)
+        for mark in found
+        for each in processes
+        if (mark.file, mark.function) in inside.get(each.process, ())
+    ]
 
 
 def _may_end_at_bound(index: Index, found: Growing) -> bool:
@@ -1692,6 +1806,8 @@ def _of_descriptors(index: Index, found: Growing) -> _Explanation:
         if (accepted := newest_accepted(process, gained)) is not None:
             return _of_server(descriptor_words(index, process, gained), process, accepted)
     words = descriptor_words(index, process, gained)
+    if (left := unclosed_by(index, process, gained)) is not None:
+        return _of_unclosed(found, left, noun, words)
     at_end = _kept_to_end(index, process) if kind in ("torch", "shm") else None
     if at_end is not None:
         return _Explanation(noun, (*words, at_end.evidence), at_end.cause, at_end.advice)
@@ -1700,6 +1816,40 @@ def _of_descriptors(index: Index, found: Growing) -> _Explanation:
         if kept is not None:
             return _Explanation(noun, words, f"{cause} {kept.cause}", f"{advice} {kept.advice}")
     return _Explanation(noun, words, cause, advice)
+
+
+def _of_unclosed(found: Growing, left: Unclosed, noun: str, words: tuple[str, ...]) -> _Explanation:
+    """Descriptors that are plain numbers, which one statement opens and nothing closes."""
+    mark, place = left.mark, mark_place(left.mark)
+    is_temporary = "mkstemp" in mark.statement.text
+    matched = (f"{left.matching} of them have a name as it gives: {left.pattern}",)
+    names, verb = all_called(found.processes), "have" if len(found.processes) > 1 else "has"
+    likely = "" if left.matching else "Most likely "
+    return _Explanation(
+        noun,
+        (*words, *(matched if left.matching else ())),
+        f"{likely}{mark_words(mark)} opens one in {left.where}, and {mark.function}() neither "
+        "closes it nor gives it away. "
+        + (
+            "mkstemp() returns an open descriptor beside the path. To open the path again, to "
+            "close that, or to remove the file does not close the first one, and a file that was "
+            "removed occupies its space until then."
+            if is_temporary
+            else "It is a plain number: unlike a file object or a socket, nothing closes it when "
+            "it is not used any more."
+        ),
+        (
+            f"Close or use the descriptor that {place} gets: os.close(...) of it, or with "
+            "os.fdopen(..., 'wb') as out: in place of a second open(); or use "
+            "tempfile.NamedTemporaryFile in a with-statement."
+            if is_temporary
+            else f"Call os.close() of what {place} opens in a `finally` clause, or open it in a "
+            "with-statement (open(), os.fdopen())."
+        )
+        + " A higher limit (ulimit -n) or new workers only delay the end; gc.collect() closes none "
+        "of them.",
+        f"{names} {verb} ever more {noun}, opened at {place} and never closed",
+    )
 
 
 def _of_server(words: tuple[str, ...], process: Process, accepted: NewestAccepted) -> _Explanation:

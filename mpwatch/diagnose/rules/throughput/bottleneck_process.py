@@ -11,7 +11,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from mpwatch.describe.frames import own_frames
 from mpwatch.describe.processes import is_on_gpu
+from mpwatch.describe.waits import LOCK_OF_THREADS
 from mpwatch.diagnose.analysis.distributed.ranks import ranks_of
 from mpwatch.diagnose.analysis.idle_time import mean_cpu_percent
 from mpwatch.diagnose.analysis.index import Index
@@ -40,6 +42,7 @@ from mpwatch.diagnose.analysis.shares import (
     shares,
     shares_lately,
     switches_between,
+    switches_per_s,
     times_faster,
     with_a_core,
     work_place,
@@ -56,15 +59,18 @@ from mpwatch.diagnose.analysis.source_code import (
 )
 from mpwatch.diagnose.analysis.stack_patterns import (
     calls,
+    collective_of,
     main_thread,
     runs_event_loop,
 )
 from mpwatch.diagnose.analysis.waits.blockages import without_progress_s
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
+from mpwatch.diagnose.analysis.waits.edges import CLIENTS as CLIENTS_WAITED_FOR
 from mpwatch.model.account import JOB_WORKS, LAST_MINUTE_S, RUNNING_KINDS, Share, together
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import Series, first_at, values_of
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.progress import pace
 from mpwatch.model.snapshot import Process
 from mpwatch.model.source_code import Mark, Statement
 from mpwatch.model.units import seconds_text
@@ -93,6 +99,9 @@ LATELY = 4
 """Buckets of the account in which some process must have worked: a hang has other rules."""
 COMPUTES_SHARE = 0.7
 IDLE_SHARE = 0.5
+ROUNDS_SHARE = 0.5
+"""A process whose cpu time delays others computes at least this part of the time, or waits for a
+core to."""
 SLOWER = 1.4
 ROUNDS_S = 120.0
 ROUNDS_WATCHED_S = 27.0
@@ -118,6 +127,10 @@ HELD_SHARE = 0.6
 LITTLE_PERCENT = 20.0
 """A process that uses less of a core is not what takes the time."""
 PROGRESS_S = 3.0
+LOOPED_SHARE = 0.5
+"""Of the time of each rank."""
+LOOPED_PER_S = 50.0
+"""Collectives, or waits, a second: with fewer, each of them may be of much data."""
 LESS_BUSY = 0.6
 """A client uses at most this part of the cpu time of the process that it waits for."""
 
@@ -158,14 +171,21 @@ def check(index: Index) -> Iterator[Finding]:
             yield _finding(process, busy if is_busy else None, clients, sum(waits.values()), lines)
     yield from _held_back(index)
     yield from _averaged_each_time(index)
+    yield from _reduced_one_by_one(index)
     yield from _waits_in_vain(index)
     slower = list(_slower_rounds(index))
     yield from slower
     reported = {finding.process for finding in slower}
+    at_lines: defaultdict[tuple[str, str], list[_AtLine]] = defaultdict(list)
     for process in index.snapshot.living():
         if process.process not in reported and process.role not in SERVICE_ROLES:
             dearer = list(_slows_down(index, process))
-            yield from dearer or _at_costly_line(index, process)
+            yield from dearer
+            found = None if dearer else _at_costly_line(index, process)
+            if found is not None:
+                at_lines[found.place.words, found.costs.words].append(found)
+    for alike in at_lines.values():
+        yield _finding_of_line(index, alike)
 
 
 def _held_back(index: Index) -> Iterator[Finding]:
@@ -290,20 +310,140 @@ def _averaged_each_time(index: Index) -> Iterator[Finding]:
     )
 
 
-def _at_costly_line(index: Index, process: Process) -> Iterator[Finding]:
+def _reduced_one_by_one(index: Index) -> Iterator[Finding]:
+    """Ranks that spend their time in one short collective for each tensor, one after the other.
+
+    A wait of gloo is for a condition of the own process, and too short for a stack of its own: the
+    last stacks of most ranks are in the loop, and they are woken up many times a second. All of
+    them wait: one that the others wait for, because it has more to do, does not.
+    """
+    found = marks(index, "looped-collective")
+    ranks = ranks_of(index) if found else []
+    for mark in found if len(ranks) > 1 else ():
+        inside = [each for each in ranks if _is_in_loop(each, mark)]
+        if len(inside) < 2 or 2 * len(inside) < len(ranks):
+            continue
+        share = min(_collective_share(index, each) for each in ranks)
+        per_s = _collectives_per_s(index, ranks)
+        rounds = per_s if per_s is not None else _least_switches_per_s(index, ranks)
+        if share >= LOOPED_SHARE and rounds is not None and rounds >= LOOPED_PER_S:
+            yield _finding_of_looped(index, mark, ranks, share, per_s)
+            return
+
+
+def _is_in_loop(rank: Process, mark: Mark) -> bool:
+    """Whether the last stack of a rank is in a collective that a statement of a loop calls."""
+    thread = main_thread(rank)
+    frames = own_frames(thread.stack) if thread is not None else ()
+    if collective_of(frames) is None:
+        return False
+    last = int(mark.about.split(", ")[1].partition("-")[2])
+    return any(
+        (each.file, each.function) == (mark.file, mark.function)
+        and mark.statement.line <= each.line <= last
+        for each in frames
+    )
+
+
+def _collective_share(index: Index, rank: Process) -> float:
+    """The share of its time with a core in which a rank waited in collectives, or may have."""
+    found = shares(index, rank)
+    waits = sum(
+        each.share
+        for each in found
+        if each.activity.kind == "waiting"
+        and (each.activity.target == "collective" or each.activity.what == LOCK_OF_THREADS)
+    )
+    return with_a_core(index, rank, waits, LEAST_TIME)
+
+
+def _collectives_per_s(index: Index, ranks: Sequence[Process]) -> float | None:
+    """The collectives of each rank in a second, on average; `None` where no hook counts them."""
+    identities = {each.process for each in ranks}
+    sources = [
+        each
+        for each in index.snapshot.progress
+        if each.kind == "collectives" and each.process in identities
+    ]
+    per_s = pace(sources, index.snapshot.at_s).now_per_s if sources else None
+    return None if per_s is None else per_s / len(sources)
+
+
+def _least_switches_per_s(index: Index, ranks: Sequence[Process]) -> float | None:
+    """How often each rank waits in a second, at least."""
+    counts = [switches_per_s(index, each) for each in ranks]
+    known = [each for each in counts if each is not None]
+    return min(known) if len(known) == len(ranks) else None
+
+
+def _finding_of_looped(
+    index: Index, mark: Mark, ranks: Sequence[Process], share: float, per_s: float | None
+) -> Finding:
+    """Describe collectives of single tensors."""
+    kind, lines, over = mark.about.split(", ", 2)
+    names, place, loop = all_called(ranks), mark_place(mark), lines.partition("-")[0]
+    through = f" over {over}" if over else ""
+    often = f", {per_s:.0f} collectives a second in each rank" if per_s is not None else ""
+    return Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        process=ranks[0].process,
+        others=tuple(each.process for each in ranks[1:]),
+        subject="each tensor",
+        costs=share,
+        summary=(
+            f"{names} spend {share:.0%} of the time or more at {place}, in one blocking {kind} for "
+            f"each tensor{often}"
+        ),
+        evidence=(
+            f"{mark_words(mark)} is in the loop of line {loop}{through}: each call waits for all "
+            "ranks before the next one begins",
+            *(
+                f"{called(each)}: {words}"
+                for each in ranks[:2]
+                if (words := doing_words(index, each))
+            ),
+        ),
+        cause=(
+            f"However small its tensor is, each {kind} takes the time of some messages between the "
+            "ranks and of waiting for the slowest of them, and that once in each round of the loop "
+            f"of line {loop}. That is latency, not data or computing, and the ranks spend it one "
+            "tensor after the other."
+        ),
+        advice=(
+            "Put the tensors into few large ones and call the collective once for each: "
+            "torch._utils._flatten_dense_tensors() and _unflatten_dense_tensors(), "
+            "torch.nn.utils.parameters_to_vector(), or torch.cat() of each one's view(-1). Or "
+            f"start all with async_op=True at {place} and wait for them after the loop. "
+            "DistributedDataParallel does both, beside the backward pass. More ranks, more threads "
+            "or larger batches make a collective no cheaper."
+        ),
+    )
+
+
+class _AtLine(NamedTuple):
     """A process that spends its time at a line that takes long for what it does."""
+
+    process: Process
+    place: Place
+    costs: Costly
+    where: str
+    """Of what the part of the time at that place is."""
+
+
+def _at_costly_line(index: Index, process: Process) -> _AtLine | None:
+    """The line at which a process spends its time, if that takes long for what it does."""
     if _computing_share(index, process) < COMPUTES_SHARE:
-        return
+        return None
     for shares_of in (shares, shares_lately):
         place = work_place(index, (process,), shares_of=shares_of)
         found = costly(index, place.words) if place is not None and place.is_main else None
         if place is not None and found is not None:
-            yield _finding_of_line(index, process, place, found, "in that function")
-            return
+            return _AtLine(process, place, found, "in that function")
         several = _costly_lines(index, shares_of(index, process))
         if several is not None:
-            yield _finding_of_line(index, process, *several, "at lines that do the same")
-            return
+            return _AtLine(process, *several, "at lines that do the same")
+    return None
 
 
 def _costly_lines(index: Index, found: Sequence[Share]) -> tuple[Place, Costly] | None:
@@ -330,21 +470,27 @@ def _costly_lines(index: Index, found: Sequence[Share]) -> tuple[Place, Costly] 
     return Place(words, part), costs
 
 
-def _finding_of_line(
-    index: Index, process: Process, place: Place, found: Costly, where: str
-) -> Finding:
-    """Describe a line that takes long; `where` says of what the part of the time is."""
-    name = called(process)
+def _finding_of_line(index: Index, alike: Sequence[_AtLine]) -> Finding:
+    """Describe a line that takes long, for all processes that spend their time there."""
+    processes = [each.process for each in alike]
+    place, found = alike[0].place, alike[0].costs
+    spend = "spends its time" if len(alike) == 1 else "spend their time"
+    evidence = [
+        line
+        for each in alike[:CLIENTS]
+        for line in (
+            f"{called(each.process)}: {doing_words(index, each.process)}",
+            f"{each.place.part:.0%} of its computing whose line is known is {each.where}",
+        )
+    ]
     return Finding(
         rule=RULE,
         severity=Severity.INFO,
-        process=process.process,
+        process=processes[0].process,
+        others=tuple(each.process for each in processes[1:]),
         subject="line",
-        summary=f"{name} spends its time at {place.words}: {found.words}",
-        evidence=(
-            f"{name}: {doing_words(index, process)}",
-            f"{place.part:.0%} of its computing whose line is known is {where}",
-        ),
+        summary=f"{all_called(processes)} {spend} at {place.words}: {found.words}",
+        evidence=tuple(evidence),
         cause=f"At that line, {found.words}{found.cause}",
         advice=found.advice,
     )
@@ -354,7 +500,8 @@ def _slower_rounds(index: Index) -> Iterator[Finding]:
     """A process that needs ever more cpu time for what its children wait for.
 
     Children that wait for a parent that computes are idle by design; rounds that take longer and
-    longer are not.
+    longer are not. A parent that sleeps for much of the time sets their pace by that, and what it
+    computes in between delays nobody.
     """
     waiting: dict[ProcessId, list[Process]] = {}
     for edge in wait_graph(index).edges:
@@ -365,12 +512,16 @@ def _slower_rounds(index: Index) -> Iterator[Finding]:
             waiting.setdefault(child.parent, []).append(child)
     for identity in waiting:
         process = index.snapshot.get(identity)
-        if process is None or working_share(index, process) < COMPUTES_SHARE:
+        if process is None or _computing_share(index, process) < ROUNDS_SHARE:
+            continue
+        if working_share(index, process) < COMPUTES_SHARE:
             continue
         children = [
             each
             for each in index.snapshot.living()
-            if each.parent == identity and each.role == "spawned"
+            if each.parent == identity
+            and each.role == "spawned"
+            and not _waits_for_clients(index, each)
         ]
         idle = [1 - working_share(index, each) for each in children if shares(index, each)]
         if len(idle) < CLIENTS or min(idle) < IDLE_SHARE:
@@ -378,6 +529,12 @@ def _slower_rounds(index: Index) -> Iterator[Finding]:
         rounds = _round_costs(index, process, children)
         if rounds is not None and rounds.ratio >= SLOWER:
             yield _finding_of_rounds(index, process, children, sum(idle) / len(idle), rounds)
+
+
+def _waits_for_clients(index: Index, process: Process) -> bool:
+    """Whether a process is a server that waits for requests, and not for its parent's rounds."""
+    found = shares(index, process)
+    return bool(found) and found[0].activity.what.startswith(CLIENTS_WAITED_FOR)
 
 
 class _Rounds(NamedTuple):

@@ -36,6 +36,26 @@ def test_a_queue_handler_of_the_logger_of_multiprocessing() -> None:
     assert found(own.format(get='logging.getLogger("mine")'), "queue-handler") == []
 
 
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("m = mp.Manager()\nq = m.Queue()", ["q"]),
+        ("self.manager = ctx.Manager()\nself.jobs = self.manager.Queue()", ["self.jobs"]),
+        ("with Manager() as m:\n    q = m.JoinableQueue(maxsize=0)", ["q"]),
+        ("q = mp.Manager().Queue(-1)", ["q"]),
+        ("run(work, self.manager.Queue())", [""]),
+        ("m = mp.Manager()\nq = m.Queue(64)", []),
+        ("m = mp.Manager()\nq = m.Queue(maxsize=limit)", []),
+        ("m = mp.Manager()\nq = m.list()", []),
+        ("q = mp.Queue()", []),
+        ("ctx = mp.get_context('spawn')\nq = ctx.Queue()", []),
+        ("q = queue.Queue()", []),
+    ],
+)
+def test_a_queue_of_a_manager_without_a_bound(text: str, names: list[str]) -> None:
+    assert [about for _, about, _ in found(text, "managed-queue")] == names
+
+
 def test_a_loop_of_a_coroutine_that_writes_and_never_drains() -> None:
     relay = """
         async def forward(source, writer):

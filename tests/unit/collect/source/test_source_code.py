@@ -837,6 +837,41 @@ def test_expressions_that_take_long_for_what_they_do_are_marked(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
+    ("body", "is_marked"),
+    [
+        ("with zipfile.ZipFile(self.path) as z:\n        return z.read(key)", True),
+        ("with ZipFile(str(self.path), mode='r') as z:\n        return z.read(key)", True),
+        ("z = zipfile.ZipFile(ARCHIVE)\n    return z.read(key)", True),
+        ("with tarfile.open(self.path) as t:\n        return t.getmember(key)", True),
+        ("with h5py.File(self.path, 'r') as f:\n        return f[key][:]", True),
+        ("env = lmdb.open(self.path, readonly=True)\n    return env.begin().get(key)", True),
+        ("with zipfile.ZipFile(self.path, 'w') as z:\n        z.writestr(key, b'')", False),
+        ("with h5py.File(self.path, self.mode) as f:\n        return f[key][:]", False),
+        ("with zipfile.ZipFile(self.paths[key]) as z:\n        return z.read('a')", False),
+        ("path = self.paths[key]\n    with ZipFile(path) as z:\n        z.read('a')", False),
+        ("if self.z is None:\n        self.z = zipfile.ZipFile(self.path)", False),
+        ("if self.z is None:\n        z = zipfile.ZipFile(self.path)", False),
+        ("self.z = zipfile.ZipFile(self.path)", False),
+        ("z = zipfile.ZipFile(self.path)\n    self.z = z", False),
+        ("z = self.z or zipfile.ZipFile(self.path)\n    return z.read(key)", False),
+        ("return h5py.File(self.path)", False),
+        ("with open(self.path) as f:\n        return f.read()", False),
+        ("return Image.open(self.path)", False),
+    ],
+)
+def test_an_archive_that_is_opened_in_each_call_is_marked(
+    tmp_path: Path, body: str, is_marked: bool
+) -> None:
+    file = tmp_path / "store.py"
+    file.write_text(f"import zipfile\n\ndef get(self, key):\n    {body}\n")
+
+    found = SourceCode().marks(OWN, str(file), time.time())
+
+    abouts = [each.about for each in found if each.kind == "slow"]
+    assert [each.startswith("archive: ") for each in abouts] == [True] * is_marked
+
+
+@pytest.mark.parametrize(
     ("over", "is_endless"),
     [
         ("itertools.count()", True),

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from mpwatch.diagnose.rules.throughput.bottleneck_process import check
-from mpwatch.model.account import COPYING, JOB_WORKS, Activity, ActivityKind
+from mpwatch.model.account import COPYING, JOB_WORKS, NO_CORE, Activity, ActivityKind
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History, Point, ProcessMetric
+from mpwatch.model.progress import Counts, ProgressSource
 from mpwatch.model.samples import ThreadSample, WaitedOn
 from mpwatch.model.snapshot import GpuUse, Hook, Process, Snapshot
 from mpwatch.model.source_code import Mark, SourceLine, Statement
-from tests.builders.accounts import JOINS, SLEEPS, answers_from, with_shares
+from tests.builders.accounts import COMPUTES, JOINS, SLEEPS, answers_from, with_shares
 from tests.builders.snapshots import (
     MAIN,
     NOW_S,
@@ -314,6 +315,44 @@ def test_rounds_that_take_ever_more_cpu_time_are_reported() -> None:
     assert found(check, job, switching(0.001)) == []
 
 
+def test_a_process_that_sleeps_between_its_rounds_delays_nobody_by_its_cpu_time() -> None:
+    job = accounted(*(learning(n) for n in range(61)))
+    waits = {
+        Activity("waiting", "data on pipe 9", "pipe", (pid(MAIN),), "train.py:work:9"): 0.9,
+        SLEEPS: 0.1,
+    }
+    computes = Activity("computing", place="train.py:30 update")
+
+    def seen(**main_does: float) -> list[Finding]:
+        own = {computes: main_does["computes"], SLEEPS: 1 - main_does["computes"]}
+        return found(check, with_shares(job, p100=own, p200=waits, p201=waits), switching(0.01))
+
+    assert seen(computes=0.03) == []
+    assert seen(computes=0.3) == []
+    (finding,) = seen(computes=0.8)
+    assert finding.subject == "rounds"
+
+
+def test_a_server_that_waits_for_its_clients_does_not_wait_for_its_parent() -> None:
+    job = accounted(*(learning(n) for n in range(61)))
+    serves = thread(202, "socketserver.py:serve_forever", "main.py:origin_main:16")
+    server = process(202, "spawned", threads=[serves])
+    job = replace(job, processes=(*job.processes, server))
+    idle = {Activity("idle", "a client of tcp 127.0.0.1:44441", "socket"): 1.0}
+    waits = {Activity("waiting", "data on pipe 9", "pipe", (pid(MAIN),)): 1.0}
+    computes = {Activity("computing", place="train.py:30 update"): 1.0}
+    taken = with_shares(job, p100=computes, p200=waits, p201=waits, p202=idle)
+    series = {
+        **switching(0.01).processes,
+        **history({(202, "voluntary_switches"): counts(1.0)}).processes,
+    }
+
+    (finding,) = found(check, taken, History(series, {}, 0.0))
+
+    assert "2 processes wait for it 100% of the time" in finding.summary
+    assert "spawned 202" not in "".join(finding.evidence)
+
+
 def counts(*per_s: float) -> list[Point]:
     """A count over a minute, at these rates in successive parts of it, all equally long."""
     points, count = [], 0.0
@@ -601,6 +640,21 @@ def test_a_process_that_compares_elements_of_a_tensor_one_by_one_is_reported(
         assert findings[0].advice.startswith("Move the tensor to the CPU once before the loop")
 
 
+def test_processes_that_spend_their_time_at_one_line_are_one_finding() -> None:
+    seen = SourceLine("/home/me/train.py", 26, "repeats", Statement(26, COMPARES))
+    workers = [process(n, label=f"worker {n}") for n in (200, 201, 202)]
+    job = snapshot_of(main(), *workers, source=(seen,), marks=(ELEMENTS,))
+    computes = {Activity("computing", "native code", place="train.py:26 repeats"): 1.0}
+    elsewhere = {Activity("computing", "native code", place="train.py:40 step"): 1.0}
+
+    (finding,) = found(check, with_shares(job, p200=computes, p201=computes, p202=elsewhere))
+
+    assert finding.summary.startswith(
+        "worker 200 (200) and worker 201 (201) spend their time at train.py:26 repeats: "
+    )
+    assert (finding.process, finding.others) == (pid(200), (pid(201),))
+
+
 def test_several_lines_that_take_long_for_the_same_reason_are_told_as_one() -> None:
     sets = "self.tree[p] = self.tree[left] + self.tree[right]"
     seen = [
@@ -682,3 +736,123 @@ def test_ranks_that_average_in_each_pass_of_an_accumulation_are_told(
         assert "in each round of the loop of line 48" in findings[0].summary
         assert "no_sync()" in findings[0].advice
         assert findings[0].is_doubtful
+
+
+LOOPED = Mark(
+    "looped-collective",
+    "/home/me/train.py",
+    "average",
+    "all_reduce, 25-27, bucket",
+    Statement(26, "dist.all_reduce(param.grad.data)"),
+)
+IN_LOOP = ("torch/distributed/distributed_c10d.py:all_reduce", "train.py:average:26")
+
+
+def averaging(
+    *stack: str,
+    waits: float = 0.9,
+    no_core: float = 0.0,
+    elsewhere: int = 0,
+    slow: float = 0.0,
+    marks: tuple[Mark, ...] = (LOOPED,),
+    **more: Any,
+) -> Snapshot:
+    """Three ranks, of which the last `elsewhere` are not in the loop, and one computes for longer.
+
+    Args:
+        stack: Of those that are in the loop.
+        waits: The share of their time in waits for a condition.
+        no_core: That in waits for a core.
+        elsewhere: How many ranks are elsewhere.
+        slow: How much more of its time the first rank computes.
+        marks: What the source shows.
+        more: For the snapshot.
+    """
+    outside = ("train.py:step:40",)
+    ranks = [
+        process(
+            300 + n,
+            "rank",
+            label=f"rank {n}",
+            threads=[thread(300 + n, *(outside if n >= 3 - elsewhere else stack or IN_LOOP))],
+        )
+        for n in range(3)
+    ]
+    own_lock = Activity("waiting", "a lock or condition of its own process", "lock")
+    spent = {own_lock: waits, NO_CORE: no_core, COMPUTES: 1 - waits - no_core}
+    shown = {f"p{300 + n}": spent for n in range(3)}
+    shown["p300"] = {**spent, own_lock: waits - slow, COMPUTES: spent[COMPUTES] + slow}
+    return with_shares(snapshot_of(main(), *ranks, marks=marks, **more), **shown)
+
+
+def woken(per_s: float) -> History:
+    return history({(300 + n, "voluntary_switches"): counts(per_s) for n in range(3)})
+
+
+@pytest.mark.parametrize("no_core", [0.0, 0.5])
+def test_ranks_that_reduce_tensor_by_tensor_are_told(no_core: float) -> None:
+    job = averaging(waits=0.9 * (1 - no_core), no_core=no_core)
+
+    (finding,) = found(check, job, woken(180.0))
+
+    assert finding.subject == "each tensor"
+    assert finding.summary == (
+        "rank 0 (300), rank 1 (301) and rank 2 (302) spend 90% of the time or more at train.py:26 "
+        "average, in one blocking all_reduce for each tensor"
+    )
+    assert "in the loop of line 25 over bucket" in finding.evidence[0]
+    assert "_flatten_dense_tensors" in finding.advice
+    assert "async_op=True at train.py:26 average" in finding.advice
+
+
+def test_collectives_that_hooks_have_counted_are_told_with_their_rate() -> None:
+    def progress(per_s: int) -> tuple[ProgressSource, ...]:
+        seen = Counts(int((NOW_S - 50) // 5), 5.0, [5 * per_s] * 10)
+        total = 50 * per_s
+        return tuple(
+            ProgressSource(
+                "collectives",
+                pid(300 + n),
+                total,
+                NOW_S - 50,
+                NOW_S,
+                False,
+                seen,
+                total,
+                seen,
+                total,
+            )
+            for n in range(3)
+        )
+
+    (finding,) = found(check, averaging(progress=progress(120)), woken(1.0))
+
+    assert finding.summary.endswith(
+        "in one blocking all_reduce for each tensor, 120 collectives a second in each rank"
+    )
+    assert found(check, averaging(progress=progress(4)), woken(180.0)) == []
+
+
+@pytest.mark.parametrize(
+    ("job", "per_s"),
+    [
+        pytest.param(averaging(), 4.0, id="few and long"),
+        pytest.param(averaging(waits=0.2), 180.0, id="little of the time"),
+        pytest.param(averaging(slow=0.6), 180.0, id="for one that has more to do"),
+        pytest.param(averaging(elsewhere=2), 180.0, id="most are elsewhere"),
+        pytest.param(averaging(marks=()), 180.0, id="no loop over tensors"),
+        pytest.param(averaging("train.py:average:26"), 180.0, id="not in a collective"),
+        pytest.param(
+            averaging("torch/distributed/distributed_c10d.py:all_reduce", "train.py:log:60"),
+            180.0,
+            id="in another one",
+        ),
+        pytest.param(
+            averaging("torch/distributed/distributed_c10d.py:all_reduce", "train.py:average:30"),
+            180.0,
+            id="after the loop",
+        ),
+    ],
+)
+def test_other_collectives_are_not_called_one_by_one(job: Snapshot, per_s: float) -> None:
+    assert [each for each in found(check, job, woken(per_s)) if each.subject == "each tensor"] == []

@@ -688,6 +688,64 @@ def test_a_file_that_is_opened_repeatedly_is_reported_with_its_path() -> None:
     assert "open files" in finding.summary
 
 
+def temporary(name: str, count: int = 97) -> list[FdLink]:
+    return [file(n, f"/tmp/{name.format(n)} (deleted)") for n in range(3, count)]
+
+
+def opens(about: str, text: str, line: int = 21, function: str = "save_page") -> Mark:
+    return Mark("unclosed", "/home/me/data.py", function, about, Statement(line, text))
+
+
+MKSTEMP = opens(
+    "file ocr_*.npy; each call of save_page()",
+    'handle, path = tempfile.mkstemp(prefix="ocr_", suffix=".npy")',
+)
+
+
+def growing_files_of(links: Sequence[FdLink], *marks: Mark, stack: str = "main.py:f:5") -> Finding:
+    own = main(threads=[thread(MAIN, stack)], fds=fds(97, 1024, links, file=97))
+    return only(check, snapshot_of(own, marks=marks), history(rising("fds", 97, 1)))
+
+
+def test_the_statement_that_opens_what_stays_open_is_told_by_the_names_of_the_newest() -> None:
+    finding = growing_files_of(temporary("ocr_{}x.npy"), MKSTEMP)
+
+    assert finding.summary.startswith(
+        "main (100) has ever more open files, opened at data.py:21 save_page and never closed: "
+    )
+    assert "60 of them have a name as it gives: ocr_*.npy" in finding.evidence
+    assert "at data.py:21 save_page opens one in each call of save_page()" in finding.cause
+    assert "Most likely" not in finding.cause
+    assert "os.fdopen" in finding.advice
+
+
+def test_a_statement_that_gives_other_names_is_not_told() -> None:
+    for name in ("frame_{}.npy", "ocr_{}.wav"):
+        finding = growing_files_of(temporary(name), MKSTEMP)
+
+        assert finding.cause == "It opens files and does not close them."
+    sockets = [socket(n, n, None, "tcp 127.0.0.1:4000 > 10.0.0.7:80") for n in range(3, 97)]
+    assert "data.py" not in growing_files_of(sockets, MKSTEMP).summary
+
+
+def test_a_descriptor_whose_name_the_source_does_not_show_is_told_in_its_own_loop_only() -> None:
+    text = "fd = os.open(path, os.O_RDONLY)"
+    loop = opens("file *; data.py:9-30 read_all", text)
+    called = opens("file *; each call of lock()", text, 40, "lock")
+    links, stack = temporary("a{}"), "data.py:save_page:22"
+
+    finding = growing_files_of(links, loop, called, stack=stack)
+
+    assert finding.cause.startswith(
+        f"Most likely `{text}` at data.py:21 save_page opens one in each round of the loop at "
+        "data.py:9-30 read_all, and save_page() neither closes"
+    )
+    assert "data.py" not in growing_files_of(links, called, stack=stack).summary
+    assert "data.py" not in growing_files_of(links, loop).summary
+    other = opens("file *; data.py:9-30 read_all", text, 25)
+    assert "data.py:2" not in growing_files_of(links, loop, other, stack=stack).summary
+
+
 def test_connections_are_reported_with_their_address_and_a_rare_kind_is_not_explained() -> None:
     links = [socket(n, n, None, "tcp 127.0.0.1:4000 > 10.0.0.7:8080") for n in range(3, 62)]
     seen = snapshot_of(main(fds=fds(60, 1024, [*links, pipe(62, 5, False)], socket=59, pipe=1)))
@@ -1079,6 +1137,86 @@ def test_a_manager_that_grows_is_reported_as_the_holder_of_shared_objects() -> N
 
     assert "server process of a multiprocessing Manager" in finding.cause
     assert "autograd" not in finding.cause
+
+
+MANAGED = Mark(
+    "managed-queue",
+    "/home/me/train.py",
+    "__init__",
+    "self.metric_queue",
+    Statement(20, "self.metric_queue = self.manager.Queue()"),
+)
+PUTS_METRIC = Mark(
+    "put", "/home/me/data.py", "collect", "queue", Statement(59, "queue.put(metric)")
+)
+TAKES_METRIC = Mark(
+    "takes", "/home/me/data.py", "handle", "queue", Statement(42, "m = queue.get()")
+)
+AT_A_SOCKET = Activity("waiting", "data on socket 9", "socket", place="data.py:20 connect")
+
+
+def filling(
+    *marks: Mark, taker: Mapping[Activity, float] | None = None, puts: str = "collect"
+) -> Snapshot:
+    """Two processes that put into the queue of a Manager, and one that takes items out."""
+    wait = WaitedOn("socket-read", "recvfrom", ("socket:[9]",), timeout_s=4.8)
+    handles = thread(203, "data.py:connect:20", "data.py:handle:46", waits=wait)
+    seen = snapshot_of(
+        main(),
+        process(200, "spawned", label="manager", threads=[thread(200, "managers.py:serve")]),
+        *(
+            process(n, "spawned", label=f"load {n}", threads=[thread(n, f"data.py:{puts}:61")])
+            for n in (201, 202)
+        ),
+        process(203, "spawned", label="handler", threads=[handles]),
+        marks=marks or (MANAGED, PUTS_METRIC, TAKES_METRIC),
+    )
+    return with_shares(seen, p203=taker or {AT_A_SOCKET: 0.9, SLEEPS: 0.1})
+
+
+def test_a_queue_of_a_manager_that_is_emptied_too_slowly_is_named_with_all_sides() -> None:
+    past = history(rising("anon_bytes", 900 * MIB, 6 * MIB, 200))
+
+    finding = only(check, filling(), past)
+
+    assert finding.process == pid(200)
+    assert finding.summary.startswith(
+        "load 201 (201) and load 202 (202) fill a queue in manager (200) faster than handler (203) "
+        "takes items out: +6.0M/s"
+    )
+    assert "`self.metric_queue = self.manager.Queue()` at train.py:20 __init__" in finding.cause
+    assert "or waits at data.py:20 connect, each time for up to 4.8 s" in finding.cause
+    assert "handler (203) takes items: `m = queue.get()` at data.py:42 handle" in finding.evidence
+    assert "self.manager.Queue(maxsize=...)" in finding.advice
+    assert not finding.is_doubtful
+
+
+WAITS_FOR_ITEMS = answers_from(200, "data.py:42 handle")
+OTHER_QUEUE = MANAGED._replace(statement=Statement(22, "self.done = self.manager.Queue()"))
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        pytest.param(filling(taker={WAITS_FOR_ITEMS: 0.9, SLEEPS: 0.1}), id="waits for items"),
+        pytest.param(filling(taker={AT_A_SOCKET: 0.3, WAITS_FOR_ITEMS: 0.7}), id="keeps up"),
+        pytest.param(
+            filling(MANAGED, OTHER_QUEUE, PUTS_METRIC, TAKES_METRIC), id="one of two queues"
+        ),
+        pytest.param(filling(PUTS_METRIC, TAKES_METRIC), id="not of the Manager, or bounded"),
+        pytest.param(
+            filling(MANAGED, PUTS_METRIC._replace(about="done"), TAKES_METRIC), id="another queue"
+        ),
+        pytest.param(filling(puts="read"), id="nobody puts"),
+    ],
+)
+def test_a_queue_of_a_manager_that_is_emptied_or_bounded_is_not_the_reason(seen: Snapshot) -> None:
+    past = history(rising("anon_bytes", 900 * MIB, 6 * MIB, 200))
+
+    finding = only(check, seen, past)
+
+    assert finding.summary.startswith("manager (200) has ever more private memory")
+    assert "maxsize" not in finding.cause
 
 
 def test_the_lines_that_add_to_a_manager_are_shown_by_their_share_of_the_time() -> None:

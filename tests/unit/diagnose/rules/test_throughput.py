@@ -9,6 +9,7 @@ from mpwatch.diagnose.analysis.account import advanced
 from mpwatch.diagnose.analysis.idle_time import wait_share, waiting_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import workers_of_loaders
+from mpwatch.diagnose.analysis.source_code import with_copies
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.rules.results import shared_file_offset
 from mpwatch.diagnose.rules.throughput import loader_starvation, straggler_worker
@@ -301,6 +302,30 @@ def test_a_worker_that_was_last_seen_idle_decompresses_all_the_same() -> None:
     assert "mapped at data.py:31 decode" in told(75).advice
     assert "as many workers as cpus" in told(75).cause
     assert "as many workers as cpus" not in told(40).cause
+
+
+def test_workers_that_read_the_table_of_an_archive_for_each_item_do_not_decompress() -> None:
+    stack = ("zipfile.py:_RealGetContents", "zipfile.py:__init__", *FETCHING_WORKER)
+    job = snapshot_of(main(), *two(*stack), loaders=(loader(wait_share=0.95),), usable_cpus=2)
+    opens = Statement(31, "with zipfile.ZipFile(self.path) as z:")
+    job = replace(
+        job,
+        account=short_of_cores(*stack),
+        marks=(
+            Mark(
+                "slow", "/home/me/data.py", "decode", "archive: zipfile.ZipFile(self.path)", opens
+            ),
+        ),
+        source=(SourceLine("/home/me/data.py", 31, "decode", opens),),
+    )
+
+    finding = only(loader_starvation.check, job, cpu(w200=50, w201=50))
+    told = with_copies(Index(job), finding)
+
+    assert "decompress" not in finding.cause
+    assert "mmap_mode" not in finding.advice
+    assert "data.py:31 decode: zipfile.ZipFile(self.path) opens the archive anew" in told.summary
+    assert told.advice.startswith("Open the archive once in each process and keep it")
 
 
 def test_the_workers_line_is_named_and_cores_that_are_short_are_no_reason_for_more_workers() -> (
