@@ -59,7 +59,11 @@ class Thread:
     still_s: float | None = None
     """How long it has used no cpu, within the time observed."""
     waits_s: float | None = None
-    """How long it has waited for the same target; `None` if unknown."""
+    """How long it has waited for the same target, locks of its own process aside; `None` if
+    unknown."""
+    futex_s: float | None = None
+    """How long it has waited for the same lock of its own process, seen by readings of it in that
+    wait; `None` if it waits for none, or if that is unknown."""
 
     @property
     def shown_stack(self) -> tuple[Frame, ...]:

@@ -154,6 +154,7 @@ def _threads(record: ProcessRecord, ticks_per_s: int) -> tuple[Thread, ...]:
             record.stacks.get(thread.tid),
             record.still_s(thread.tid),
             record.waits_s(thread),
+            record.futex_s(thread),
             record.confirmed_s,
         )
         for thread in sample.threads or ()
@@ -168,6 +169,7 @@ def _thread(
     stack: StackSample | None,
     still_s: float | None,
     waits_s: float | None,
+    futex_s: float | None,
     at_s: float,
 ) -> Thread:
     percent = None
@@ -184,6 +186,7 @@ def _thread(
             waits_on=thread.waits_on,
             still_s=still_s,
             waits_s=waits_s,
+            futex_s=futex_s,
         )
     return Thread(
         tid=thread.tid,
@@ -202,6 +205,7 @@ def _thread(
         is_active=stack.is_active,
         still_s=still_s,
         waits_s=waits_s,
+        futex_s=futex_s,
     )
 
 

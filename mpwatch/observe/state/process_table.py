@@ -144,6 +144,11 @@ class ProcessRecord:
             return None
         return self.confirmed_s - wait.since_s
 
+    def futex_s(self, thread: ThreadSample) -> float | None:
+        """For how long a thread has been in the same wait for a futex; `None` if it is in none."""
+        wait = self.futexes.get(thread.tid)
+        return None if wait is None else self.confirmed_s - wait.since_s
+
     def _note_threads(self, sample: ProcSample) -> None:
         """Note since when threads use no cpu and wait for the same."""
         before = {thread.tid: thread for thread in self.sample.threads or ()}

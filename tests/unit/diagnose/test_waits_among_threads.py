@@ -130,6 +130,9 @@ def test_the_only_thread_of_a_process_waits_for_ever() -> None:
     end = chain(job(waiting(MAIN, *READS_QUEUE)))
 
     assert (end.verdict, "there is none" in end.conclusion) == ("dead-end", True)
+    # It starts a thread at this moment, which is not listed yet, and mostly waits for clients.
+    passing = replace(waiting(MAIN, *READS_QUEUE), waits_s=40.0, futex_s=0.0)
+    assert chain(job(passing)).verdict == "unknown"
 
 
 @pytest.mark.parametrize(

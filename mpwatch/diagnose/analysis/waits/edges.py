@@ -178,10 +178,17 @@ def is_busy(thread: Thread) -> bool:
 
 
 def blocked_for_s(thread: Thread) -> float | None:
-    """How long a thread has used no cpu and waited for the same; `None` if that is unknown."""
-    if thread.still_s is None or thread.waits_s is None:
-        return thread.still_s
-    return min(thread.still_s, thread.waits_s)
+    """How long a thread has used no cpu and waited for the same; `None` if that is unknown.
+
+    A thread that waits for something else most of the time may be found in a wait for a lock of its
+    process: in the moment in which it starts a thread, say. Without a limit, only the time of that
+    wait counts.
+    """
+    wait = thread.waits_on
+    is_in_lock = wait is not None and wait.kind == "futex" and wait.timeout_s is None
+    times = (thread.still_s, thread.waits_s, thread.futex_s if is_in_lock else None)
+    known = [each for each in times if each is not None]
+    return None if thread.still_s is None else min(known)
 
 
 def edges_of(around: ReadContext, process: Process) -> Iterator[WaitEdge]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.waits.edges import blocked_for_s
 from mpwatch.model.events import HookGauges
 from mpwatch.model.ids import SegmentId
 from mpwatch.model.samples import StacksTaken, ThreadSample, WaitedOn
@@ -48,6 +49,19 @@ def test_a_thread_that_runs_or_waits_for_a_private_lock_has_no_other_wait() -> N
     assert waited(PIPE, None).waits_s is None
     assert waited(PIPE, PIPE, state="R").waits_s is None
     assert waited(LOCK, LOCK).waits_s is None
+
+
+def test_a_private_lock_on_the_way_to_something_else_has_a_time_of_its_own() -> None:
+    known = replace(LOCK, address=0x7F)
+
+    just = waited(PIPE, PIPE, PIPE, known)
+    longer = waited(PIPE, known, known, known)
+
+    assert (just.waits_s, just.futex_s, blocked_for_s(just)) == (3.0, 0.0, 0.0)
+    assert (longer.waits_s, longer.futex_s, blocked_for_s(longer)) == (3.0, 2.0, 2.0)
+    assert waited(PIPE, known, PIPE).futex_s is None
+    limited = waited(PIPE, PIPE, replace(known, timeout_s=5.0))
+    assert blocked_for_s(limited) == 2.0, "one with a limit is that of a loop"
 
 
 def test_stops_by_py_spy_are_in_the_history_and_stacks_of_a_hook_are_not() -> None:
