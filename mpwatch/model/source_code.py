@@ -434,6 +434,9 @@ MarkKind: TypeAlias = Literal[
     "unreleased",
     # Takes the module out of a wrapped model.
     "unwrapped",
+    # Uses a pattern of `re` by a variable that can be a `wide-pattern`. About: the line of that
+    # pattern, and the pattern, `5, \\S+@\\S+`.
+    "uses-wide-pattern",
     # Wakes up threads or coroutines that wait: set(), notify(), notify_all(). About: of what.
     "wakes",
     # Keeps an element or a slice of something in a container. About: the part, and where it was

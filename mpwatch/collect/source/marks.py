@@ -49,6 +49,7 @@ from mpwatch.collect.source.kept import (
     tensors_of,
     variables_of,
 )
+from mpwatch.collect.source.pattern_uses import PatternUses
 from mpwatch.collect.source.pipe_statements import (
     BufferedFiles,
     buffered_files,
@@ -159,6 +160,7 @@ class _Names(NamedTuple):
     forwards: set[int]
     """The ids of the forward passes."""
     cached: Mapping[str, str]
+    patterns: PatternUses
 
 
 def _names_of(tree: ast.Module, elsewhere: Mapping[str, ReturnedSlice]) -> _Names:
@@ -205,6 +207,7 @@ def _names_of(tree: ast.Module, elsewhere: Mapping[str, ReturnedSlice]) -> _Name
         returned={**elsewhere, **returned_slices_of(tree)} if uses_arrays else {},
         forwards={id(each) for each in forward_passes(tree)} if uses_arrays else set(),
         cached=cached_variants(defined),
+        patterns=PatternUses(tree),
     )
 
 
@@ -246,6 +249,7 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     yield from find_emptying(function, known.takers)
     yield from find_default_sigpipe(nodes, known.assigned)
     yield from find_pitfalls(function, nodes)
+    yield from known.patterns.find(function, nodes)
     yield from find_group_kills(module.tree, nodes)
     yield from (("unfreezes", about, node) for of, about, node in known.unfrozen if of is function)
     yield from find_set_order(nodes, known.sets)

@@ -72,11 +72,13 @@ from mpwatch.diagnose.analysis.shares import (
     mostly_sleeps,
 )
 from mpwatch.diagnose.analysis.source_code import (
+    Costly,
     end_of_loop,
     mark_words,
     marks,
     spin,
     why_endless,
+    wide_pattern,
 )
 from mpwatch.diagnose.analysis.stack_patterns import (
     calls,
@@ -919,23 +921,32 @@ def _of_server(index: Index, accepting: Accepting) -> Finding:
 def _of_computation(index: Index, computation: Computation) -> Finding:
     """The finding about a process that computes, while nothing shows whether it gets anywhere."""
     name, time = called(computation.process), index.lasting(computation.for_s)
+    thread = main_thread(computation.process)
+    frame = user_frame(thread.stack) if thread is not None else None
+    pattern = wide_pattern(index, frame) if frame is not None else None
+    why = f": {pattern.words}" if pattern is not None else ""
+    known = f"At its line, {pattern.words}{pattern.cause}" if pattern is not None else ""
     return Finding(
         rule=RULE,
         severity=Severity.INFO,
         process=computation.process.process,
         subject=str(computation.process.pid),
         summary=(
-            f"{name} has done nothing but compute for {time}, always inside {computation.function}"
+            f"{name} has done nothing but compute for {time}, always inside "
+            f"{computation.function}{why}"
         ),
         evidence=(
             f"all {computation.stacks} stacks taken in this time are in this call",
             f"it has read and written nothing for {time}, and no other process of the job works",
         ),
-        cause=(
+        cause=known
+        or (
             "It is in a loop that does not end, or in a long computation: which of the two cannot "
             "be seen from outside. It waits for no process, lock or file."
         ),
-        advice=(
+        advice=pattern.advice
+        if pattern is not None
+        else (
             "Look at the condition that ends the loop in that function, with the values that it "
             f"has now: mpwatch dump --locals {computation.process.pid}. Nothing is wrong if this "
             "part is meant to take so long."
@@ -975,6 +986,9 @@ def _advice(index: Index, blockage: Blockage) -> str:
     if _is_held_lock(index, blockage):
         return _ADVICE_HELD
     found = spin(index, blockage.process) if blockage.reason == "computes" else None
+    pattern = _pattern(index, blockage)
+    if pattern is not None and found is None:
+        return pattern.advice
     if blockage.reason == "computes" and found is None and _for_a_core(index, blockage):
         return _ADVICE_NO_CORE
     if _left_outputs(index, blockage):
@@ -1051,7 +1065,9 @@ def _summary(index: Index, blockage: Blockage) -> str:
         )
     lock = "a lock that " if _is_held_lock(index, blockage) else ""
     holds = f"{called(end)} holds, and it" if lock else f"{called(end)}, which"
-    return f"{names} {have} waited {time} for {lock}{holds} {what}"
+    pattern = _pattern(index, blockage)
+    why = f": {pattern.words}" if pattern is not None else ""
+    return f"{names} {have} waited {time} for {lock}{holds} {what}{why}"
 
 
 def _is_answering(index: Index, blockage: Blockage) -> bool:
@@ -1393,6 +1409,15 @@ _ADVICE_LEFT_OUTPUTS = (
 )
 
 
+def _pattern(index: Index, blockage: Blockage) -> Costly | None:
+    """The ambiguous regular expression at the line of a process that computes."""
+    thread = blockage.thread
+    frame = user_frame(thread.stack) if thread is not None else None
+    if frame is None or blockage.reason != "computes":
+        return None
+    return wide_pattern(index, frame)
+
+
 def _for_a_core(index: Index, blockage: Blockage) -> float:
     """The share of the time in which the last process could run and got no core; 0 if that is low.
 
@@ -1436,24 +1461,8 @@ def _cause_of_reason(index: Index, blockage: Blockage) -> str:
         )
     if blockage.reason == "receives":
         return f"{end} {_RECEIVES}{''.join(map(_put_off, _renewed(index, blockage)))}"
-    if blockage.reason == "computes" and (found := spin(index, blockage.process)) is not None:
-        time = index.lasting(index.snapshot.at_s - found.since_s)
-        return (
-            f"{end} has gone round in {found.words} for {time}. {why_endless(found.loop, end)}. "
-            f"{_others_continue(blockage)}"
-        ).strip()
-    if blockage.reason == "computes" and (waited := _for_a_core(index, blockage)):
-        return (
-            f"{end} has answered none of those that wait for it for "
-            f"{index.lasting(blockage.waited_s)}. It could compute all that time, and waited for a "
-            f"free core {waited:.0%} of it: it may only be slow. {_others_continue(blockage)}"
-        )
     if blockage.reason == "computes":
-        return (
-            f"{end} computes, and has answered none of those that wait for it for "
-            f"{index.lasting(blockage.waited_s)}: it is in a long computation, or in a loop that "
-            f"does not end. {_others_continue(blockage)}"
-        )
+        return _cause_of_computation(index, blockage)
     if blockage.reason == "stopped":
         return _cause_of_stop(index, blockage)
     if blockage.reason == "pipe":
@@ -1481,6 +1490,34 @@ def _cause_of_reason(index: Index, blockage: Blockage) -> str:
             "set, ends that; no process of this job is seen to be about to send one."
         )
     return f"{blockage.chain.conclusion} {_others_continue(blockage)}".strip()
+
+
+def _cause_of_computation(index: Index, blockage: Blockage) -> str:
+    """What a process computes that others wait for, as far as it shows."""
+    end = called(blockage.process)
+    if (found := spin(index, blockage.process)) is not None:
+        time = index.lasting(index.snapshot.at_s - found.since_s)
+        return (
+            f"{end} has gone round in {found.words} for {time}. {why_endless(found.loop, end)}. "
+            f"{_others_continue(blockage)}"
+        ).strip()
+    if (pattern := _pattern(index, blockage)) is not None:
+        return (
+            f"{end} computes, and has answered none of those that wait for it for "
+            f"{index.lasting(blockage.waited_s)}. At its line, {pattern.words}{pattern.cause} "
+            f"{_others_continue(blockage)}"
+        ).strip()
+    if waited := _for_a_core(index, blockage):
+        return (
+            f"{end} has answered none of those that wait for it for "
+            f"{index.lasting(blockage.waited_s)}. It could compute all that time, and waited for a "
+            f"free core {waited:.0%} of it: it may only be slow. {_others_continue(blockage)}"
+        )
+    return (
+        f"{end} computes, and has answered none of those that wait for it for "
+        f"{index.lasting(blockage.waited_s)}: it is in a long computation, or in a loop that "
+        f"does not end. {_others_continue(blockage)}"
+    )
 
 
 def _cause_of_stop(index: Index, blockage: Blockage) -> str:

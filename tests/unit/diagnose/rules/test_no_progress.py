@@ -175,6 +175,43 @@ def test_a_process_that_computes_is_information_at_most() -> None:
     assert "which computes at train.py:9 work" in finding.summary
 
 
+@pytest.mark.parametrize(
+    ("text", "mark", "is_told"),
+    [
+        ("text = pattern.sub(to, text)", ("uses-wide-pattern", "4, (?:a|b|ab)*c", 9), True),
+        ("text = pattern.sub(to, text)", ("uses-wide-pattern", "4, (?:a|b|ab)*c", 12), False),
+        ("text = PAIRS.sub('', text)", ("wide-pattern", "(?:a|b|ab)*c", 4), True),
+        ("text = OTHER.sub('', text)", ("wide-pattern", "(?:a|b|ab)*c", 4), False),
+        ("text = text.lower()", ("wide-pattern", "(?:a|b|ab)*c", 4), False),
+    ],
+)
+def test_one_that_computes_at_an_ambiguous_pattern_is_said_to_match_it(
+    text: str, mark: tuple[Any, str, int], is_told: bool
+) -> None:
+    kind, about, at = mark
+    where = "work" if kind == "uses-wide-pattern" else "<module>"
+    shown = text if kind == "uses-wide-pattern" else 'PAIRS = re.compile("(?:a|b|ab)*c")'
+    file = own_file("work")
+    job = snapshot_of(
+        waiting(500.0),
+        child(None, state="R", still_s=0.0),
+        source=(SourceLine(file, 9, "work", Statement(9, text)),),
+        marks=(Mark(kind, file, where, about, Statement(at, shown)),),
+    )
+
+    finding = only(no_progress.check, job)
+
+    wide = "the regular expression (?:a|b|ab)*c of line 4 can match the same text in many ways"
+    assert finding.summary.endswith(wide) is is_told
+    assert ("a text begins like a match" in finding.cause) is is_told
+    assert ("longer timeout do not help" in finding.advice) is is_told
+
+
+def own_file(function: str) -> str:
+    """The file of the lines of the child."""
+    return next(f.file for f in child().threads[0].stack if f.function == function)
+
+
 COMPUTES = Activity("computing", "Python code", place="train.py:9 work")
 TASKS = Activity("idle", "waits for something to do")
 RANKS = Activity("waiting", "the other ranks in all_reduce", "collective")
