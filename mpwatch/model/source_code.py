@@ -385,6 +385,9 @@ MarkKind: TypeAlias = Literal[
     "renews-deadline",
     # Makes a part of a model anew, of which its function reads the old one. About: the attribute.
     "replaces-module",
+    # Has a thread run a function from a coroutine: run_in_executor() or to_thread(). About: the
+    # function.
+    "runs-in-thread",
     # Seeds `random`.
     "seed",
     # Defines, in a function, one that calls itself, which is a reference cycle.

@@ -336,6 +336,8 @@ def _calls_marked(nodes: Sequence[ast.AST]) -> Iterator[Found]:
             yield "death-signal", "", node
         elif name in _SUBMITS and isinstance(node.func, ast.Attribute) and node.args:
             yield "submits", "", node
+        elif name in _RUNS_IN_THREAD and len(node.args) > _RUNS_IN_THREAD[name]:
+            yield "runs-in-thread", expression_text(node.args[_RUNS_IN_THREAD[name]]), node
         elif _COLLECTIVES.fullmatch(name) and isinstance(node.func, ast.Attribute):
             if name not in _OTHERS_TOO or last_name(node.func.value) in ("dist", "distributed"):
                 yield "collective", name, node
@@ -347,6 +349,8 @@ def _calls_marked(nodes: Sequence[ast.AST]) -> Iterator[Found]:
             yield "takes", queue, node
 
 
+_RUNS_IN_THREAD: Final = {"run_in_executor": 1, "to_thread": 0}
+"""Methods by which a coroutine has a thread run a function, and which argument that is."""
 _QUEUES: Final = frozenset(("Queue", "SimpleQueue", "LifoQueue", "PriorityQueue"))
 
 

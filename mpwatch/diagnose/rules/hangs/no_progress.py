@@ -25,6 +25,7 @@ from mpwatch.diagnose.analysis.mechanisms.among_threads import (
     RESULT_OF_LOOP,
 )
 from mpwatch.diagnose.analysis.mechanisms.cases import Mechanism, at_line
+from mpwatch.diagnose.analysis.mechanisms.joined_executors import JoinedWords, joined_words
 from mpwatch.diagnose.analysis.mechanisms.kept_locks import (
     KeptFile,
     advice_of_kept_file,
@@ -99,7 +100,7 @@ from mpwatch.diagnose.analysis.waits.blockages import (
     usual_pause_s,
 )
 from mpwatch.diagnose.analysis.waits.chains import answering_threads, wait_graph
-from mpwatch.diagnose.analysis.waits.edges import semaphore_users, surroundings
+from mpwatch.diagnose.analysis.waits.edges import blocked_for_s, semaphore_users, surroundings
 from mpwatch.diagnose.analysis.waits.file_locks import (
     LIKELY,
     LOCK_FILE,
@@ -197,12 +198,38 @@ def _found(index: Index) -> Iterator[Finding]:
         yield from (
             _waits_for_a_semaphore(index) if in_vain is None else [_of_polls(index, in_vain)]
         )
+    yield from _of_loop_ends(index) if not reported else ()
     for awaited in awaits_in_loops(index):
         if awaited.process.process not in reported:
             yield _of_awaited(index, awaited)
     for computation in lonely_computations(index, ALONE_COMPUTES_S):
         if computation.process.process not in reported:
             yield _of_computation(index, computation)
+
+
+def _of_loop_ends(index: Index) -> Iterator[Finding]:
+    """The findings about processes for which none waits, and whose asyncio.run does not return.
+
+    The results of all calls that a coroutine awaited are there by then.
+    """
+    for process in index.snapshot.living():
+        main, joined = main_thread(process), joined_words(index, process)
+        for_s = blocked_for_s(main) if main is not None else None
+        if joined is None or joined.by != "asyncio" or (for_s or 0.0) < COMPUTES_S:
+            continue
+        yield Finding(
+            rule=RULE,
+            severity=Severity.INFO,
+            process=process.process,
+            subject=str(process.pid),
+            summary=(
+                f"{called(process)} makes no progress for {index.lasting(for_s or 0.0)}: it "
+                f"{joined.what}"
+            ),
+            evidence=joined.evidence,
+            cause=joined.cause,
+            advice=joined.advice,
+        )
 
 
 def _of_reaped(unseen: Unseen) -> Finding:
@@ -477,6 +504,8 @@ def _severity(index: Index, blockage: Blockage) -> Severity | None:
             return None
         is_polling = blockage.reason == "polls" and _holds_up_the_job(index, blockage)
         at_one_line = at_one_line_s(index, blockage.process.process) if is_polling else 0.0
+        if _is_past_its_result(index, blockage) and _holds_up_the_job(index, blockage):
+            return Severity.WARNING if waited_s >= COMPUTES_S else None
         if is_polling and waited_s >= (ONE_LINE_S if at_one_line >= ONE_LINE_S else HOPELESS_S):
             return Severity.WARNING
         return Severity.INFO if waited_s >= COMPUTES_S else None
@@ -493,6 +522,19 @@ def _severity(index: Index, blockage: Blockage) -> Severity | None:
     if blockage.reason == "stopped" and _is_stopped_meanwhile(index, blockage):
         return Severity.INFO
     return Severity.CRITICAL if waited_s >= HOPELESS_S else Severity.WARNING
+
+
+def _joined(index: Index, blockage: Blockage) -> JoinedWords | None:
+    """What the last process joins, where that is the end of a thread pool."""
+    if blockage.reason not in ("computes", "other", "thread"):
+        return None
+    return joined_words(index, blockage.process)
+
+
+def _is_past_its_result(index: Index, blockage: Blockage) -> bool:
+    """Whether asyncio.run has its result and only joins threads that no coroutine waits for."""
+    joined = _joined(index, blockage)
+    return joined is not None and joined.by == "asyncio"
 
 
 def _is_stopped_meanwhile(index: Index, blockage: Blockage) -> bool:
@@ -959,6 +1001,8 @@ def _advice(index: Index, blockage: Blockage) -> str:
     unanswered = _unwoken(index, blockage)
     if unanswered is not None:
         return unanswered.advice
+    if (joined := _joined(index, blockage)) is not None:
+        return joined.advice
     if _is_unread(blockage):
         return _ADVICE_UNREAD
     if _left_by(index, blockage) is not None:
@@ -1025,7 +1069,8 @@ def _summary(index: Index, blockage: Blockage) -> str:
     """Which processes wait, for how long, for which process, and what that process does."""
     end, waiters = blockage.process, blockage.waiters
     time = index.lasting(blockage.waited_s)
-    what = f"{_does(blockage)}{at_line(main_thread(end))}"
+    joined = _joined(index, blockage)
+    what = joined.what if joined is not None else f"{_does(blockage)}{at_line(main_thread(end))}"
     if held_lock(index, end.process) is not None or _is_answering(index, blockage):
         what = blockage.chain.links[-1].words
     if _is_at_exit(blockage):
@@ -1192,6 +1237,9 @@ def _evidence(index: Index, blockage: Blockage) -> Iterator[str]:
     if blockage.reason in ("computes", "polls", "receives", "stopped"):
         watched = "those that wait have made no progress"
     yield f"{watched} for {index.lasting(blockage.waited_s)}"
+    if (joined := _joined(index, blockage)) is not None:
+        yield from joined.evidence
+        return
     account = index.snapshot.account.processes.get(blockage.process.process)
     if blockage.reason == "computes" and account is not None and (inside := always_inside(account)):
         yield f"{called(blockage.process)} has always been inside {inside}"
@@ -1258,6 +1306,8 @@ def _cause(index: Index, blockage: Blockage) -> str:
     unanswered = _unwoken(index, blockage)
     if unanswered is not None:
         return unanswered.cause
+    if (joined := _joined(index, blockage)) is not None:
+        return f"{joined.cause} {_others_continue(blockage)}".strip()
     path = _locked_path(blockage)
     if path is not None:
         return _cause_of_file_lock(index, blockage, path)

@@ -269,3 +269,18 @@ def test_deadlines_that_are_set_anew_each_time(
     """
 
     assert found(text, "renews-deadline") == expected
+
+
+def test_calls_that_a_coroutine_gives_to_a_thread() -> None:
+    text = """
+        async def stage(self, source):
+            await asyncio.wait_for(loop.run_in_executor(None, self.work, source), 4)
+            await asyncio.to_thread(load, source)
+            await loop.run_in_executor(pool)
+            self.pool.run(load, source)
+    """
+
+    assert sorted(found(text, "runs-in-thread")) == [
+        ("stage", "load", 4),
+        ("stage", "self.work", 3),
+    ]
