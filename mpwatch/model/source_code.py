@@ -415,6 +415,9 @@ MarkKind: TypeAlias = Literal[
     "takes-again",
     # Takes an item out of a queue. About: the queue.
     "takes",
+    # Takes items until its own one comes, and drops the others. About: the queue or connection, and
+    # what the item is compared with, `self.answers, number`.
+    "takes-own",
     # Opens a file of data so that it is empty first. About: the part of the name of the file that
     # is written out, and the lines of the condition and of the loop around, 0 for none,
     # `features.npy, 30, 27`.

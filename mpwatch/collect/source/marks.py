@@ -49,6 +49,7 @@ from mpwatch.collect.source.kept import (
     tensors_of,
     variables_of,
 )
+from mpwatch.collect.source.own_answers import find_own_answers
 from mpwatch.collect.source.pattern_uses import PatternUses
 from mpwatch.collect.source.pipe_statements import (
     BufferedFiles,
@@ -250,6 +251,7 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     yield from find_default_sigpipe(nodes, known.assigned)
     yield from find_pitfalls(function, nodes)
     yield from known.patterns.find(function, nodes)
+    yield from find_own_answers(nodes)
     yield from find_group_kills(module.tree, nodes)
     yield from (("unfreezes", about, node) for of, about, node in known.unfrozen if of is function)
     yield from find_set_order(nodes, known.sets)
