@@ -385,6 +385,8 @@ MarkKind: TypeAlias = Literal[
     "renews-deadline",
     # Makes a part of a model anew, of which its function reads the old one. About: the attribute.
     "replaces-module",
+    # Sets the number of threads for calls of torch.distributed.rpc. About: the number, as written.
+    "rpc-threads",
     # Has a thread run a function from a coroutine: run_in_executor() or to_thread(). About: the
     # function.
     "runs-in-thread",

@@ -48,6 +48,7 @@ from mpwatch.diagnose.analysis.mechanisms.polling import (
     polls_in_vain,
     polls_reaped_children,
 )
+from mpwatch.diagnose.analysis.mechanisms.remote_calls import UnansweredCalls, unanswered_calls
 from mpwatch.diagnose.analysis.mechanisms.servers import (
     Accepting,
     BothRead,
@@ -170,12 +171,17 @@ def check(index: Index) -> Iterator[Finding]:
 def _found(index: Index) -> Iterator[Finding]:
     unseen, retried = [*polls_reaped_children(index)], [*connecting_in_vain(index)]
     kept = [each for each in kept_outputs(index) if _waits_for_s(index, each) >= REPORTED_S]
+    remote = unanswered_calls(index, REPORTED_S)
+    if remote is not None and remote.for_s < (KNOWN_S if remote.nested else WARNED_S):
+        remote = None
     yield from map(_of_reaped, unseen)
+    yield from [_of_remote_calls(remote)] if remote is not None else ()
     yield from map(_of_attempts, retried)
     yield from (_of_kept_output(index, each, _waits_for_s(index, each)) for each in kept)
     reported = {each.process.process for each in unseen}
     reported.update(process.process for each in retried for process in each.processes)
     reported.update(each.reader.process for each in kept)
+    reported.update(_parts_of(remote) if remote is not None else ())
     left = None
     if any((quiet_s(each, index) or 0.0) >= REPORTED_S for each in index.snapshot.living()):
         left = left_lock(index)
@@ -230,6 +236,35 @@ def _of_loop_ends(index: Index) -> Iterator[Finding]:
             cause=joined.cause,
             advice=joined.advice,
         )
+
+
+def _parts_of(remote: UnansweredCalls) -> tuple[ProcessId, ...]:
+    """The processes that run or wait for remote calls, those that run one first."""
+    found = (
+        *(each.process.process for each in remote.nested),
+        *(p.process for p in remote.callers),
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def _of_remote_calls(remote: UnansweredCalls) -> Finding:
+    """The finding about remote calls that are not answered."""
+    first, *others = _parts_of(remote)
+    severity = Severity.INFO
+    if remote.nested:
+        severity = Severity.CRITICAL if remote.for_s >= HOPELESS_S else Severity.WARNING
+    return Finding(
+        rule=RULE,
+        severity=severity,
+        process=first,
+        others=tuple(others),
+        subject="rpc",
+        summary=remote.summary,
+        evidence=remote.evidence,
+        cause=remote.cause,
+        advice=remote.advice,
+        is_doubtful=not remote.nested,
+    )
 
 
 def _of_reaped(unseen: Unseen) -> Finding:

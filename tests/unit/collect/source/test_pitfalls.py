@@ -284,3 +284,15 @@ def test_calls_that_a_coroutine_gives_to_a_thread() -> None:
         ("stage", "load", 4),
         ("stage", "self.work", 3),
     ]
+
+
+def test_the_number_of_threads_for_remote_calls() -> None:
+    text = """
+        options = rpc.TensorPipeRpcBackendOptions(
+            rpc_timeout=900,
+            num_worker_threads=args.threads,
+        )
+        other = Options(num_worker_threads=1)
+    """
+
+    assert found(text, "rpc-threads") == [("<module>", "args.threads", 4)]
