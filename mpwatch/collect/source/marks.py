@@ -13,6 +13,7 @@ from signal import Signals
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
+from mpwatch.collect.source.ambiguous_patterns import PatternUses
 from mpwatch.collect.source.control_flow import LOGS, RAISES_NOT, STARTS_TASK
 from mpwatch.collect.source.handing_over import Handing, find_handing, handing_of
 from mpwatch.collect.source.kept import (
@@ -49,8 +50,6 @@ from mpwatch.collect.source.kept import (
     tensors_of,
     variables_of,
 )
-from mpwatch.collect.source.own_answers import find_own_answers
-from mpwatch.collect.source.pattern_uses import PatternUses
 from mpwatch.collect.source.pipe_statements import (
     BufferedFiles,
     buffered_files,
@@ -67,7 +66,13 @@ from mpwatch.collect.source.rank_differences import (
     plateaus_of,
     sets_of,
 )
-from mpwatch.collect.source.repetition import Takers, find_emptying, taken_by, takers_of
+from mpwatch.collect.source.repetition import (
+    Takers,
+    find_emptying,
+    find_own_answers,
+    taken_by,
+    takers_of,
+)
 from mpwatch.collect.source.slow_statements import (
     Slow,
     cached_variants,
@@ -351,7 +356,7 @@ def _calls_marked(nodes: Sequence[ast.AST]) -> Iterator[Found]:
             yield "takes", queue, node
 
 
-_RUNS_IN_THREAD: Final = {"run_in_executor": 1, "to_thread": 0}
+_RUNS_IN_THREAD: Final[Mapping[str, int]] = {"run_in_executor": 1, "to_thread": 0}
 """Methods by which a coroutine has a thread run a function, and which argument that is."""
 _QUEUES: Final = frozenset(("Queue", "SimpleQueue", "LifoQueue", "PriorityQueue"))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, own_frames, program_frames
@@ -127,12 +127,12 @@ def _names_given(text: str) -> set[str]:
     return {name.rpartition(".")[2] for groups in _GIVEN.findall(text) for name in groups if name}
 
 
-_END: dict[JoinedBy, str] = {
+_END: Mapping[JoinedBy, str] = {
     "asyncio": "at the end of asyncio.run",
     "shutdown": "at the end of a ThreadPoolExecutor",
     "exit": "at the end of the program",
 }
-_JOINS: dict[JoinedBy, str] = {
+_JOINS: Mapping[JoinedBy, str] = {
     "asyncio": (
         "Before it returns what the coroutine has returned, asyncio.run joins all threads of the "
         "default executor of its loop (shutdown_default_executor); from Python 3.12 on it gives up "
@@ -145,7 +145,7 @@ _NO_LIMIT = (
     "Python cannot end a thread: a time limit of a wait (asyncio.wait_for, result(timeout=...)) "
     "and cancel() end only the wait for it, and the call goes on."
 )
-_LIMITS: dict[JoinedBy, str] = {
+_LIMITS: Mapping[JoinedBy, str] = {
     "asyncio": _NO_LIMIT,
     "shutdown": f"{_NO_LIMIT} An exception that leaves a with block waits for it, too.",
     "exit": _NO_LIMIT,
@@ -155,7 +155,7 @@ _IN_A_PROCESS = (
     "kill() of multiprocessing.Process), or let the call itself check a deadline or an Event in "
     "its loop, and give what it waits for a timeout."
 )
-_ADVICE: dict[JoinedBy, str] = {
+_ADVICE: Mapping[JoinedBy, str] = {
     "asyncio": (
         f"{_IN_A_PROCESS} An executor of your own with shutdown(wait=False) only lets asyncio.run "
         "return: the call goes on, and Python joins it at its end. Another time limit for the "
