@@ -391,6 +391,11 @@ MarkKind: TypeAlias = Literal[
     "renews-deadline",
     # Makes a part of a model anew, of which its function reads the old one. About: the attribute.
     "replaces-module",
+    # Sets the number of threads for calls of torch.distributed.rpc. About: the number, as written.
+    "rpc-threads",
+    # Has a thread run a function from a coroutine: run_in_executor() or to_thread(). About: the
+    # function.
+    "runs-in-thread",
     # Seeds `random`.
     "seed",
     # Defines, in a function, one that calls itself, which is a reference cycle.
@@ -424,6 +429,9 @@ MarkKind: TypeAlias = Literal[
     # Computes from the module inside of a wrapped model, in a function that runs a backward pass
     # and does not call the wrapper. About: the wrapper.
     "trains-unwrapped",
+    # Takes items until its own one comes, and drops the others. About: the queue or connection, and
+    # what the item is compared with, `self.answers, number`.
+    "takes-own",
     # Opens a file of data so that it is empty first. About: the part of the name of the file that
     # is written out, and the lines of the condition and of the loop around, 0 for none,
     # `features.npy, 30, 27`.
@@ -450,6 +458,9 @@ MarkKind: TypeAlias = Literal[
     "unreleased",
     # Takes the module out of a wrapped model.
     "unwrapped",
+    # Uses a pattern of `re` by a variable that can be a `wide-pattern`. About: the line of that
+    # pattern, and the pattern, `5, \\S+@\\S+`.
+    "uses-wide-pattern",
     # Wakes up threads or coroutines that wait: set(), notify(), notify_all(). About: of what.
     "wakes",
     # Keeps an element or a slice of something in a container. About: the part, and where it was

@@ -18,6 +18,9 @@ POLL_S = (4.0, 5.01)
 SETTLED_S = 2.0
 """A shorter wait may be ordinary: the time between a put and a get, threads that take turns at a
 lock, a manager that works for its client, or two threads that were read one after the other."""
+RPC_THREAD = "pt_thread_pool"
+"""Name of the threads in which torch.distributed.rpc runs calls of other processes, and completes
+its own ones (seen in torch 2.13)."""
 PIN_THREAD = "pt_data_pin"
 """How the kernel's name of the pin-memory thread begins."""
 Verdict: TypeAlias = Literal["cycle", "dead-end", "progress", "ordinary", "unknown"]

@@ -13,6 +13,7 @@ from signal import Signals
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
+from mpwatch.collect.source.ambiguous_patterns import PatternUses
 from mpwatch.collect.source.control_flow import LOGS, RAISES_NOT, STARTS_TASK
 from mpwatch.collect.source.handing_over import Handing, find_handing, handing_of
 from mpwatch.collect.source.kept import (
@@ -71,7 +72,13 @@ from mpwatch.collect.source.rank_differences import (
     plateaus_of,
     sets_of,
 )
-from mpwatch.collect.source.repetition import Takers, find_emptying, taken_by, takers_of
+from mpwatch.collect.source.repetition import (
+    Takers,
+    find_emptying,
+    find_own_answers,
+    taken_by,
+    takers_of,
+)
 from mpwatch.collect.source.slow_statements import (
     Slow,
     cached_variants,
@@ -170,6 +177,7 @@ class _Names(NamedTuple):
     managers: frozenset[str]
     """Variables and attributes that are a Manager of multiprocessing."""
     cached: Mapping[str, str]
+    patterns: PatternUses
 
 
 def _names_of(tree: ast.Module, elsewhere: Mapping[str, ReturnedSlice]) -> _Names:
@@ -218,6 +226,7 @@ def _names_of(tree: ast.Module, elsewhere: Mapping[str, ReturnedSlice]) -> _Name
         reducers=reducers_of(tree) if "torch" in imported_roots(tree) else {},
         managers=frozenset(_managers(tree)),
         cached=cached_variants(defined),
+        patterns=PatternUses(tree),
     )
 
 
@@ -260,6 +269,8 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     yield from find_emptying(function, known.takers)
     yield from find_default_sigpipe(nodes, known.assigned)
     yield from find_pitfalls(function, nodes)
+    yield from known.patterns.find(function, nodes)
+    yield from find_own_answers(nodes)
     yield from find_group_kills(module.tree, nodes)
     yield from find_text_order(module.tree, nodes)
     yield from (("unfreezes", about, node) for of, about, node in known.unfrozen if of is function)
@@ -348,6 +359,8 @@ def _calls_marked(nodes: Sequence[ast.AST]) -> Iterator[Found]:
             yield "death-signal", "", node
         elif name in _SUBMITS and isinstance(node.func, ast.Attribute) and node.args:
             yield "submits", "", node
+        elif name in _RUNS_IN_THREAD and len(node.args) > _RUNS_IN_THREAD[name]:
+            yield "runs-in-thread", expression_text(node.args[_RUNS_IN_THREAD[name]]), node
         elif _COLLECTIVES.fullmatch(name) and isinstance(node.func, ast.Attribute):
             if name not in _OTHERS_TOO or last_name(node.func.value) in ("dist", "distributed"):
                 yield "collective", name, node
@@ -359,6 +372,8 @@ def _calls_marked(nodes: Sequence[ast.AST]) -> Iterator[Found]:
             yield "takes", queue, node
 
 
+_RUNS_IN_THREAD: Final[Mapping[str, int]] = {"run_in_executor": 1, "to_thread": 0}
+"""Methods by which a coroutine has a thread run a function, and which argument that is."""
 _QUEUES: Final = frozenset(("Queue", "SimpleQueue", "LifoQueue", "PriorityQueue"))
 
 

@@ -5,7 +5,8 @@ limit, a watchdog that ends its own process, a regular expression that can match
 many ways, a part of a model that is made anew or unfrozen when the model has been wrapped,
 gradients that are averaged more often than they are used, a deadline that is put off each time,
 names of files with numbers that are sorted as texts, a signal to a group of processes that the
-sender is in, and a collective for each of many tensors, which waits for all ranks.
+sender is in, a collective for each of many tensors, which waits for all ranks, and the threads for
+remote calls.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ def find_pitfalls(function: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[Found
     yield from _undrained(function, nodes)
     yield from _watchdogs(nodes)
     yield from _patterns(nodes)
+    yield from _rpc_threads(nodes)
     yield from _replaced_modules(function, nodes)
     yield from _accumulations(nodes)
     yield from _lengths(nodes)
@@ -361,6 +363,15 @@ def _patterns(nodes: Sequence[ast.AST]) -> Iterator[Found]:
         pattern = first.value if isinstance(first, ast.Constant) else None
         if isinstance(pattern, str) and matches_in_many_ways(pattern):
             yield "wide-pattern", pattern, call
+
+
+def _rpc_threads(nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """`TensorPipeRpcBackendOptions(num_worker_threads=n)`."""
+    for call in nodes:
+        if isinstance(call, ast.Call) and last_name(call.func).endswith("RpcBackendOptions"):
+            for each in call.keywords:
+                if each.arg == "num_worker_threads":
+                    yield "rpc-threads", expression_text(each.value), each
 
 
 def _replaced_modules(function: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[Found]:

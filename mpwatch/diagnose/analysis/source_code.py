@@ -1210,6 +1210,16 @@ def _costly_pattern(index: Index, line: SourceLine) -> Costly | None:
 
     Of several in the file, the one whose name the line has; else the first that has no name.
     """
+    variable = [
+        each.about.partition(", ")
+        for each in marks(index, "uses-wide-pattern")
+        if (each.file, each.function) == (line.file, line.function)
+        or (each.file == line.file and line.function in INNER)
+        if line.statement.line <= each.statement.line <= max(line.line, line.statement.line)
+    ]
+    if variable:
+        lines = " and ".join(dict.fromkeys(each[0] for each in variable))
+        return _costs_of_pattern(variable[0][2], lines)
     used = _USES_PATTERN.search(line.statement.text)
     if used is None:
         return None
@@ -1228,16 +1238,46 @@ def _costly_pattern(index: Index, line: SourceLine) -> Costly | None:
     mark = (named or (() if is_of_text else listed) or (None,))[0]
     if mark is None:
         return None
+    return _costs_of_pattern(mark.about, str(mark.statement.line))
+
+
+def _costs_of_pattern(pattern: str, lines: str) -> Costly:
+    """What a regular expression costs that can match the same text in many ways."""
     return Costly(
-        f"the regular expression {mark.about} of line {mark.statement.line} can match the same "
-        "text in many ways",
+        f"the regular expression {pattern} of line {lines} can match the same text in many ways",
         ". Where two of its repeats can take the same characters, each beginning and each way to "
         "divide a text is tried before it is given up: the time grows with the square of the "
-        "length of a text without such a place, or faster. A long word, such as an encoded file, "
-        "takes seconds.",
-        f"Let the repeats of {mark.about} exclude each other ([^\\s@]+@[^\\s@]+ in place of "
+        "length of a text without such a place, or faster: a long word, such as an encoded file, "
+        "takes seconds, and with some patterns a tag that is never closed does not end.",
+        f"Let the repeats of {pattern} exclude each other ([^\\s@]+@[^\\s@]+ in place of "
         "\\S+@\\S+), bound them ({1,64}), or pass over very long words before. More workers, "
         "cores or another chunksize do not help.",
+    )
+
+
+def wide_pattern(index: Index, frame: Frame) -> Costly | None:
+    """The ambiguous regular expression that the line of a frame uses; `None` where it uses none.
+
+    In words for a line that has not come back, where a single text may take for ever.
+    """
+    line = source_of(index, frame)
+    found = _costly_pattern(index, line) if line is not None else None
+    if found is None:
+        return None
+    return found._replace(
+        cause=(
+            ": where one part of a text begins like a match and then does not end like one, each "
+            "way to divide it is tried, and for some patterns each further character doubles the "
+            "time. Most likely one text of that kind is being matched, and that does not end in "
+            "any useful time. re holds the GIL meanwhile: no other thread of the process runs, and "
+            "a timeout of a thread does not end it."
+        ),
+        advice=(
+            f"{found.advice.partition(' More workers')[0]} Or use a parser in place of the "
+            "pattern; an atomic group (?>...) or a possessive repeat *+ (Python 3.11) never tries "
+            "again. Where texts come from outside, match them in a process that can be ended at a "
+            "time limit. More workers, another chunksize or a longer timeout do not help."
+        ),
     )
 
 

@@ -34,6 +34,7 @@ from mpwatch.model.samples import (
 from mpwatch.model.sanitize import clean
 from mpwatch.model.snapshot import GpuUse, Hook, Loader, Process, Thread, Trends, WorkerLoad
 from mpwatch.model.units import seconds_text
+from mpwatch.model.waits import RPC_THREAD
 from mpwatch.observe.state.child_targets import Task
 from mpwatch.observe.state.hook_state import HookRecord
 from mpwatch.observe.state.process_table import ProcessRecord
@@ -146,12 +147,13 @@ def _threads(record: ProcessRecord, ticks_per_s: int) -> tuple[Thread, ...]:
     sample, earlier = record.sample, record.earlier
     elapsed_s = sample.at_s - earlier.at_s if earlier else 0.0
     before = {thread.tid: thread for thread in (earlier.threads or ())} if earlier else {}
+    stacks = _with_remote_calls(record)
     out = [
         _thread(
             thread,
             before.get(thread.tid),
             elapsed_s * ticks_per_s,
-            record.stacks.get(thread.tid),
+            stacks.get(thread.tid),
             record.still_s(thread.tid),
             record.waits_s(thread),
             record.futex_s(thread),
@@ -160,6 +162,33 @@ def _threads(record: ProcessRecord, ticks_per_s: int) -> tuple[Thread, ...]:
         for thread in sample.threads or ()
     ]
     return tuple(out)
+
+
+def _with_remote_calls(record: ProcessRecord) -> Mapping[int, StackSample]:
+    """The stacks by thread, with those of remote calls, which run in threads of native code.
+
+    The hook does not know the ids of such threads. They are those of the pool for remote calls that
+    have no other stack; which one has which is known where each of them has one.
+    """
+    calls = [
+        stack
+        for tid, stack in record.stacks.items()
+        if tid < 0 and stack.frames and _runs_remote_call(stack.frames[-1])
+    ]
+    if not calls:
+        return record.stacks
+    free = [
+        thread.tid
+        for thread in record.sample.threads or ()
+        if thread.name == RPC_THREAD and thread.tid not in record.stacks
+    ]
+    return {**record.stacks, **dict(zip(free, calls, strict=False))}
+
+
+def _runs_remote_call(outermost: Frame) -> bool:
+    """Whether torch.distributed.rpc has called what a thread runs (torch 2.1 to 2.13)."""
+    is_there = outermost.file.endswith("torch/distributed/rpc/internal.py")
+    return is_there and outermost.function == "_run_function"
 
 
 def _thread(

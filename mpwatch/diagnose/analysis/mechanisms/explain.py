@@ -39,6 +39,7 @@ from mpwatch.diagnose.analysis.mechanisms.cases import (
     gets_from_queue,
     with_sigterm,
 )
+from mpwatch.diagnose.analysis.mechanisms.dropped_answers import dropped_answers
 from mpwatch.diagnose.analysis.mechanisms.kept_locks import kept_file_lock
 from mpwatch.diagnose.analysis.mechanisms.part_batch import part_batch
 from mpwatch.diagnose.analysis.mechanisms.servers import (
@@ -1620,6 +1621,7 @@ _ADVICE_ALONE: Mapping[str, str] = {
 
 _Way = Callable[[Case], Mechanism | None]
 _OF_CYCLES: Sequence[_Way] = (
+    dropped_answers,
     _all_write,
     _all_put,
     _all_take_locks,
@@ -1652,6 +1654,7 @@ _OF_DEAD_ENDS: Sequence[_Way] = (
     _unreceived_end,
     _own_lock,
     _own_log,
+    dropped_answers,
     waits_for_own_threads,
     only_a_callback,
     idle_loop,

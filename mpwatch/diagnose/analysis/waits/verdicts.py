@@ -40,6 +40,7 @@ from mpwatch.diagnose.analysis.waits.edges import (
     is_busy,
     semaphore_users,
 )
+from mpwatch.diagnose.analysis.waits.executors import joined_executor
 from mpwatch.diagnose.analysis.waits.file_locks import LOCK_FILE, LOCK_ON, holds_it_itself
 from mpwatch.diagnose.analysis.waits.futures import (
     IMPORT_LOCK,
@@ -213,6 +214,9 @@ def end_at(around: ReadContext, process: Process, edges: Sequence[WaitEdge]) -> 
     if result is not None and result.kind in ("importing", "nested"):
         # Whatever its workers wait for: what they need has to come from this process.
         return WaitEnd("dead-end", f"{edge_words(edges[0])}{where(process)}", result.words)
+    joined = _end_of_joined(around.index, process, edges)
+    if joined is not None:
+        return joined
     if _blocks_its_loop(process, edges[0]):
         return _end_of_edge(around, process, edges[0])
     if any(set(edge.providers) - {process.process} for edge in edges):
@@ -236,6 +240,25 @@ def _goes_on_receiving(index: Index, process: Process, edge: WaitEdge) -> bool:
         return False
     woken = woken_per_s(index, process)
     return woken is not None and woken >= RECEIVES_PER_S
+
+
+def _end_of_joined(index: Index, process: Process, edges: Sequence[WaitEdge]) -> WaitEnd | None:
+    """The end at a process that joins a thread pool; `None` if a thread waits for another process.
+
+    Where all of them wait, at another end than that of asyncio.run, the threads say more.
+    """
+    joined = joined_executor(index, process.process)
+    if joined is None or not (joined.computes or joined.by == "asyncio"):
+        return None
+    threads = {each.tid: each for each in joined.running}
+    if any(each.tid in threads and set(each.providers) - {process.process} for each in edges):
+        return None
+    first = joined.running[0]
+    frame = user_frame(first.stack)
+    at = f" at {frame_words(frame)}" if frame is not None else ""
+    words = f"waits for the end of thread {first.name} of its executor{where(process)}"
+    how = f"{process.label}: thread {first.name} {'runs' if joined.computes else 'is'}{at}."
+    return WaitEnd("progress" if joined.computes else "unknown", words, how)
 
 
 _END_OF_KERNELS = (

@@ -26,6 +26,7 @@ from mpwatch.diagnose.analysis.mechanisms.among_threads import (
     RESULT_OF_LOOP,
 )
 from mpwatch.diagnose.analysis.mechanisms.cases import Mechanism, at_line
+from mpwatch.diagnose.analysis.mechanisms.joined_executors import JoinedWords, joined_words
 from mpwatch.diagnose.analysis.mechanisms.kept_locks import (
     KeptFile,
     advice_of_kept_file,
@@ -48,6 +49,7 @@ from mpwatch.diagnose.analysis.mechanisms.polling import (
     polls_in_vain,
     polls_reaped_children,
 )
+from mpwatch.diagnose.analysis.mechanisms.remote_calls import UnansweredCalls, unanswered_calls
 from mpwatch.diagnose.analysis.mechanisms.servers import (
     Accepting,
     BothRead,
@@ -73,11 +75,13 @@ from mpwatch.diagnose.analysis.shares import (
     mostly_sleeps,
 )
 from mpwatch.diagnose.analysis.source_code import (
+    Costly,
     end_of_loop,
     mark_words,
     marks,
     spin,
     why_endless,
+    wide_pattern,
 )
 from mpwatch.diagnose.analysis.stack_patterns import (
     calls,
@@ -98,7 +102,7 @@ from mpwatch.diagnose.analysis.waits.blockages import (
     usual_pause_s,
 )
 from mpwatch.diagnose.analysis.waits.chains import answering_threads, wait_graph
-from mpwatch.diagnose.analysis.waits.edges import semaphore_users, surroundings
+from mpwatch.diagnose.analysis.waits.edges import blocked_for_s, semaphore_users, surroundings
 from mpwatch.diagnose.analysis.waits.file_locks import (
     LIKELY,
     LOCK_FILE,
@@ -168,12 +172,17 @@ def check(index: Index) -> Iterator[Finding]:
 def _found(index: Index) -> Iterator[Finding]:
     unseen, retried = [*polls_reaped_children(index)], [*connecting_in_vain(index)]
     kept = [each for each in kept_outputs(index) if _waits_for_s(index, each) >= REPORTED_S]
+    remote = unanswered_calls(index, REPORTED_S)
+    if remote is not None and remote.for_s < (KNOWN_S if remote.nested else WARNED_S):
+        remote = None
     yield from map(_of_reaped, unseen)
+    yield from [_of_remote_calls(remote)] if remote is not None else ()
     yield from map(_of_attempts, retried)
     yield from (_of_kept_output(index, each, _waits_for_s(index, each)) for each in kept)
     reported = {each.process.process for each in unseen}
     reported.update(process.process for each in retried for process in each.processes)
     reported.update(each.reader.process for each in kept)
+    reported.update(_parts_of(remote) if remote is not None else ())
     left = None
     if any((quiet_s(each, index) or 0.0) >= REPORTED_S for each in index.snapshot.living()):
         left = left_lock(index)
@@ -196,12 +205,67 @@ def _found(index: Index) -> Iterator[Finding]:
         yield from (
             _waits_for_a_semaphore(index) if in_vain is None else [_of_polls(index, in_vain)]
         )
+    yield from _of_loop_ends(index) if not reported else ()
     for awaited in awaits_in_loops(index):
         if awaited.process.process not in reported:
             yield _of_awaited(index, awaited)
     for computation in lonely_computations(index, ALONE_COMPUTES_S):
         if computation.process.process not in reported:
             yield _of_computation(index, computation)
+
+
+def _of_loop_ends(index: Index) -> Iterator[Finding]:
+    """The findings about processes for which none waits, and whose asyncio.run does not return.
+
+    The results of all calls that a coroutine awaited are there by then.
+    """
+    for process in index.snapshot.living():
+        main, joined = main_thread(process), joined_words(index, process)
+        for_s = blocked_for_s(main) if main is not None else None
+        if joined is None or joined.by != "asyncio" or (for_s or 0.0) < COMPUTES_S:
+            continue
+        yield Finding(
+            rule=RULE,
+            severity=Severity.INFO,
+            process=process.process,
+            subject=str(process.pid),
+            summary=(
+                f"{called(process)} makes no progress for {index.lasting(for_s or 0.0)}: it "
+                f"{joined.what}"
+            ),
+            evidence=joined.evidence,
+            cause=joined.cause,
+            advice=joined.advice,
+        )
+
+
+def _parts_of(remote: UnansweredCalls) -> tuple[ProcessId, ...]:
+    """The processes that run or wait for remote calls, those that run one first."""
+    found = (
+        *(each.process.process for each in remote.nested),
+        *(p.process for p in remote.callers),
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def _of_remote_calls(remote: UnansweredCalls) -> Finding:
+    """The finding about remote calls that are not answered."""
+    first, *others = _parts_of(remote)
+    severity = Severity.INFO
+    if remote.nested:
+        severity = Severity.CRITICAL if remote.for_s >= HOPELESS_S else Severity.WARNING
+    return Finding(
+        rule=RULE,
+        severity=severity,
+        process=first,
+        others=tuple(others),
+        subject="rpc",
+        summary=remote.summary,
+        evidence=remote.evidence,
+        cause=remote.cause,
+        advice=remote.advice,
+        is_doubtful=not remote.nested,
+    )
 
 
 def _of_reaped(unseen: Unseen) -> Finding:
@@ -476,6 +540,8 @@ def _severity(index: Index, blockage: Blockage) -> Severity | None:
             return None
         is_polling = blockage.reason == "polls" and _holds_up_the_job(index, blockage)
         at_one_line = at_one_line_s(index, blockage.process.process) if is_polling else 0.0
+        if _is_past_its_result(index, blockage) and _holds_up_the_job(index, blockage):
+            return Severity.WARNING if waited_s >= COMPUTES_S else None
         if is_polling and waited_s >= (ONE_LINE_S if at_one_line >= ONE_LINE_S else HOPELESS_S):
             return Severity.WARNING
         return Severity.INFO if waited_s >= COMPUTES_S else None
@@ -492,6 +558,19 @@ def _severity(index: Index, blockage: Blockage) -> Severity | None:
     if blockage.reason == "stopped" and _is_stopped_meanwhile(index, blockage):
         return Severity.INFO
     return Severity.CRITICAL if waited_s >= HOPELESS_S else Severity.WARNING
+
+
+def _joined(index: Index, blockage: Blockage) -> JoinedWords | None:
+    """What the last process joins, where that is the end of a thread pool."""
+    if blockage.reason not in ("computes", "other", "thread"):
+        return None
+    return joined_words(index, blockage.process)
+
+
+def _is_past_its_result(index: Index, blockage: Blockage) -> bool:
+    """Whether asyncio.run has its result and only joins threads that no coroutine waits for."""
+    joined = _joined(index, blockage)
+    return joined is not None and joined.by == "asyncio"
 
 
 def _is_stopped_meanwhile(index: Index, blockage: Blockage) -> bool:
@@ -920,23 +999,32 @@ def _of_server(index: Index, accepting: Accepting) -> Finding:
 def _of_computation(index: Index, computation: Computation) -> Finding:
     """The finding about a process that computes, while nothing shows whether it gets anywhere."""
     name, time = called(computation.process), index.lasting(computation.for_s)
+    thread = main_thread(computation.process)
+    frame = user_frame(thread.stack) if thread is not None else None
+    pattern = wide_pattern(index, frame) if frame is not None else None
+    why = f": {pattern.words}" if pattern is not None else ""
+    known = f"At its line, {pattern.words}{pattern.cause}" if pattern is not None else ""
     return Finding(
         rule=RULE,
         severity=Severity.INFO,
         process=computation.process.process,
         subject=str(computation.process.pid),
         summary=(
-            f"{name} has done nothing but compute for {time}, always inside {computation.function}"
+            f"{name} has done nothing but compute for {time}, always inside "
+            f"{computation.function}{why}"
         ),
         evidence=(
             f"all {computation.stacks} stacks taken in this time are in this call",
             f"it has read and written nothing for {time}, and no other process of the job works",
         ),
-        cause=(
+        cause=known
+        or (
             "It is in a loop that does not end, or in a long computation: which of the two cannot "
             "be seen from outside. It waits for no process, lock or file."
         ),
-        advice=(
+        advice=pattern.advice
+        if pattern is not None
+        else (
             "Look at the condition that ends the loop in that function, with the values that it "
             f"has now: mpwatch dump --locals {computation.process.pid}. Nothing is wrong if this "
             "part is meant to take so long."
@@ -949,6 +1037,8 @@ def _advice(index: Index, blockage: Blockage) -> str:
     unanswered = _unwoken(index, blockage)
     if unanswered is not None:
         return unanswered.advice
+    if (joined := _joined(index, blockage)) is not None:
+        return joined.advice
     if _is_unread(blockage):
         return _ADVICE_UNREAD
     if _left_by(index, blockage) is not None:
@@ -976,6 +1066,9 @@ def _advice(index: Index, blockage: Blockage) -> str:
     if _is_held_lock(index, blockage):
         return _ADVICE_HELD
     found = spin(index, blockage.process) if blockage.reason == "computes" else None
+    pattern = _pattern(index, blockage)
+    if pattern is not None and found is None:
+        return pattern.advice
     if blockage.reason == "computes" and found is None and _for_a_core(index, blockage):
         return _ADVICE_NO_CORE
     if _left_outputs(index, blockage):
@@ -1012,7 +1105,8 @@ def _summary(index: Index, blockage: Blockage) -> str:
     """Which processes wait, for how long, for which process, and what that process does."""
     end, waiters = blockage.process, blockage.waiters
     time = index.lasting(blockage.waited_s)
-    what = f"{_does(blockage)}{at_line(main_thread(end))}"
+    joined = _joined(index, blockage)
+    what = joined.what if joined is not None else f"{_does(blockage)}{at_line(main_thread(end))}"
     if held_lock(index, end.process) is not None or _is_answering(index, blockage):
         what = blockage.chain.links[-1].words
     if _is_at_exit(blockage):
@@ -1052,7 +1146,9 @@ def _summary(index: Index, blockage: Blockage) -> str:
         )
     lock = "a lock that " if _is_held_lock(index, blockage) else ""
     holds = f"{called(end)} holds, and it" if lock else f"{called(end)}, which"
-    return f"{names} {have} waited {time} for {lock}{holds} {what}"
+    pattern = _pattern(index, blockage)
+    why = f": {pattern.words}" if pattern is not None else ""
+    return f"{names} {have} waited {time} for {lock}{holds} {what}{why}"
 
 
 def _is_answering(index: Index, blockage: Blockage) -> bool:
@@ -1177,6 +1273,9 @@ def _evidence(index: Index, blockage: Blockage) -> Iterator[str]:
     if blockage.reason in ("computes", "polls", "receives", "stopped"):
         watched = "those that wait have made no progress"
     yield f"{watched} for {index.lasting(blockage.waited_s)}"
+    if (joined := _joined(index, blockage)) is not None:
+        yield from joined.evidence
+        return
     account = index.snapshot.account.processes.get(blockage.process.process)
     if blockage.reason == "computes" and account is not None and (inside := always_inside(account)):
         yield f"{called(blockage.process)} has always been inside {inside}"
@@ -1243,6 +1342,8 @@ def _cause(index: Index, blockage: Blockage) -> str:
     unanswered = _unwoken(index, blockage)
     if unanswered is not None:
         return unanswered.cause
+    if (joined := _joined(index, blockage)) is not None:
+        return f"{joined.cause} {_others_continue(blockage)}".strip()
     path = _locked_path(blockage)
     if path is not None:
         return _cause_of_file_lock(index, blockage, path)
@@ -1394,6 +1495,15 @@ _ADVICE_LEFT_OUTPUTS = (
 )
 
 
+def _pattern(index: Index, blockage: Blockage) -> Costly | None:
+    """The ambiguous regular expression at the line of a process that computes."""
+    thread = blockage.thread
+    frame = user_frame(thread.stack) if thread is not None else None
+    if frame is None or blockage.reason != "computes":
+        return None
+    return wide_pattern(index, frame)
+
+
 def _for_a_core(index: Index, blockage: Blockage) -> float:
     """The share of the time in which the last process could run and got no core; 0 if that is low.
 
@@ -1437,24 +1547,8 @@ def _cause_of_reason(index: Index, blockage: Blockage) -> str:
         )
     if blockage.reason == "receives":
         return f"{end} {_RECEIVES}{''.join(map(_put_off, _renewed(index, blockage)))}"
-    if blockage.reason == "computes" and (found := spin(index, blockage.process)) is not None:
-        time = index.lasting(index.snapshot.at_s - found.since_s)
-        return (
-            f"{end} has gone round in {found.words} for {time}. {why_endless(found.loop, end)}. "
-            f"{_others_continue(blockage)}"
-        ).strip()
-    if blockage.reason == "computes" and (waited := _for_a_core(index, blockage)):
-        return (
-            f"{end} has answered none of those that wait for it for "
-            f"{index.lasting(blockage.waited_s)}. It could compute all that time, and waited for a "
-            f"free core {waited:.0%} of it: it may only be slow. {_others_continue(blockage)}"
-        )
     if blockage.reason == "computes":
-        return (
-            f"{end} computes, and has answered none of those that wait for it for "
-            f"{index.lasting(blockage.waited_s)}: it is in a long computation, or in a loop that "
-            f"does not end. {_others_continue(blockage)}"
-        )
+        return _cause_of_computation(index, blockage)
     if blockage.reason == "stopped":
         return _cause_of_stop(index, blockage)
     if blockage.reason == "pipe":
@@ -1482,6 +1576,34 @@ def _cause_of_reason(index: Index, blockage: Blockage) -> str:
             "set, ends that; no process of this job is seen to be about to send one."
         )
     return f"{blockage.chain.conclusion} {_others_continue(blockage)}".strip()
+
+
+def _cause_of_computation(index: Index, blockage: Blockage) -> str:
+    """What a process computes that others wait for, as far as it shows."""
+    end = called(blockage.process)
+    if (found := spin(index, blockage.process)) is not None:
+        time = index.lasting(index.snapshot.at_s - found.since_s)
+        return (
+            f"{end} has gone round in {found.words} for {time}. {why_endless(found.loop, end)}. "
+            f"{_others_continue(blockage)}"
+        ).strip()
+    if (pattern := _pattern(index, blockage)) is not None:
+        return (
+            f"{end} computes, and has answered none of those that wait for it for "
+            f"{index.lasting(blockage.waited_s)}. At its line, {pattern.words}{pattern.cause} "
+            f"{_others_continue(blockage)}"
+        ).strip()
+    if waited := _for_a_core(index, blockage):
+        return (
+            f"{end} has answered none of those that wait for it for "
+            f"{index.lasting(blockage.waited_s)}. It could compute all that time, and waited for a "
+            f"free core {waited:.0%} of it: it may only be slow. {_others_continue(blockage)}"
+        )
+    return (
+        f"{end} computes, and has answered none of those that wait for it for "
+        f"{index.lasting(blockage.waited_s)}: it is in a long computation, or in a loop that "
+        f"does not end. {_others_continue(blockage)}"
+    )
 
 
 def _cause_of_stop(index: Index, blockage: Blockage) -> str:

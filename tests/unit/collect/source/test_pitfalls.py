@@ -344,3 +344,30 @@ def test_a_model_that_is_trained_past_its_wrapper(calls: str, about: str | None)
 
     assert found(text, "trains-unwrapped") == ([] if about is None else [("step", about, 3)])
     assert found(text.replace("loss.backward()", "return loss"), "trains-unwrapped") == []
+
+
+def test_calls_that_a_coroutine_gives_to_a_thread() -> None:
+    text = """
+        async def stage(self, source):
+            await asyncio.wait_for(loop.run_in_executor(None, self.work, source), 4)
+            await asyncio.to_thread(load, source)
+            await loop.run_in_executor(pool)
+            self.pool.run(load, source)
+    """
+
+    assert sorted(found(text, "runs-in-thread")) == [
+        ("stage", "load", 4),
+        ("stage", "self.work", 3),
+    ]
+
+
+def test_the_number_of_threads_for_remote_calls() -> None:
+    text = """
+        options = rpc.TensorPipeRpcBackendOptions(
+            rpc_timeout=900,
+            num_worker_threads=args.threads,
+        )
+        other = Options(num_worker_threads=1)
+    """
+
+    assert found(text, "rpc-threads") == [("<module>", "args.threads", 4)]

@@ -34,7 +34,7 @@ from mpwatch.model.samples import (
     ValuesRead,
     WaitedOn,
 )
-from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.snapshot import Process, Snapshot, Thread
 from mpwatch.model.source_code import Decider, EndlessLoop, Mark, Skip, SourceLine, Statement
 from tests.builders.accounts import with_shares
 from tests.builders.snapshots import (
@@ -173,6 +173,192 @@ def test_a_process_that_computes_is_information_at_most() -> None:
     finding = only(no_progress.check, snapshot_of(waiting(500.0), busy))
     assert finding.severity is Severity.INFO
     assert "which computes at train.py:9 work" in finding.summary
+
+
+@pytest.mark.parametrize(
+    ("text", "mark", "is_told"),
+    [
+        ("text = pattern.sub(to, text)", ("uses-wide-pattern", "4, (?:a|b|ab)*c", 9), True),
+        ("text = pattern.sub(to, text)", ("uses-wide-pattern", "4, (?:a|b|ab)*c", 12), False),
+        ("text = PAIRS.sub('', text)", ("wide-pattern", "(?:a|b|ab)*c", 4), True),
+        ("text = OTHER.sub('', text)", ("wide-pattern", "(?:a|b|ab)*c", 4), False),
+        ("text = text.lower()", ("wide-pattern", "(?:a|b|ab)*c", 4), False),
+    ],
+)
+def test_one_that_computes_at_an_ambiguous_pattern_is_said_to_match_it(
+    text: str, mark: tuple[Any, str, int], is_told: bool
+) -> None:
+    kind, about, at = mark
+    where = "work" if kind == "uses-wide-pattern" else "<module>"
+    shown = text if kind == "uses-wide-pattern" else 'PAIRS = re.compile("(?:a|b|ab)*c")'
+    file = own_file("work")
+    job = snapshot_of(
+        waiting(500.0),
+        child(None, state="R", still_s=0.0),
+        source=(SourceLine(file, 9, "work", Statement(9, text)),),
+        marks=(Mark(kind, file, where, about, Statement(at, shown)),),
+    )
+
+    finding = only(no_progress.check, job)
+
+    wide = "the regular expression (?:a|b|ab)*c of line 4 can match the same text in many ways"
+    assert finding.summary.endswith(wide) is is_told
+    assert ("a text begins like a match" in finding.cause) is is_told
+    assert ("longer timeout do not help" in finding.advice) is is_told
+
+
+RUN_ENDS = (
+    "selectors.py:select",
+    "asyncio/base_events.py:_run_once",
+    "asyncio/base_events.py:run_until_complete",
+    "asyncio/runners.py:close",
+    "asyncio/runners.py:run",
+    "train.py:evaluate:23",
+)
+SHUTS_DOWN = ("threading.py:join", "concurrent/futures/thread.py:shutdown")
+CALLED = ("concurrent/futures/thread.py:run", "concurrent/futures/thread.py:_worker")
+OWN_WAKE_UP = WaitedOn("poll", "epoll_wait", ("socket:[78]",))
+
+
+def in_executor(
+    *stack: str, name: str = "asyncio_0", busy: bool = True, waits: WaitedOn | None = None
+) -> Thread:
+    """A thread of a pool, in a call or idle."""
+    how = {"state": "R", "still_s": 0.0} if busy else {"waits": waits, "still_s": 200.0}
+    return thread(302, *stack, *(CALLED if stack else CALLED[1:]), name=name, **how)
+
+
+def joins_executor(*threads: Thread, by: str = "asyncio") -> Process:
+    """The child, at the end of a thread pool."""
+    futex = WaitedOn("futex", "futex")
+    main_of = thread(CHILD, *RUN_ENDS, waits=OWN_WAKE_UP, still_s=200.0)
+    joiner = thread(
+        303,
+        *SHUTS_DOWN,
+        "asyncio/base_events.py:_do_shutdown",
+        name="Thread-1 (_do_shutdown)",
+        waits=futex,
+        still_s=200.0,
+    )
+    own = [main_of, joiner]
+    if by == "shutdown":
+        end = (*SHUTS_DOWN, "concurrent/futures/_base.py:__exit__", "train.py:evaluate:23")
+        own = [thread(CHILD, *end, waits=futex, still_s=200.0)]
+    if by == "none":
+        own = [main_of]
+    return replace(child(), threads=(*own, *threads))
+
+
+def of_executor(*threads: Thread, by: str = "asyncio", marks: tuple[Mark, ...] = ()) -> Finding:
+    return only(
+        no_progress.check,
+        snapshot_of(waiting(500.0), joins_executor(*threads, by=by), marks=marks),
+    )
+
+
+def test_the_end_of_asyncio_run_names_the_thread_that_still_computes() -> None:
+    given = Mark(
+        "runs-in-thread",
+        "/home/me/data.py",
+        "stage",
+        "work",
+        Statement(39, "await asyncio.wait_for(loop.run_in_executor(None, work, item), limit)"),
+    )
+    other = given._replace(statement=Statement(50, "await asyncio.to_thread(load, item)"))
+
+    finding = of_executor(in_executor("data.py:inner:8", "data.py:work:5"), marks=(other, given))
+
+    assert finding.severity is Severity.WARNING
+    assert finding.summary == (
+        "main (100) has waited 8 min for spawned (300), which waits at train.py:23 evaluate at the "
+        "end of asyncio.run for its thread asyncio_0, which computes at data.py:8 inner"
+    )
+    assert "itself computes nothing" in finding.cause
+    assert "run_in_executor(None, work, item), limit)` at data.py:39 stage" in finding.cause
+    assert "end only the wait for it, and the call goes on" in finding.cause
+    assert "process of its own that is ended at its time limit" in finding.advice
+
+
+def test_code_without_a_file_is_named_beside_the_line_that_runs_it() -> None:
+    finding = of_executor(in_executor("<candidate-7>:search:5", "data.py:work:5"))
+
+    assert finding.summary.endswith("computes at data.py:5 work (in <candidate-7>:5 search)")
+
+
+def test_a_thread_at_the_end_of_asyncio_run_may_wait_itself() -> None:
+    event = ("threading.py:wait", "data.py:work:5")
+    waits = in_executor(*event, busy=False, waits=WaitedOn("futex", "futex"))
+
+    finding = of_executor(waits)
+
+    assert finding.summary.endswith(
+        "asyncio_0, which waits for an event or condition at data.py:5 work"
+    )
+
+
+def test_of_several_statements_that_may_have_given_the_call_none_is_named() -> None:
+    given = Mark(
+        "runs-in-thread",
+        "/home/me/data.py",
+        "stage",
+        "stage",
+        Statement(39, "loop.run_in_executor(None, stage, item)"),
+    )
+    twice = (given, given._replace(statement=Statement(41, "loop.run_in_executor(None, run)")))
+    computes = in_executor("data.py:work:5")
+
+    assert "at data.py:39 stage" in of_executor(computes, marks=(given,)).cause
+    assert "at data.py" not in of_executor(computes, marks=twice).cause.partition("still in")[0]
+    assert "has given it" not in of_executor(computes, marks=twice).cause
+
+
+def test_the_end_of_an_executor_names_the_thread_that_still_computes() -> None:
+    computes = in_executor("data.py:work:5", name="load_0")
+    idle = replace(in_executor(name="other_0", busy=False), tid=305)
+
+    finding = of_executor(computes, idle, by="shutdown")
+
+    assert finding.severity is Severity.INFO
+    assert "at the end of a ThreadPoolExecutor for its thread load_0, which" in finding.summary
+
+
+@pytest.mark.parametrize(
+    ("threads", "by"),
+    [
+        ((in_executor("data.py:work:5"),), "none"),
+        ((in_executor("data.py:work:5", name="load_0"), in_executor(name="load_1")), "shutdown"),
+    ],
+    ids=["its loop goes on", "a pool that is not shut down"],
+)
+def test_a_loop_or_pool_that_is_at_no_end_is_not_said_to_be(
+    threads: tuple[Thread, ...], by: str
+) -> None:
+    assert "at the end of" not in of_executor(*threads, by=by).summary
+
+
+@pytest.mark.parametrize(
+    ("still_s", "by", "is_told"),
+    [(40.0, "asyncio", True), (20.0, "asyncio", False), (40.0, "shutdown", False)],
+)
+def test_a_process_alone_at_the_end_of_asyncio_run_is_reported_after_a_time(
+    still_s: float, by: str, is_told: bool
+) -> None:
+    alone = joins_executor(in_executor("data.py:work:5"), by=by)
+    first = replace(alone.threads[0], still_s=still_s, tid=MAIN)
+    job = snapshot_of(main(threads=[first, *alone.threads[1:]], segments=()))
+
+    told = [each.summary for each in found(no_progress.check, job)]
+
+    words = (
+        "main (100) makes no progress for 40 s: it waits at train.py:23 evaluate at the end of "
+        "asyncio.run for its thread asyncio_0, which computes at data.py:5 work"
+    )
+    assert told == ([words] if is_told else [])
+
+
+def own_file(function: str) -> str:
+    """The file of the lines of the child."""
+    return next(f.file for f in child().threads[0].stack if f.function == function)
 
 
 COMPUTES = Activity("computing", "Python code", place="train.py:9 work")

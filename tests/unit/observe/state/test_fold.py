@@ -235,6 +235,34 @@ def test_stacks_are_cut_where_a_forked_child_begins() -> None:
     assert "train.py" not in worker.doing
 
 
+def test_the_stack_of_a_remote_call_is_that_of_a_thread_for_remote_calls() -> None:
+    """The hook does not know the ids of threads that native code has started."""
+    run = Frame("_run_function", "/x/site-packages/torch/distributed/rpc/internal.py", 209)
+    call = (Frame("push", "/home/u/server.py", 73), run)
+    other = (Frame("callback", "/home/u/server.py", 90),)
+    named = (Frame("serve", "/home/u/server.py", 12),)
+    threads = [ThreadSample(100, "python", "S", 5)]
+    threads += [ThreadSample(tid, "pt_thread_pool", "S", 5) for tid in (101, 102)]
+    threads.append(ThreadSample(103, "TP_UV_loop", "S", 5))
+    stacks = [
+        StackSample(MAIN, None, "", call, "hook", 1.2),
+        StackSample(MAIN, None, "", other, "hook", 1.2),
+        StackSample(MAIN, 101, "", named, "hook", 1.2),
+    ]
+    fold = Fold()
+    fold.apply(tree(1.0, sample(MAIN, 1.0, threads=tuple(threads))))
+    fold.apply(StacksTaken(MAIN, 1.2, "hook", tuple(stacks)))
+
+    main = fold.snapshot().processes[0]
+
+    assert {each.tid: each.stack for each in main.threads} == {
+        100: (),
+        101: named,
+        102: call,
+        103: (),
+    }
+
+
 def test_frames_of_the_hooks_own_wrappers_are_not_shown() -> None:
     frames = (
         Frame("poll", "/usr/lib/python3.11/multiprocessing/connection.py", 257),
