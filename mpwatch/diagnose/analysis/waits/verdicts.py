@@ -235,6 +235,8 @@ def _goes_on_receiving(index: Index, process: Process, edge: WaitEdge) -> bool:
     wait = main.waits_on if main is not None else None
     if wait is None or main is None or edge.tid != main.tid or edge.kind not in READS:
         return False
+    if edge.is_ordinary:
+        return False  # a worker that gets its work
     limit_s = wait.timeout_s
     if limit_s is not None and limit_s < LEAST_LIMIT_S:
         return False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from mpwatch.diagnose.analysis.index import Index
@@ -60,7 +62,7 @@ def job(
 ) -> tuple[Snapshot, History]:
     """Main waits for the outbox of an actor, and a monitor asks the actor now and then."""
     waits = main(
-        fds=fds(5, links=[pipe(3, OUTBOX, False)]),
+        fds=fds(5, links=[pipe(3, OUTBOX, False), pipe(4, INBOX, True)]),
         segments=(),
         threads=[thread(MAIN, GETS, "train.py:main:7", waits=reads(OUTBOX), still_s=60.0)],
     )
@@ -123,6 +125,16 @@ def test_one_that_its_own_time_limits_wake_up_is_not_said_to_receive(
 
     assert "goes on receiving" not in str(wait_graph(Index(snapshot, past)).chains)
     assert "goes on receiving" in str(wait_graph(Index(*job(IN_NESTED))).chains)
+
+
+def test_a_worker_that_gets_its_work_does_not_go_on_receiving() -> None:
+    snapshot, past = job(IN_NESTED)
+    actor = snapshot.processes[2]
+    sample = replace(actor.sample, role="loader-worker")
+    worker = replace(actor, role="loader-worker", sample=sample)
+    loader = replace(snapshot, processes=(*snapshot.processes[:2], worker))
+
+    assert "goes on receiving" not in str(wait_graph(Index(loader, past)).chains)
 
 
 @pytest.mark.parametrize(
