@@ -23,13 +23,14 @@ from typing import NamedTuple
 
 from mpwatch.collect.process import procfs
 from mpwatch.collect.process.syscall_waits import names, parse_syscall
+from mpwatch.describe.frames import own_frames
 from mpwatch.diagnose.analysis.distributed.ranks import (
     called_at,
     has_group,
     in_collective,
     waits_in_backward,
 )
-from mpwatch.diagnose.analysis.stack_patterns import main_thread
+from mpwatch.diagnose.analysis.stack_patterns import collective_of, main_thread
 from mpwatch.model.progress import BUCKET_S, RECENT_S, ProgressKind, ProgressSource
 from mpwatch.model.snapshot import Process, Snapshot, Thread
 from mpwatch.nodes.wire.summary import WAITS_ENOUGH
@@ -263,7 +264,12 @@ def _are_alike(lengths: Sequence[int]) -> bool:
 
 
 def _is_in_collective(process: Process, thread: Thread) -> bool:
-    return in_collective(process) is not None or waits_in_backward(thread.stack)
+    """Whether the last stack of a rank shows a collective.
+
+    Also where its main thread sleeps by now: that stack has not the line of the sleep.
+    """
+    is_shown = collective_of(own_frames(thread.stack)) is not None
+    return is_shown or in_collective(process) is not None or waits_in_backward(thread.stack)
 
 
 def _step_s(source: ProgressSource, at_s: float) -> float | None:

@@ -146,6 +146,15 @@ def test_the_line_is_that_of_most_stacks_outside_of_collectives() -> None:
     assert read(RankWaits(), stacks).line == "train.py:12 load"
 
 
+def test_the_stack_of_a_collective_that_was_left_has_not_the_line_of_the_sleep() -> None:
+    sleeps = rank(*ALL_REDUCE, waits=SLEEP, stack_age_s=0.5)
+
+    assert read(RankWaits(), [sleeps] * 3).line == ""
+    assert read(RankWaits(), [sleeps, rank(*LOADS, waits=SLEEP, stack_age_s=0.0)]).line == (
+        "train.py:12 load"
+    )
+
+
 def test_a_line_that_came_first_gives_way_to_one_that_is_clearly_more_frequent() -> None:
     loads, computes = (
         rank(each, "train.py:step:40", stack_age_s=0.0)
