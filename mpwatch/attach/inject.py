@@ -154,7 +154,7 @@ def deliver(
                 raise
             with attempt.waiting():
                 time.sleep(_PASSES_PAUSE_S)
-            attempt.read_again()
+            attempt.begin_again()
             continue
         if answer is None or answer.state != LATER:
             return answer, stopped_s

@@ -92,7 +92,15 @@ class Attempt:
             Refused: The target has exited.
         """
         self.target = read_target(self.target.process)
-        self.__dict__.pop("interpreter", None)  # it may have executed another program
+
+    def begin_again(self) -> None:
+        """Forget the interpreter, too: the target may have executed another program.
+
+        Raises:
+            Refused: The target has exited.
+        """
+        self.__dict__.pop("interpreter", None)
+        self.read_again()
 
     @cached_property
     def interpreter(self) -> Interpreter:

@@ -195,6 +195,7 @@ def _begin(started_by: str, birth: dict[str, Any] | None) -> None:
         _forks = forks
     try:
         _session = _forks.session = session
+        session.forks = _forks
         sys.modules[RENDEZVOUS] = sys.modules[__name__]
         session.enter(points)
     except BaseException:

@@ -63,6 +63,8 @@ class Context(Protocol):
     is_crashed: bool
 
     server: Server
+    forks: Any
+    """`lifecycle.fork.ForkSteps`: forks, and other calls, during which the hook has no thread."""
 
     def wake(self) -> None:
         """Get files, socket and thread, in a forked child that has none yet."""

@@ -55,6 +55,7 @@ class Session:
         "_restart_record",
         "births",
         "files",
+        "forks",
         "gauges",
         "here",
         "identity",
@@ -80,6 +81,7 @@ class Session:
 
     def __init__(self, started_by: str, birth: dict[str, Any] | None = None) -> None:
         self.system = System()
+        self.forks: Any = None
         self.identity = Identity(self.system, started_by, birth)
         self.ring = Ring(self.system)
         self.record, self._restart_record = make_record(self.ring, self.system)

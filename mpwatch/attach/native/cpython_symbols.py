@@ -28,8 +28,10 @@ _LOCKING = (
 _FREE_THREADED = "_Py_MergeZeroLocalRefcount"
 _NAMES = frozenset((_ADD, _IS_UP, _FREE_THREADED, *_LOCKING, *native_call.FUNCTIONS))
 LOADED_WITHIN_S = 2.0
-"""Age from which a process without an interpreter counts as one that gets none: until then it may
-be between execve and the end of its loader's work."""
+"""Age from which a process without an interpreter counts as one that gets none, also where its
+loader has not mapped the C library yet."""
+_C_LIBRARIES = ("libc.so", "libc-", "ld-musl")
+"""An interpreter in a library of its own is mapped before the C library, on which it depends."""
 _VERSION = re.compile(r"python(3\.\d+)(t?)")
 
 
@@ -115,9 +117,10 @@ def find(pid: int, proc: str = "/proc") -> Interpreter:
             )  # fmt: skip
     if unreadable is not None:
         raise unreadable
+    is_loading = not any(each.name.startswith(_C_LIBRARIES) for each in loaded)
     raise Refused(
         "it is not a Python process: nothing in it exports the C API of CPython",
-        passes=procfs.age_s(pid, proc) < LOADED_WITHIN_S,
+        passes=is_loading and procfs.age_s(pid, proc) < LOADED_WITHIN_S,
     )
 
 

@@ -178,8 +178,11 @@ def queue(
         tracee.write_registers(1, machine.call(context, frame, function, arguments, plan.return_to))
         # Blocked signals stay pending; the frame, or `finish`, restores the mask.
         tracee.write_signal_mask(_ALL_BUT_SYNCHRONOUS | context.signal_mask)
-        if _returns(plan, tracee, context):
-            machine.finish(tracee, context, frame, memory.write)
+        try:
+            if _returns(plan, tracee, context):
+                machine.finish(tracee, context, frame, memory.write)
+        except OSError as error:  # not to be repeated: the thread returns by itself
+            raise Refused(f"the call is queued, and what followed failed: {error}") from error
         # From here on the target runs, possibly on this thread's cpu.
         ended_s = time.perf_counter()
         tracee.release()

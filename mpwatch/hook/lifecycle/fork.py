@@ -73,7 +73,10 @@ def counts_late(version: tuple[int, ...]) -> bool:
 
 
 class ForkSteps:
-    """The forks under way in this process; they may come from several threads at once."""
+    """The forks under way in this process; they may come from several threads at once.
+
+    Other calls during which the hook has no thread count as well, see `wrap_single_threaded`.
+    """
 
     __slots__ = (
         "_began_ns",
@@ -179,12 +182,8 @@ class ForkSteps:
             self._errno().contents.value = kept
 
     def _bring_back(self, session: Forking) -> None:
-        self._under_way.pop(session.system.get_ident(), None)
-        if self._under_way:
+        if not self._is_last(session):
             return
-        if self._place is not None:
-            place, self._place = self._place, None
-            session.ring.step_back(*place)
         if session.state == "on":
             # A step that was struck is taken again, and the fork still being counted.
             session.server.let_no_record_start_it()
@@ -194,8 +193,34 @@ class ForkSteps:
                 session.server.start_with_next_record()
             else:
                 session.server.start()
+        self._stop_for_others(session)
+
+    def begin_call(self, session: Forking) -> None:
+        """Before a call during which the hook has no thread."""
+        self._under_way[session.system.get_ident()] = True
+        session.server.stop_for_fork()
+
+    def end_call(self, session: Forking) -> None:
+        """After it, whatever has become of it; may be repeated."""
+        if not self._is_last(session):
+            return
+        if session.state == "on":
+            session.server.start()
+        self._stop_for_others(session)
+
+    def _is_last(self, session: Forking) -> bool:
+        """Note the end of what this thread has begun; whether that was the last under way."""
+        self._under_way.pop(session.system.get_ident(), None)
         if self._under_way:
-            # Another thread began to fork in between and has not seen our thread.
+            return False
+        if self._place is not None:
+            place, self._place = self._place, None
+            session.ring.step_back(*place)
+        return True
+
+    def _stop_for_others(self, session: Forking) -> None:
+        """End the thread again for one that began in between and has not seen it."""
+        if self._under_way:
             session.server.stop()
 
     def after_in_child(self, session: Forking) -> None:
@@ -290,17 +315,31 @@ def wrap_single_threaded(original: Callable[..., Any], session: Context) -> Call
     """End the hook's thread for the time of one call, with all descriptors that it has opened."""
 
     def single_threaded(*args: Any, **kwargs: Any) -> Any:
-        session.server.stop_for_fork()
         try:
+            _take_step(session.forks.begin_call, session)
             return original(*args, **kwargs)
         except BaseException as error:
             foreign_exceptions.unframe(error)
             raise
         finally:
-            if session.state == "on":
-                session.server.start()
+            try:
+                _take_step(session.forks.end_call, session)
+            except BaseException:
+                # Of a signal handler, which may have struck before the first line of the step.
+                _take_step(session.forks.end_call, session)
+                raise
 
     return single_threaded
+
+
+def _take_step(step: Callable[[Any], None], session: Context) -> None:
+    """Take a step of the hook's own; only what a signal handler raises leaves it."""
+    try:
+        step(session)
+    except BaseException as error:
+        if not foreign_exceptions.is_ours(error):
+            raise
+        session.problems.append(f"{type(error).__name__}: {error}"[:200])
 
 
 SINGLE_THREADED = tuple(name for name in ("closerange", "unshare", "setns") if hasattr(posix, name))

@@ -94,20 +94,22 @@ class System:
         """
         if self._close is not None:
             return self._close
+        close: Callable[[int], Any] = self.os.close
         ctypes: Any = sys.modules.get("ctypes")
         if ctypes is None:
-            close: Callable[[int], Any] = self.os.close
             return close
         try:
             # Not by its attribute, which the program would see in `ctypes.pythonapi` afterwards.
             found = ctypes.pythonapi["close"]
             is_genuine = exact.is_a(found, sys.modules["_ctypes"].CFuncPtr)
+        except (AttributeError, KeyError):
+            return close  # another thread is importing it
         except BaseException as error:
             # An audit hook refuses it, or the program has replaced the module.
             if not foreign_exceptions.is_ours(error):
                 raise
             is_genuine = False
-        self._close = found if is_genuine else self.os.close
+        self._close = found if is_genuine else close
         return self._close
 
 

@@ -153,10 +153,12 @@ class Server:
         started: list[int] = []
         try:
             reserve.fill()
-            is_lost = self._listener is not None and not self._is_its_own()
             # A disk may block, so there the thread does it.
-            if (self._is_broken or is_lost) and not self._session.files.is_on_disk:
-                self._listen_again()
+            if not self._session.files.is_on_disk:
+                if self._is_no_socket():
+                    self._stop_listening()
+                elif self._is_broken:
+                    self._listen_again()
             if self.path is None and not self.is_opening:
                 self._tokens.append(True)
                 return
@@ -166,7 +168,10 @@ class Server:
             if started:  # the thread runs
                 if not foreign_exceptions.is_ours(error):
                     raise
-                self._session.problems.append(f"name of the thread: {type(error).__name__}")
+                unnamed = f"name of the thread: {type(error).__name__}"
+                if unnamed not in self._session.problems:
+                    self._session.problems.append(unnamed)
+                self._refusals = 0
                 return
             self._tokens.append(True)
             if not foreign_exceptions.is_ours(error):
@@ -374,11 +379,14 @@ class Server:
             self._shut_down()
             return
         system = self._session.system
-        client = known = None
+        client: Any = None
+        known: tuple[int, int] | None = None
+        is_asked = False
         try:
             client = system.socket(_AF_UNIX, _SOCK_STREAM)
             client.setblocking(False)
             known = runtime_dir.identity(system, client.fileno())
+            is_asked = True
             client.connect(self.path)
         except BlockingIOError:
             return  # the backlog is full, so the thread is awake
@@ -388,7 +396,9 @@ class Server:
             # No descriptor is left, the socket file was removed, or an audit hook refuses it.
             self._shut_down()
         finally:
-            if known is not None:
+            if is_asked and known is None:
+                client.detach()  # the program has closed it, and may have its own there
+            elif is_asked:
                 runtime_dir.close_socket(system, client, known)
             elif client is not None:
                 client.close()  # a signal handler raised before its identity was known
@@ -402,6 +412,20 @@ class Server:
         with contextlib.suppress(OSError):
             if self._is_its_own():
                 self._listener.shutdown(_SHUT_RDWR)
+
+    def _is_no_socket(self) -> bool:
+        """Whether the program has closed the listener, or has another file under its number.
+
+        Unlike a look at the file, the question for the name of a socket never waits for a disk.
+        """
+        if self._listener is None:
+            return False
+        try:
+            return bool(self._listener.getsockname() != self.path)
+        except OSError as error:
+            if not foreign_exceptions.is_ours(error):
+                raise
+            return True
 
     def _listen_again(self) -> None:
         """Make a new listener, after the thread that used the old one has ended.
@@ -532,10 +556,16 @@ class Server:
         try:
             fd, _ = self._listener._accept()
             sock = self._session.system.socket(fileno=fd)
-            if sock.family != _AF_UNIX or sock.getsockname() != self.path:
+            try:
+                is_ours = sock.family == _AF_UNIX and sock.getsockname() == self.path
+                if is_ours:
+                    sock.setblocking(False)
+            except BaseException:
+                sock.detach()  # what is under the number now is closed by whoever has opened it
+                raise
+            if not is_ours:
                 sock.detach()  # the program closed it, and has its own under the number
                 return
-            sock.setblocking(False)
         except BlockingIOError:
             return
         except OSError as error:

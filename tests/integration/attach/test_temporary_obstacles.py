@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mpwatch.attach import inject as inject_module
 from mpwatch.attach import methods
 from mpwatch.attach.inject import inject
+from mpwatch.attach.native import pending_call
+from mpwatch.attach.native.cpython_symbols import Interpreter
+from mpwatch.attach.native.pending_call import CallPlan
 from mpwatch.attach.native.ptrace import Tracee
 from mpwatch.attach.outcomes import Refused
 from tests import procfs
@@ -83,6 +88,29 @@ def test_the_hook_is_injected_after_another_tracer_has_detached(
     word = "stopped it for debugging" if stops else "traces it already"
     assert word in waits[0]
     assert procfs.status(running.pid, "TracerPid") == "0"
+
+
+def test_memory_that_has_changed_since_it_was_looked_at_is_looked_at_again(
+    start: Start, waits: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the target executes another program in between."""
+    running = start("attach_plain", "idle")
+    prepare, interpreters = pending_call.prepare, []
+
+    def changed_once(interpreter: Interpreter, *arguments: Any) -> CallPlan:
+        interpreters.append(interpreter)
+        if len(interpreters) == 1:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return prepare(interpreter, *arguments)
+
+    monkeypatch.setattr(pending_call, "prepare", changed_once)
+
+    attached = inject(running.process, timeout_s=20)
+
+    assert attached.state == "ready", attached
+    assert len(waits) == 1
+    assert "its memory has changed meanwhile" in waits[0]
+    assert interpreters[1] is not interpreters[0]
 
 
 def test_a_tracer_that_stays_is_named_and_the_refusal_says_that_it_may_pass(

@@ -4,9 +4,11 @@ import errno
 import gc
 import json
 import os
+import signal
 import sys
 import threading
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from types import GeneratorType, ModuleType
 from typing import Any
@@ -16,7 +18,7 @@ import pytest
 from mpwatch.hook import wire
 from mpwatch.hook.checks import errno_location, fork_risks
 from mpwatch.hook.checks.fork_risks import note_risks
-from mpwatch.hook.lifecycle.fork import ForkSteps, counts_late, shielded
+from mpwatch.hook.lifecycle.fork import ForkSteps, counts_late, shielded, wrap_single_threaded
 from mpwatch.hook.session import Session
 from mpwatch.hook.transport.server import Server
 
@@ -62,6 +64,87 @@ def fork(forks: ForkSteps, session: Session, threads: int | None) -> None:
     forks.before(session)
     forks.threads = threads
     forks.after_in_parent(session)
+
+
+def in_another_thread(step: Callable[[Any], None], session: Session) -> None:
+    other = threading.Thread(target=step, args=(session,))
+    other.start()
+    other.join()
+
+
+def test_a_call_without_the_thread_ends_while_another_thread_forks(
+    session: Session, thread: Thread
+) -> None:
+    forks = ForkSteps(EARLY)
+    forks.begin_call(session)
+    in_another_thread(forks.before, session)
+
+    forks.end_call(session)
+    assert thread.starts == 0, "the thread would be there as the other one forks"
+
+
+def test_a_fork_ends_while_another_thread_is_in_a_call_without_the_thread(
+    session: Session, thread: Thread
+) -> None:
+    forks = ForkSteps(EARLY)
+    begun, may_end = threading.Event(), threading.Event()
+
+    def call() -> None:
+        forks.begin_call(session)
+        begun.set()
+        assert may_end.wait(30)
+        forks.end_call(session)
+
+    other = threading.Thread(target=call)
+    other.start()
+    assert begun.wait(30)
+    fork(forks, session, 1)
+    assert thread.starts == 0, "the thread would open descriptors during the call"
+
+    may_end.set()
+    other.join()
+    assert thread.starts == 1
+
+
+def test_a_signal_handler_that_raises_before_a_call_leaves_the_hook_at_work(
+    session: Session, thread: Thread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session.forks = ForkSteps(EARLY)
+    closed: list[int] = []
+
+    def strikes() -> None:
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    def handler(*_: object) -> None:
+        raise TimeoutError("of the program")
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    monkeypatch.setattr(thread, "stop_for_fork", strikes)
+    try:
+        with pytest.raises(TimeoutError, match="of the program"):
+            wrap_single_threaded(closed.append, session)(3)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+    assert closed == []
+    assert thread.starts == 1
+
+
+def test_what_the_hook_itself_cannot_do_before_a_call_does_not_reach_the_program(
+    session: Session, thread: Thread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session.forks = ForkSteps(EARLY)
+    closed: list[int] = []
+
+    def fails() -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(thread, "stop_for_fork", fails)
+    wrap_single_threaded(closed.append, session)(3)
+
+    assert closed == [3]
+    assert thread.starts == 1
+    assert "MemoryError" in str(list(session.problems))
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
+import gc
 import os
 import socket
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -216,6 +219,51 @@ def test_a_thread_is_ended_without_closing_a_file_of_the_program(
     session.system.os = replaced = Os(own, "stat")
     assert session.server.stop()
     require_untouched(replaced.taken, own)
+
+
+def test_a_thread_is_ended_where_the_program_has_closed_the_socket_before_its_file_is_known(
+    own: int, session: Any, tmp_path: Path
+) -> None:
+    session.server.listen(str(tmp_path / "hook.sock"))
+    session.server.start()
+    taken: list[int] = []
+
+    class Closing(Os):
+        """`os`, whose `stat` finds a descriptor closed, and then the program opens its file."""
+
+        def _opening(self, *args: Any) -> Any:
+            if not isinstance(args[0], int) or taken:
+                return os.stat(*args)
+            taken.append(args[0])
+            os.dup2(own, args[0], inheritable=False)
+            raise OSError(errno.EBADF, "closed")
+
+    session.system.os = Closing(own, "stat")
+    assert session.server.stop()
+    require_untouched(taken, own)
+
+
+def test_a_connection_that_becomes_a_file_as_it_is_examined_is_left_alone(
+    own: int, session: Any, tmp_path: Path
+) -> None:
+    server = session.server
+    server.listen(str(tmp_path / "hook.sock"))
+    taken: list[int] = []
+
+    def made(fileno: int) -> socket.socket:
+        sock = socket.socket(fileno=fileno)
+        taken.append(fileno)
+        os.dup2(own, fileno, inheritable=False)
+        return sock
+
+    session.system.socket = made
+    with socket.socket(socket.AF_UNIX) as observer, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        observer.connect(server.path)
+        server._accept(Run())
+        gc.collect()
+
+    require_untouched(taken, own)
 
 
 @pytest.mark.parametrize("kind", ["file", "socket of another name", "socket of the network"])
