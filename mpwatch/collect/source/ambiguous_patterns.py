@@ -24,6 +24,7 @@ from mpwatch.collect.source.syntax import (
     Found,
     every_node,
     first_line,
+    functions_in,
     last_name,
     own_nodes,
 )
@@ -337,7 +338,8 @@ class PatternUses:
         )
         self._names: dict[ast.AST, Mapping[str, Sequence[_Given]]] = {}
         self._attributes: dict[str, list[tuple[_Given, ast.AST | None]]] | None = None
-        self._functions = [each for each in every_node(tree) if isinstance(each, FUNCTIONS)]
+        self._functions = functions_in(tree)
+        self._calls: dict[str, list[tuple[ast.Call, ast.AST]]] | None = None
         self._left = 0
 
     def find(self, function: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[Found]:
@@ -475,12 +477,7 @@ class PatternUses:
         self, function: ast.FunctionDef | ast.AsyncFunctionDef, name: str
     ) -> Iterator[tuple[_Given, ast.AST | None]]:
         """What the calls of a function in this file give to one of its parameters."""
-        calls = [
-            (call, caller)
-            for caller in (self._tree, *self._functions)
-            for call in own_nodes(caller)
-            if isinstance(call, ast.Call) and last_name(call.func) == function.name
-        ]
+        calls = self._calls_of(function.name)
         if len(calls) > _CALLERS:
             return
         names = _parameters(function)
@@ -491,6 +488,16 @@ class PatternUses:
             argument = _argument(call, name, place)
             if argument is not None:
                 yield _Given(argument), where
+
+    def _calls_of(self, name: str) -> Sequence[tuple[ast.Call, ast.AST]]:
+        """The calls of functions of a name in this file, with the functions that they are in."""
+        if self._calls is None:
+            self._calls = defaultdict(list)
+            for caller in (self._tree, *self._functions):
+                for call in own_nodes(caller):
+                    if isinstance(call, ast.Call):
+                        self._calls[last_name(call.func)].append((call, caller))
+        return self._calls.get(name, ())
 
     def _attribute(
         self, node: ast.Attribute, scope: ast.AST | None, seen: frozenset[int]

@@ -162,7 +162,7 @@ def _sorts(call: ast.Call) -> str:
 
 
 def _assigned(node: ast.AST) -> list[str]:
-    return [expression_text(each) for each in node.targets] if isinstance(node, ast.Assign) else []
+    return [expression_text(each) for each in assigned_to(node)]
 
 
 def _lists_files(node: ast.AST) -> bool:

@@ -1060,7 +1060,7 @@ _SLOW: Mapping[SlowKind, tuple[str, str, str]] = {
         "self._archive is None:), in the worker_init_fn of a DataLoader or the initializer of a "
         "Pool, but after the fork, as forked processes that share one open file share its "
         "position. Or read its table once and keep the offsets, or unpack it. More workers, more "
-        "prefetching or a faster disk do not help: it is computing for each item.",
+        "prefetching or a faster disk do not help: it is the reading of the table that takes cpu.",
     ),
     "choice": (
         "goes through all weights or elements for each draw",
@@ -1248,7 +1248,8 @@ def _costs_of_pattern(pattern: str, lines: str) -> Costly:
         ". Where two of its repeats can take the same characters, each beginning and each way to "
         "divide a text is tried before it is given up: the time grows with the square of the "
         "length of a text without such a place, or faster: a long word, such as an encoded file, "
-        "takes seconds, and with some patterns a tag that is never closed does not end.",
+        "takes seconds, and with some patterns one text (a tag that is never closed) takes for "
+        "ever.",
         f"Let the repeats of {pattern} exclude each other ([^\\s@]+@[^\\s@]+ in place of "
         "\\S+@\\S+), bound them ({1,64}), or pass over very long words before. More workers, "
         "cores or another chunksize do not help.",

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, own_frames, program_frames
-from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.mechanisms.cases import NAMED, at_line
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.diagnose.analysis.source_code import mark_words, marks
@@ -15,6 +15,7 @@ from mpwatch.diagnose.analysis.stack_patterns import main_thread, user_frame
 from mpwatch.diagnose.analysis.waits.edges import is_busy
 from mpwatch.diagnose.analysis.waits.executors import JoinedBy, JoinedExecutor, joined_executor
 from mpwatch.diagnose.analysis.waits.threads import purpose
+from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.source_code import Mark
@@ -31,10 +32,11 @@ class JoinedWords(NamedTuple):
     advice: str
 
 
-def joined_words(index: Index, process: Process) -> JoinedWords | None:
+@derived
+def joined_words(index: Index, identity: ProcessId) -> JoinedWords | None:
     """Why a process does not get past the end of a thread pool; `None` if it is at none."""
-    joined = joined_executor(index, process.process)
-    if joined is None:
+    process, joined = index.snapshot.get(identity), joined_executor(index, identity)
+    if process is None or joined is None:
         return None
     first, *more = joined.running
     name, at = called(process), at_line(main_thread(process))

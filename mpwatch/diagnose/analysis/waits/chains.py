@@ -30,6 +30,7 @@ from mpwatch.diagnose.analysis.waits.verdicts import (
     WaitEnd,
     end_at,
     end_of_answer,
+    end_of_receiving,
     end_of_unseen,
 )
 from mpwatch.model.ids import ProcessId
@@ -161,6 +162,9 @@ class ChainBuilder:
     def _end_for(self, process: Process, edge: WaitEdge | None) -> WaitEnd | None:
         """Why a chain ends at a process to which an edge leads."""
         end = self._ends.get(process.process)
+        edges = self._edges[process.process]
+        if end is None and edge is not None and edges:
+            return end_of_receiving(self._around, process, edges[0])
         waiter = self._processes.get(edge.waiter) if edge is not None else None
         if end is None or edge is None or waiter is None:
             return end

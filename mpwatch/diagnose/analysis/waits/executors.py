@@ -87,6 +87,8 @@ def _running(process: Process, by: JoinedBy) -> list[Thread]:
         joined = own
     elif by == "shutdown" and len(joined) > len(own):
         joined = {name: each for name, each in joined.items() if name not in own}
+    if by == "shutdown" and len(joined) > 1:
+        return []  # which of them is joined does not show
     return [thread for threads in joined.values() for thread in threads]
 
 

@@ -141,8 +141,8 @@ AMONG_OTHERS = (
 OF_OWN_THREAD = "Only another thread of the same process can end this wait."
 UNSEEN = "It has this connection, and nothing shows which of its threads is to answer."
 RECEIVES = (
-    "It is woken up again and again, so it receives something there: it goes on, and has not sent "
-    "what the other one waits for."
+    "It is woken up again and again where it waits to receive: it goes on, and has not sent what "
+    "the other one waits for."
 )
 UNANSWERED = (MAY_BOTH_READ, IN_COROUTINE, AMONG_OTHERS, UNSEEN)
 """Conclusions about a server that seems to wait for its clients, one of which waits for it."""
@@ -220,23 +220,35 @@ def end_at(around: ReadContext, process: Process, edges: Sequence[WaitEdge]) -> 
     if _blocks_its_loop(process, edges[0]):
         return _end_of_edge(around, process, edges[0])
     if any(set(edge.providers) - {process.process} for edge in edges):
-        if _goes_on_receiving(around.index, process, edges[0]):
-            return WaitEnd("unknown", f"goes on receiving{where(process)}", RECEIVES)
         return None
     return _end_of_edge(around, process, _deciding(edges))
+
+
+def end_of_receiving(around: ReadContext, process: Process, edge: WaitEdge) -> WaitEnd | None:
+    """The end at a process that others wait for, and that goes on receiving; `None` at others.
+
+    Args:
+        around: What edges were resolved against.
+        process: Where the chain has arrived.
+        edge: What its main thread waits for.
+    """
+    if not _goes_on_receiving(around.index, process, edge):
+        return None
+    return WaitEnd("unknown", f"goes on receiving{where(process)}", RECEIVES)
 
 
 def _goes_on_receiving(index: Index, process: Process, edge: WaitEdge) -> bool:
     """Whether a main thread gets something again and again where it waits to receive.
 
-    It is woken up much more often than the time limit of its call would do.
+    It is woken up much more often than the time limit of its call would do. The timers of an event
+    loop wake it up as well.
     """
     main = main_thread(process)
     wait = main.waits_on if main is not None else None
     if wait is None or main is None or edge.tid != main.tid or edge.kind not in READS:
         return False
-    if edge.is_ordinary:
-        return False  # a worker that gets its work
+    if edge.is_ordinary or runs_event_loop(main):
+        return False  # the first is a worker that gets its work
     limit_s = wait.timeout_s
     if limit_s is not None and limit_s < LEAST_LIMIT_S:
         return False

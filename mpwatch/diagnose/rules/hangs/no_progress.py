@@ -7,7 +7,7 @@ no other one works, is information.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from math import isfinite
 from signal import Signals
 
@@ -18,7 +18,7 @@ from mpwatch.describe.processes import STATE_D
 from mpwatch.describe.waits import SEMAPHORE
 from mpwatch.diagnose.analysis.distributed.habits import is_at_usual_pace
 from mpwatch.diagnose.analysis.distributed.nccl_words import nccl_words
-from mpwatch.diagnose.analysis.idle_time import last_transfer_s, quiet_s
+from mpwatch.diagnose.analysis.idle_time import last_transfer_s, quiet_s, woken_per_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.among_threads import (
     ADVICE_AWAIT,
@@ -182,7 +182,7 @@ def _found(index: Index) -> Iterator[Finding]:
     reported = {each.process.process for each in unseen}
     reported.update(process.process for each in retried for process in each.processes)
     reported.update(each.reader.process for each in kept)
-    reported.update(_parts_of(remote) if remote is not None else ())
+    reported.update(_parts_of(remote) if remote is not None and remote.nested else ())
     left = None
     if any((quiet_s(each, index) or 0.0) >= REPORTED_S for each in index.snapshot.living()):
         left = left_lock(index)
@@ -220,9 +220,12 @@ def _of_loop_ends(index: Index) -> Iterator[Finding]:
     The results of all calls that a coroutine awaited are there by then.
     """
     for process in index.snapshot.living():
-        main, joined = main_thread(process), joined_words(index, process)
+        main = main_thread(process)
         for_s = blocked_for_s(main) if main is not None else None
-        if joined is None or joined.by != "asyncio" or (for_s or 0.0) < COMPUTES_S:
+        if for_s is None or for_s < COMPUTES_S:
+            continue
+        joined = joined_words(index, process.process)
+        if joined is None or joined.by != "asyncio":
             continue
         yield Finding(
             rule=RULE,
@@ -230,7 +233,7 @@ def _of_loop_ends(index: Index) -> Iterator[Finding]:
             process=process.process,
             subject=str(process.pid),
             summary=(
-                f"{called(process)} makes no progress for {index.lasting(for_s or 0.0)}: it "
+                f"{called(process)} has made no progress for {index.lasting(for_s)}: it "
                 f"{joined.what}"
             ),
             evidence=joined.evidence,
@@ -540,8 +543,8 @@ def _severity(index: Index, blockage: Blockage) -> Severity | None:
             return None
         is_polling = blockage.reason == "polls" and _holds_up_the_job(index, blockage)
         at_one_line = at_one_line_s(index, blockage.process.process) if is_polling else 0.0
-        if _is_past_its_result(index, blockage) and _holds_up_the_job(index, blockage):
-            return Severity.WARNING if waited_s >= COMPUTES_S else None
+        if _is_past_its_result(index, blockage) and waited_s >= HOPELESS_S:
+            return Severity.WARNING if _holds_up_the_job(index, blockage) else Severity.INFO
         if is_polling and waited_s >= (ONE_LINE_S if at_one_line >= ONE_LINE_S else HOPELESS_S):
             return Severity.WARNING
         return Severity.INFO if waited_s >= COMPUTES_S else None
@@ -564,11 +567,11 @@ def _joined(index: Index, blockage: Blockage) -> JoinedWords | None:
     """What the last process joins, where that is the end of a thread pool."""
     if blockage.reason not in ("computes", "other", "thread"):
         return None
-    return joined_words(index, blockage.process)
+    return joined_words(index, blockage.process.process)
 
 
 def _is_past_its_result(index: Index, blockage: Blockage) -> bool:
-    """Whether asyncio.run has its result and only joins threads that no coroutine waits for."""
+    """Whether asyncio.run has its result, and only joins threads."""
     joined = _joined(index, blockage)
     return joined is not None and joined.by == "asyncio"
 
@@ -1513,16 +1516,17 @@ def _for_a_core(index: Index, blockage: Blockage) -> float:
     return waited if waited >= NO_CORE_SHARE else 0.0
 
 
-_RECEIVES = (
-    "is alive and goes on receiving, from others as well: its main thread is woken up again and "
-    "again. What the process that waits has sent was answered to somebody else, put aside, "
-    "dropped, or has not arrived."
-)
-
-
-def _renewed(index: Index, blockage: Blockage) -> Sequence[Mark]:
-    """Deadlines that each request puts off, in the files that its main thread is in."""
-    return marks(index, "renews-deadline", blockage.process)[:1]
+def _cause_of_receiving(index: Index, blockage: Blockage) -> str:
+    """Why a process that goes on receiving may not have sent what another one waits for."""
+    woken = woken_per_s(index, blockage.process)
+    often = f"about {woken:.0f} times a second" if woken is not None else "again and again"
+    cause = (
+        f"{called(blockage.process)} is alive: its main thread is woken up {often} where it waits "
+        "to receive, so most likely it gets requests there. What the process that waits has sent "
+        "was answered to another one, put aside, dropped, or has not arrived."
+    )
+    renewed = marks(index, "renews-deadline", blockage.process)
+    return f"{cause}{_put_off(renewed[0])}" if renewed else cause
 
 
 def _put_off(mark: Mark) -> str:
@@ -1546,7 +1550,7 @@ def _cause_of_reason(index: Index, blockage: Blockage) -> str:
             f"again. {f'It goes round in {held}. ' if held else ''}{_others_continue(blockage)}"
         )
     if blockage.reason == "receives":
-        return f"{end} {_RECEIVES}{''.join(map(_put_off, _renewed(index, blockage)))}"
+        return _cause_of_receiving(index, blockage)
     if blockage.reason == "computes":
         return _cause_of_computation(index, blockage)
     if blockage.reason == "stopped":

@@ -350,7 +350,7 @@ def test_a_process_alone_at_the_end_of_asyncio_run_is_reported_after_a_time(
     told = [each.summary for each in found(no_progress.check, job)]
 
     words = (
-        "main (100) makes no progress for 40 s: it waits at train.py:23 evaluate at the end of "
+        "main (100) has made no progress for 40 s: it waits at train.py:23 evaluate at the end of "
         "asyncio.run for its thread asyncio_0, which computes at data.py:5 work"
     )
     assert told == ([words] if is_told else [])
