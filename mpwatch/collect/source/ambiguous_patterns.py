@@ -16,7 +16,9 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from functools import lru_cache
 from importlib import import_module
+from itertools import islice
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from mpwatch.collect.source.syntax import (
@@ -53,6 +55,7 @@ _END: Final = "end"
 _Items: TypeAlias = Sequence[tuple[Any, Any]]
 
 
+@lru_cache(maxsize=512)
 def matches_in_many_ways(pattern: str) -> bool:
     """Whether the number of ways to match a part of a text grows with its square, or faster.
 
@@ -287,6 +290,8 @@ _PATTERN_METHODS: Final = frozenset(
 _MODULES: Final = frozenset(("re", "regex"))
 _STEPS: Final = 2000
 """Of the search for one use; what is not found until then counts as harmless."""
+_DEPTH: Final = 40
+"""Of values that lead to one another."""
 _CALLERS: Final = 4
 """A function with more calls is not followed to its arguments."""
 _SHOWN: Final = 3
@@ -343,7 +348,7 @@ class PatternUses:
         self._left = 0
 
     def find(self, function: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[Found]:
-        """The calls in a function of which an ambiguous pattern that is named elsewhere is used.
+        """The calls in a function that use an ambiguous pattern through a variable.
 
         Args:
             function: The function, or the file.
@@ -364,8 +369,8 @@ class PatternUses:
             self._left = _STEPS
             start = _Place(call.args[0] if is_module else owner, scope)
             found = dict.fromkeys(self._patterns(start, is_text=is_module))
-            wide = [each for each in found if matches_in_many_ways(each[1])]
-            for line, pattern in wide[:_SHOWN]:
+            wide = (each for each in found if matches_in_many_ways(each[1]))
+            for line, pattern in islice(wide, _SHOWN):
                 yield "uses-wide-pattern", f"{line}, {pattern}", call
 
     def _patterns(self, start: _Place, *, is_text: bool) -> Iterator[tuple[int, str]]:
@@ -380,7 +385,7 @@ class PatternUses:
         """What an expression can be, of literals and calls."""
         self._left -= 1
         node, scope = place
-        if self._left < 0 or id(node) in seen:
+        if self._left < 0 or len(seen) >= _DEPTH or id(node) in seen:
             return
         seen |= {id(node)}
         if isinstance(node, ast.Name):
@@ -415,6 +420,8 @@ class PatternUses:
 
     def _inside(self, place: _Place, step: _Step, seen: frozenset[int]) -> Iterator[_Place]:
         """What is in a container by one step."""
+        if len(seen) >= _DEPTH:
+            return
         for node, scope in self._values(place, seen):
             if isinstance(node, ast.List | ast.Tuple | ast.Set):
                 yield from self._elements(node, scope, step, seen)
@@ -427,7 +434,7 @@ class PatternUses:
                 yield _Place(node.value if step == "value" else node.key, scope)
             elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
                 for each in (node.left, node.right):
-                    yield from self._inside(_Place(each, scope), step, seen)
+                    yield from self._inside(_Place(each, scope), step, seen | {id(node)})
             elif isinstance(node, ast.Call):
                 yield from self._of_call(node, scope, step, seen)
 

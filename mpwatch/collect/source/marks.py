@@ -60,6 +60,7 @@ from mpwatch.collect.source.pitfalls import (
     find_group_kills,
     find_looped_collectives,
     find_pitfalls,
+    find_renewed_deadlines,
     find_text_order,
     find_unfrozen,
     reducers_of,
@@ -273,6 +274,7 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     yield from find_own_answers(nodes)
     yield from find_group_kills(module.tree, nodes)
     yield from find_text_order(module.tree, nodes)
+    yield from find_renewed_deadlines(module.tree, function, nodes)
     yield from (("unfreezes", about, node) for of, about, node in known.unfrozen if of is function)
     yield from find_set_order(nodes, known.sets)
     yield from find_clocks(function, nodes, known.clocks)

@@ -27,6 +27,7 @@ from mpwatch.collect.source.syntax import (
     every_node,
     expression_text,
     first_line,
+    functions_by_name,
     functions_in,
     last_line,
     last_name,
@@ -51,7 +52,6 @@ def find_pitfalls(function: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[Found
     yield from _replaced_modules(function, nodes)
     yield from _accumulations(nodes)
     yield from _lengths(nodes)
-    yield from _renewed_deadlines(function, nodes)
     yield from _past_wrappers(nodes)
     for call in nodes:
         if isinstance(call, ast.Call) and last_name(call.func) in _WRAPPERS:
@@ -67,9 +67,11 @@ def _past_wrappers(nodes: Sequence[ast.AST]) -> Iterator[Found]:
     if not any(last_name(each.func) == "backward" for each in calls):
         return
     called = {expression_text(each.func) for each in calls}
+    called |= {expression_text(part) for each in calls for part in each.args}  # which may call it
+    unused = {id(each.value) for each in nodes if isinstance(each, ast.Expr)}
     for call in calls:
-        if not call.args:
-            continue  # `model.module.parameters()` computes nothing
+        if not call.args or id(call) in unused:
+            continue  # `model.module.parameters()`, or `model.module.save(path)`
         inner = call.func
         if isinstance(inner, ast.Attribute) and inner.attr != "module":
             inner = inner.value
@@ -81,36 +83,24 @@ def _past_wrappers(nodes: Sequence[ast.AST]) -> Iterator[Found]:
             return
 
 
-_NO_FORWARD: Final = frozenset(
-    (
-        "add_module",
-        "apply",
-        "get_parameter",
-        "get_submodule",
-        "load_state_dict",
-        "named_parameters",
-        "parameters",
-        "register_buffer",
-        "requires_grad_",
-        "state_dict",
-        "to",
-        "train",
-    )
-)
+_NO_FORWARD: Final = frozenset(("get_parameter", "get_submodule", "state_dict", "to", "train"))
 
 
-def _renewed_deadlines(function: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[Found]:
+def find_renewed_deadlines(
+    tree: ast.AST, function: ast.AST, nodes: Sequence[ast.AST]
+) -> Iterator[Found]:
     """`group.deadline = time.monotonic() + wait`, in a function that does not look at the old one.
 
-    Where something comes more often than the wait takes, it is never due.
+    Where something comes more often than the wait takes, it is never due. Only of what the file
+    compares.
+
+    Args:
+        tree: The file.
+        function: The syntax of one function.
+        nodes: Its own.
     """
-    if not isinstance(function, FUNCTIONS) or function.name == "__init__":
+    if not isinstance(function, FUNCTIONS) or function.name in ("__init__", "start"):
         return
-    read = {
-        expression_text(each)
-        for each in nodes
-        if isinstance(each, ast.Attribute | ast.Subscript) and isinstance(each.ctx, ast.Load)
-    }
     for node in nodes:
         if not isinstance(node, ast.Assign) or len(node.targets) != 1:
             continue
@@ -118,13 +108,34 @@ def _renewed_deadlines(function: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[
         is_kept = isinstance(target, ast.Attribute | ast.Subscript)
         if not is_kept or not isinstance(value, ast.BinOp) or not isinstance(value.op, ast.Add):
             continue
+        if not any(map(reads_clock, (value.left, value.right))):
+            continue
         text = expression_text(target)
-        is_from_now = any(map(reads_clock, (value.left, value.right)))
-        if is_from_now and _DUE.search(text) and text not in read:
+        is_read = any(
+            isinstance(each, ast.Attribute | ast.Subscript)
+            and isinstance(each.ctx, ast.Load)
+            and expression_text(each) == text
+            for each in nodes
+        )
+        if _DUE.search(text) and not is_read and _is_compared(tree, target):
             yield "renews-deadline", text, node
 
 
-_DUE: Final = re.compile(r"deadline|expir|due|timeout|flush_at|until|not_before", re.IGNORECASE)
+_DUE: Final = re.compile(
+    r"deadline|(?<![a-z])(?:due|flush_at|until|not_before)(?![a-z])", re.IGNORECASE
+)
+
+
+def _is_compared(tree: ast.AST, target: ast.expr) -> bool:
+    """Whether a file compares an attribute, or an element, of this name with anything."""
+    name = last_name(target.value if isinstance(target, ast.Subscript) else target)
+    return any(
+        last_name(part) == name
+        for each in every_node(tree)
+        if isinstance(each, ast.Compare)
+        for part in ast.walk(each)
+        if isinstance(part, ast.Attribute | ast.Name)
+    )
 
 
 def find_text_order(tree: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[Found]:
@@ -135,10 +146,15 @@ def find_text_order(tree: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[Found]:
         nodes: The syntax of one function.
     """
     listed: dict[str, ast.AST] = {}
-    lists = {target for each in nodes for target in _assigned(each) if _lists_files(each)}
+    lists = {
+        expression_text(target)
+        for each in nodes
+        if isinstance(each, ast.Assign) and _lists_files(each.value)
+        for target in each.targets
+    }
     for node in nodes:
         if isinstance(node, ast.Assign) and _in_text_order(node.value, lists):
-            listed.update((target, node) for target in _assigned(node))
+            listed.update((expression_text(target), node) for target in node.targets)
         elif isinstance(node, ast.Call) and _sorts(node) in lists:
             listed[receiver_of(node)] = node
     taken: list[ast.AST] = []
@@ -153,7 +169,7 @@ def find_text_order(tree: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[Found]:
                 taken.append(listed[text])
     name = next(filter(None, map(_numbered, every_node(tree))), "") if taken else ""
     if name:
-        yield "text-order", name, taken[0]
+        yield "text-order", name, min(taken, key=first_line)
 
 
 def _sorts(call: ast.Call) -> str:
@@ -161,13 +177,20 @@ def _sorts(call: ast.Call) -> str:
     return receiver_of(call) if last_name(call.func) == "sort" and not call.keywords else ""
 
 
-def _assigned(node: ast.AST) -> list[str]:
-    return [expression_text(each) for each in assigned_to(node)]
-
-
-def _lists_files(node: ast.AST) -> bool:
-    """Whether files of a folder are listed in it."""
-    return any(last_name(each.func) in _LISTINGS for each in calls_in(node))
+def _lists_files(node: ast.expr) -> bool:
+    """Whether it is a list of files of a folder: of their names, and of nothing else about them."""
+    if isinstance(node, ast.Call):
+        name = last_name(node.func)
+        if name in _LISTINGS:
+            return True
+        return name in ("list", "sorted") and len(node.args) == 1 and _lists_files(node.args[0])
+    if isinstance(node, ast.ListComp | ast.GeneratorExp) and len(node.generators) == 1:
+        of, element = node.generators[0], node.elt
+        if isinstance(element, ast.Call) and last_name(element.func) == "str" and element.args:
+            element = element.args[0]
+        is_it = expression_text(element) == expression_text(of.target)
+        return is_it and _lists_files(of.iter)
+    return False
 
 
 def _is_listing(node: ast.expr, lists: Container[str]) -> bool:
@@ -192,14 +215,21 @@ def _numbered(node: ast.AST) -> str:
     values = [each for each in node.values if isinstance(each, ast.FormattedValue)]
     last = node.values[-1]
     ending = last.value if isinstance(last, ast.Constant) and isinstance(last.value, str) else ""
-    is_file = _ENDING.fullmatch(ending) is not None
+    is_file = _ENDING.fullmatch(ending) is not None and len(node.values) > len(values) + 1
     if len(values) != 1 or values[0].format_spec is not None or not is_file:
         return ""
-    return ast.unparse(node)[2:-1]
+    is_number = _NUMBER.search(expression_text(values[0].value)) is not None
+    return ast.unparse(node)[2:-1] if is_number else ""
 
 
 _LISTINGS: Final = frozenset(("glob", "iglob", "iterdir", "listdir", "rglob", "scandir"))
 _ENDING: Final = re.compile(r"\.\w{1,12}")
+_NUMBER: Final = re.compile(
+    r"(?:batch|count|epoch|frame|gen|generation|i|id|idx|index|iter|iteration|k|n|no|num|number"
+    r"|round|seq|shard|step|steps|t|version)\)?$",
+    re.IGNORECASE,
+)
+"""The end of what is most likely a number."""
 
 
 def find_group_kills(tree: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[Found]:
@@ -265,34 +295,38 @@ def find_unfrozen(tree: ast.AST) -> Iterator[tuple[ast.AST, str, ast.AST]]:
 def _set_trainable(function: ast.AST) -> Iterator[tuple[str, bool, ast.AST]]:
     """What a function makes trainable, or not: the module in words, whether, and the statement."""
     nodes = list(own_nodes(function))
-    modules = {
-        loop.target.id: expression_text(loop.iter.func.value)
-        for loop in nodes
-        if isinstance(loop, ast.For)
-        and isinstance(loop.target, ast.Name)
-        and isinstance(loop.iter, ast.Call)
-        and isinstance(loop.iter.func, ast.Attribute)
-        and loop.iter.func.attr == "parameters"
-    }
-    if sum(isinstance(each, ast.For) for each in nodes) > 1 and len(modules) == 1:
-        modules = {name: module for name, module in modules.items() if _is_used_once(name, nodes)}
+    modules = _of_parameters(nodes)
     for node in nodes:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
             for target in node.targets:
                 if isinstance(target, ast.Attribute) and target.attr == "requires_grad":
-                    name = expression_text(target.value)
-                    if name in modules and isinstance(node.value.value, bool):
-                        yield modules[name], node.value.value, node
+                    module = modules.get((id(node), expression_text(target.value)))
+                    if module is not None and isinstance(node.value.value, bool):
+                        yield module, node.value.value, node
         elif isinstance(node, ast.Call) and last_name(node.func) == "requires_grad_":
             values = [each.value for each in node.args if isinstance(each, ast.Constant)]
             is_on = not node.args or values == [True]
             if not node.keywords and (is_on or values == [False]):
-                yield modules.get(receiver_of(node), receiver_of(node)), is_on, node
+                owner = receiver_of(node)
+                yield modules.get((id(node), owner), owner), is_on, node
 
 
-def _is_used_once(name: str, nodes: Sequence[ast.AST]) -> bool:
-    """Whether one loop alone has a variable of this name."""
-    return sum(isinstance(each, ast.For) and name in names_in(each.target) for each in nodes) == 1
+def _of_parameters(nodes: Sequence[ast.AST]) -> dict[tuple[int, str], str]:
+    """The module whose parameters a variable is at a statement, by its id and the variable.
+
+    Loops that use one variable one after the other are told apart, and one inside of another.
+    """
+    found: dict[tuple[int, str], str] = {}
+    loops = [each for each in nodes if isinstance(each, ast.For)]
+    for loop in sorted(loops, key=lambda each: (first_line(each), each.col_offset)):
+        called = loop.iter.func if isinstance(loop.iter, ast.Call) else None
+        is_it = isinstance(called, ast.Attribute) and called.attr == "parameters"
+        for name in names_in(loop.target):
+            for node in ast.walk(loop):
+                found.pop((id(node), name), None)
+                if is_it and isinstance(called, ast.Attribute):
+                    found[id(node), name] = expression_text(called.value)
+    return found
 
 
 def _queue_handlers(nodes: Sequence[ast.AST]) -> Iterator[Found]:
@@ -458,13 +492,13 @@ def _is_load(node: ast.Attribute) -> bool:
 
 # --- collectives in loops over tensors -----------------------------------------------------------
 
-_COLLECTIVES: Final = re.compile(r"all_?reduce|reduce|broadcast|all_gather(?:_into_tensor)?")
+_ONE_TENSOR: Final = re.compile(r"all_?reduce|reduce|broadcast|all_gather(?:_into_tensor)?")
 _OF_TORCH: Final = frozenset(("dist", "distributed", "c10d"))
 _JOINED: Final = re.compile(
     r"flat|bucket|coalesce|coalescing|chunk|fused|concat|merged|packed", re.IGNORECASE
 )
 """In the name of what already holds many tensors."""
-_LOADED: Final = re.compile(r"load|batch|data|step|epoch|range\(|enumerate\(\w*load", re.IGNORECASE)
+_LOADED: Final = re.compile(r"load|batch|data|step|epoch|range\(", re.IGNORECASE)
 """In what a loop of a training goes through: each of its rounds has other tensors."""
 _FEW: Final = 8
 """A tuple or list that is written out has this many elements at most."""
@@ -476,14 +510,22 @@ def reducers_of(tree: ast.AST) -> Mapping[str, str]:
     `def reduce_tensor(t): out = t.clone(); dist.all_reduce(out); return out / world`.
     """
     found: dict[str, str] = {}
-    for function in every_node(tree):
-        if not isinstance(function, FUNCTIONS) or not function.args.args:
-            continue
+    for function in functions_by_name(tree).values():
         nodes = list(own_nodes(function))
-        if any(isinstance(each, ast.For | ast.AsyncFor | ast.While) for each in nodes):
+        if any(isinstance(each, LOOPS) for each in nodes):
             continue
+        given = {each.arg for each in function.args.args} - {"self", "cls"}
+        given |= {
+            name
+            for node in nodes
+            if isinstance(node, ast.Assign) and names_in(node.value) & given
+            for target in node.targets
+            for name in names_in(target)
+        }
         for call in nodes:
-            if isinstance(call, ast.Call) and (name := _collective(call)) and _blocks(call, nodes):
+            if not isinstance(call, ast.Call) or not any(_is_of(a, given) for a in call.args[:1]):
+                continue
+            if (name := _collective(call)) and _blocks(call, nodes):
                 found[function.name] = name
     return found
 
@@ -517,7 +559,8 @@ def find_looped_collectives(
         for call in body:
             if not isinstance(call, ast.Call) or id(call) in told:
                 continue
-            kind = _collective(call) or reducers.get(last_name(call.func), "")
+            is_own = isinstance(call.func, ast.Name) or receiver_of(call) == "self"
+            kind = _collective(call) or (reducers.get(last_name(call.func), "") if is_own else "")
             if not kind or not any(_is_of(each, names) for each in call.args):
                 continue
             told.add(id(call))
@@ -531,7 +574,7 @@ def _collective(call: ast.Call) -> str:
     name = last_name(call.func)
     owner = call.func.value if isinstance(call.func, ast.Attribute) else None
     is_known = name != "reduce" if owner is None else last_name(owner) in _OF_TORCH
-    return name if is_known and call.args and _COLLECTIVES.fullmatch(name) else ""
+    return name if is_known and call.args and _ONE_TENSOR.fullmatch(name) else ""
 
 
 def _is_of(value: ast.expr, names: set[str]) -> bool:

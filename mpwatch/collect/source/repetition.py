@@ -319,7 +319,8 @@ def _compared(test: ast.expr, items: set[str], how: type[ast.cmpop]) -> str:
     sides = (test.left, test.comparators[0])
     for one, other in (sides, sides[::-1]):
         name = last_name(other)
-        is_variable = bool(name) and not name.isupper() and not names_in(other) & items
+        is_constant = name.isupper() or expression_text(other)[:1].isupper()  # `Kind.done`
+        is_variable = bool(name) and not is_constant and not names_in(other) & items
         if is_variable and names_in(one) & items:
             return expression_text(other)
     return ""

@@ -286,6 +286,9 @@ def test_deadlines_that_are_set_anew_each_time(
     text = f"""
         def ready(self, g, key):
             {body}
+
+        def is_due(self, g, key, now):
+            return g.deadline <= now or self.flush_at <= now or self.due[key] <= now
     """
 
     assert found(text, "renews-deadline") == expected
@@ -371,3 +374,56 @@ def test_the_number_of_threads_for_remote_calls() -> None:
     """
 
     assert found(text, "rpc-threads") == [("<module>", "args.threads", 4)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (
+            "trains-unwrapped",
+            """
+            def train(model, x, out):
+                step(x).backward()
+                model.module.save_pretrained(out)
+         """,
+        ),
+        (
+            "text-order",
+            """
+            def newest(folder, user):
+                save(f"user_{user}.json")
+                return max(os.path.getmtime(p) for p in glob.glob(folder))
+         """,
+        ),
+        (
+            "renews-deadline",
+            """
+            def lease(self, now):
+                self.deadline = time.monotonic() + 5
+         """,
+        ),
+        (
+            "unfreezes",
+            """
+            def freeze(model):
+                for p in model.body.parameters():
+                    p.requires_grad = False
+                for p in model.head.parameters():
+                    p.requires_grad = True
+         """,
+        ),
+    ],
+)
+def test_innocent_lines_are_not_marked(kind: str, text: str) -> None:
+    assert found(text, kind) == []
+
+
+def test_a_long_chain_of_assignments_is_read() -> None:
+    chain = "".join(f"        a{n + 1} = a{n}\n" for n in range(600))
+    text = f"""
+    def f(s):
+        a0 = re.compile("x")
+{chain}        return a600.match(s)
+    """
+
+    assert found(text, "uses-wide-pattern") == []
