@@ -138,7 +138,10 @@ class AttachSession:
                     f"The hook stays in {processes_text(count)} (--keep); to detach it: "
                     f"mpwatch detach {self._root.process.pid}"
                 )
-            return self._said(self._detach_all(injected))
+            said = self._said(self._detach_all(injected))
+            with self._changed:
+                self._wait_for_those_under_way()  # what was called off has its result in a moment
+            return said
         finally:
             self.log.close()  # what ctrl-c has interrupted, or has taken too long
 

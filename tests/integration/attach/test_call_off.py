@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -157,6 +158,40 @@ def test_a_session_that_ends_during_an_injection_leaves_no_hook(
     results = {line.split()[1]: line.partition(" result=")[2] for line in log}
     assert results["detach"].startswith("detached ")
     assert results["inject"].startswith(('"absent: it was called off"', '"pending: '))
+
+
+def test_a_session_waits_for_the_result_of_what_it_called_off(
+    held: Callable[[str], Running],
+    runtime: Path,
+    tmp_path: Path,
+    pool: ThreadPoolExecutor,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The thread that injects has its result 0.3 s after the detach."""
+    monkeypatch.setattr(attach_session, "FINISH_S", 1.0)
+    running = held("loader")
+    session = AttachSession(running.process, log=InjectionLog(str(tmp_path / "log")))
+    was_closed = threading.Event()
+    close, write_result = session.log.close, session.log.injected
+
+    def closed() -> None:
+        close()
+        was_closed.set()
+
+    def injected(*line: Any) -> None:
+        assert not was_closed.wait(0.3)
+        write_result(*line)
+
+    monkeypatch.setattr(session.log, "close", closed)
+    monkeypatch.setattr(session.log, "injected", injected)
+    injecting = pool.submit(session.inject, [sample(running.pid)], lambda status: None)
+    assert running.line() == "held"
+    with released_once_called_off(runtime, tmp_path / "hold"):
+        session.end()
+    injecting.result()
+    log = Path(session.log.path).read_text()
+    assert log.count(" inject ") == 1
+    assert "no result" not in log
 
 
 def test_a_detach_in_the_dashboard_stops_the_injection_of_its_session(
