@@ -206,6 +206,9 @@ class ThreadSample:
     """Number of the system call that it is blocked in; -1 if blocked outside of one."""
     waits_on: WaitedOn | None = None
     start_ticks: int | None = None
+    ran_at_s: float | None = None
+    """When it last ran, if it has not run since it was first read, as the kernel has noted it;
+    `None` also where that is not known."""
 
 
 @dataclass(frozen=True, slots=True)

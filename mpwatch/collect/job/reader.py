@@ -17,6 +17,7 @@ from mpwatch.collect.job.roles import RoleAssignment, RoleFacts
 from mpwatch.collect.process import memory, procfs, syscall_waits
 from mpwatch.collect.process.fds import LockedFiles, SocketTable
 from mpwatch.collect.process.identify import StaticFacts, is_stale, read_static_facts
+from mpwatch.collect.process.last_run import CpuClocks, LastRunTimes
 from mpwatch.collect.process.memory import ExtentCache
 from mpwatch.collect.process.process_reader import ProbeContext, ProcessReader
 from mpwatch.collect.process.procfs import DescriptorBudget, OpenFiles
@@ -167,6 +168,7 @@ class _ProcessReaders:
         self._extents = ExtentCache(proc)
         self._sockets = SocketTable()
         self._locked = LockedFiles(proc)
+        self._ran = LastRunTimes(CpuClocks())
         self._boot_wall_s = procfs.boot_wall_s(proc)
 
     def static_facts(self, process: ProcessId) -> StaticFacts:
@@ -213,6 +215,7 @@ class _ProcessReaders:
             intervals=self._schedule.intervals({entry.stat.process for entry in tree}, at_s),
             locked=self._locked,
             rollups=self._rollups(tree, request, at_s),
+            ran=self._ran,
         )
         assigned = self._assigned_roles(tree)
         probes = self._probes(tree, request, context)

@@ -10,6 +10,7 @@ from mpwatch.collect.job.roles import RoleAssignment
 from mpwatch.collect.process import fds, memory, procfs, threads
 from mpwatch.collect.process.fds import Descriptors, LockedFiles, SocketTable
 from mpwatch.collect.process.identify import StaticFacts
+from mpwatch.collect.process.last_run import LastRunTimes
 from mpwatch.collect.process.memory import CreatorOf, ExtentCache, Mappings
 from mpwatch.collect.process.procfs import (
     NO_COUNTERS,
@@ -64,6 +65,8 @@ class ProbeContext:
     locked: LockedFiles
     rollups: memory.Rollups | None = None
     """`smaps_rollup` of all processes, where they are read at once."""
+    ran: LastRunTimes | None = None
+    """When threads last ran that are new."""
 
 
 class Signs(NamedTuple):
@@ -331,8 +334,9 @@ class ProcessReader:
             context.wall_s,
         )
         before, before_s = results.threads, context.cpu_clock()
+        last_run = context.ran.of if context.ran is not None else None
         results.threads = threads.read_threads(
-            context.proc, pid, thread_count, before, resolver, self._files.read
+            context.proc, pid, thread_count, before, resolver, self._files.read, last_run
         )
         for tid in before.keys() - results.threads.keys():
             threads.forget(self._files, context.proc, pid, tid)

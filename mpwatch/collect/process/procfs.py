@@ -67,6 +67,8 @@ class Stat(NamedTuple):
     environment_at: tuple[int, int] = (0, 0)
     """Where the initial environment begins and ends; 0 where the process may not be inspected. Each
     program that is executed has it elsewhere."""
+    cpu: int = 0
+    """Number of the cpu that it last ran on."""
 
     @property
     def has_ended(self) -> bool:
@@ -134,6 +136,7 @@ def parse_stat(line: bytes) -> Stat:
         is_exiting=bool(int(fields[6]) & _EXITING),
         system_ticks=int(fields[12]),
         environment_at=(int(fields[47]), int(fields[48])) if len(fields) > 48 else (0, 0),
+        cpu=int(fields[36]) if len(fields) > 36 else 0,
     )
 
 

@@ -7,20 +7,26 @@ from dataclasses import replace
 from functools import lru_cache
 from heapq import nsmallest
 from operator import itemgetter
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from mpwatch.collect.process import procfs
-from mpwatch.collect.process.procfs import OpenFiles
+from mpwatch.collect.process.procfs import OpenFiles, Stat
 from mpwatch.collect.process.syscall_waits import WaitResolver, may_lie_in_a_mapping, parse_syscall
 from mpwatch.model.samples import ThreadSample
 from mpwatch.model.sanitize import clean
 
 THREADS_LIMIT = 4096
+ASKED_LIMIT = 16
+"""Of so many threads of a process, and of the main one, the kernel is asked when they last ran: 0.1
+ms each, once."""
 TRACED_NS = 50_000
 """A thread that a tracer wakes runs for 7 us (py-spy 0.4, Linux 6.18), several times that on a busy
 machine. A thread of OpenMP that gets work runs for longer, since it looks for more before it
 sleeps."""
 _FROM_CALL = frozenset(("poll", "pipe-read", "socket-read", "accept", "child", "timer"))
+
+
+LastRun: TypeAlias = Callable[[str, Stat], "float | None"]
 
 
 class ThreadReading(NamedTuple):
@@ -40,6 +46,7 @@ def read_threads(
     known: dict[int, ThreadReading],
     resolver: WaitResolver | None,
     read: Callable[[str], bytes] = procfs.read,
+    last_run: LastRun | None = None,
 ) -> dict[int, ThreadReading]:
     """Read all threads, main thread first, at most `THREADS_LIMIT`.
 
@@ -55,14 +62,15 @@ def read_threads(
         known: The result of the last call.
         resolver: Resolves the waits of blocked calls; `None` leaves `waits_on` empty.
         read: Reads files that are read repeatedly.
+        last_run: Tells when a thread that is new here last ran, from its folder and `stat`.
     """
     if len(known) == thread_count:
-        found = _read_these(proc, pid, list(known), known, resolver, read)
+        found = _read_these(proc, pid, list(known), known, resolver, read, last_run)
         if len(found) == thread_count:
             return found
         known = found
     tids = procfs.task_ids(proc, pid)[:THREADS_LIMIT]
-    return _read_these(proc, pid, tids, known, resolver, read)
+    return _read_these(proc, pid, tids, known, resolver, read, last_run)
 
 
 def forget(files: OpenFiles, proc: str, pid: int, tid: int) -> None:
@@ -150,10 +158,11 @@ def _read_these(
     known: dict[int, ThreadReading],
     resolver: WaitResolver | None,
     read: Callable[[str], bytes],
+    last_run: LastRun | None,
 ) -> dict[int, ThreadReading]:
     """Read the threads with these numbers that still exist."""
     found: dict[int, ThreadReading] = {}
-    for tid in tids:
+    for place, tid in enumerate(tids):
         folder = f"{proc}/{pid}/task/{tid}"
         now, before = counters(folder, read), known.get(tid)
         if now is None:
@@ -161,7 +170,9 @@ def _read_these(
         if before is not None and now and now == before.counters and before.sample.state in "SI":
             found[tid] = before
             continue
-        thread = _read_thread(proc, folder, now, before, resolver, read)
+        is_asked = before is None and (place < ASKED_LIMIT or tid == pid)
+        asked = last_run if is_asked else None
+        thread = _read_thread(proc, folder, now, before, resolver, read, asked)
         if thread is not None:
             found[tid] = thread
     return found
@@ -174,6 +185,7 @@ def _read_thread(
     before: ThreadReading | None,
     resolver: WaitResolver | None,
     read: Callable[[str], bytes],
+    last_run: LastRun | None,
 ) -> ThreadReading | None:
     """One thread that has run since the last reading, or `None` once it has ended."""
     try:
@@ -186,7 +198,8 @@ def _read_thread(
         sample, waits = before.sample, before.sample.waits_on
         if resolver is not None and waits is not None and waits.kind == "timer":
             waits = resolver.resolve(parse_syscall(line), sample.state, sample.wchan)
-        return ThreadReading(now, line, replace(sample, cpu_ticks=_ticks(now), waits_on=waits))
+        sample = replace(sample, cpu_ticks=_ticks(now), waits_on=waits, ran_at_s=None)
+        return ThreadReading(now, line, sample)
     try:
         stat = procfs.parse_stat(procfs.read(f"{folder}/stat", 4096))
     except (OSError, ValueError):
@@ -205,6 +218,7 @@ def _read_thread(
         syscall=call.number if call is not None else None,
         waits_on=resolver.resolve(call, stat.state, wchan) if resolver is not None else None,
         start_ticks=stat.start_ticks,
+        ran_at_s=last_run(folder, stat) if last_run is not None and is_blocked else None,
     )
     return ThreadReading(now, line, sample)
 

@@ -67,7 +67,7 @@ def _counted_quiet_s(index: Index, process: Process) -> float | None:
     if any(_could_run(index, thread) for thread in process.threads):
         return 0.0
     thread = main_thread(process)
-    still_s = thread.still_s if thread is not None else None
+    still_s = _still_s(index, process)
     # Going from one wait to another takes no cpu that could be measured.
     waits_s = thread.waits_s if thread is not None else None
     series = history.of(process.process, "cpu_percent")
@@ -82,10 +82,31 @@ def _counted_quiet_s(index: Index, process: Process) -> float | None:
             history.of(process.process, "stack_stops"),
             history.of(process.process, "tracer_wakes"),
         )
+        if _began_before(index, still_s) and woken_s >= switches[-1].at_s - switches[0].at_s:
+            woken_s = still_s  # it was rarely woken for as long as that was counted
     at_most_s = _least(waits_s, woken_s)
     if at_most_s is not None and (still_s or 0.0) >= at_most_s:
         return at_most_s
     return _least(max(_idle_s(series, at_most_s), still_s or 0.0), at_most_s)
+
+
+def _still_s(index: Index, process: Process) -> float | None:
+    """For how long its main thread has not run; of the time before the watch, no thread has.
+
+    What the process did before, the kernel tells of each thread alone (`ThreadSample.ran_at_s`).
+    """
+    thread = main_thread(process)
+    still_s = thread.still_s if thread is not None else None
+    if still_s is None or not _began_before(index, still_s):
+        return still_s
+    others = [each.still_s or 0.0 for each in process.threads if each.name != HOOK_THREAD]
+    return max(watched_s(index), min(still_s, *others)) if others else still_s
+
+
+def _began_before(index: Index, lasting_s: float | None) -> bool:
+    """Whether what has lasted for so long began before the job was watched."""
+    started_at_s = index.history.started_at_s
+    return started_at_s is not None and (lasting_s or 0.0) > index.snapshot.at_s - started_at_s
 
 
 def _could_run(index: Index, thread: Thread) -> bool:

@@ -71,7 +71,7 @@ class ProcessRecord:
     between: tuple[Counters, ...] = ()
     """Counters since then."""
     still_since: dict[int, float] = field(default_factory=dict)
-    """By thread: since when it has used no cpu."""
+    """By thread: since when it has used no cpu, for the first time as the kernel has noted it."""
     waits: dict[int, Wait] = field(init=False)
     """By thread: its last wait, and the beginning of that."""
     futexes: dict[int, Wait] = field(init=False)
@@ -88,6 +88,11 @@ class ProcessRecord:
         self.original_parent = self.parent
         self.confirmed_s = self.sample.at_s
         self.shm_bytes = _shm_bytes(self.sample)
+        self.still_since = {
+            thread.tid: thread.ran_at_s
+            for thread in self.sample.threads or ()
+            if thread.ran_at_s is not None
+        }
         self.futexes = _futexes(self.sample, {})
         self.waits = dict(_waits(self.sample, {}, self.futexes))
 
@@ -155,7 +160,9 @@ class ProcessRecord:
         since: dict[int, float] = {}
         for thread in sample.threads or ():
             old = before.get(thread.tid)
-            if old is not None and old.cpu_ticks == thread.cpu_ticks and thread.state != "R":
+            if thread.ran_at_s is not None:
+                since[thread.tid] = thread.ran_at_s
+            elif old is not None and old.cpu_ticks == thread.cpu_ticks and thread.state != "R":
                 since[thread.tid] = self.still_since.get(thread.tid, self.confirmed_s)
         self.still_since = since
         self.futexes = _futexes(sample, self.futexes)
@@ -178,7 +185,9 @@ def _futexes(sample: ProcSample, before: Mapping[int, Wait]) -> dict[int, Wait]:
         if thread.state == "R" or wait is None or wait.address is None:
             continue
         is_same = last is not None and last.address == wait.address
-        found[thread.tid] = last if last and is_same else Wait((), sample.at_s, wait.address)
+        found[thread.tid] = (
+            last if last and is_same else Wait((), _since_s(sample, thread), wait.address)
+        )
     return found
 
 
@@ -198,8 +207,17 @@ def _waits(
             continue
         what = (wait.kind, wait.segment, wait.targets)
         is_same = last is not None and last.what == what
-        since_s = futexes[thread.tid].since_s if wait.address is not None else sample.at_s
+        is_futex = wait.address is not None
+        since_s = futexes[thread.tid].since_s if is_futex else _since_s(sample, thread)
         yield thread.tid, last if last and is_same else Wait(what, since_s)
+
+
+def _since_s(sample: ProcSample, thread: ThreadSample) -> float:
+    """Since when a thread is in the wait that this sample is the first to show.
+
+    A thread that has not run since has been in one system call.
+    """
+    return sample.at_s if thread.ran_at_s is None else thread.ran_at_s
 
 
 def _is_passing(wait: WaitedOn) -> bool:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
@@ -200,3 +201,23 @@ def test_little_cpu_time_in_each_reading_adds_up_to_progress() -> None:
 
     assert quiet is not None
     assert quiet < STALLED_S
+
+
+def test_a_process_whose_threads_have_not_run_since_before_the_watch_is_as_long_stalled() -> None:
+    """The kernel tells when threads last ran, also of the time before the first reading."""
+    stands = main(threads=[thread(MAIN, still_s=600.0), thread(MAIN + 1, still_s=300.0)])
+    watched = replace(past([40.0] * 31), started_at_s=NOW_S - 60)
+    woken = replace(past(bursts(5, of=20)), started_at_s=NOW_S - 60)
+
+    assert quiet_s(*seen(stands, watched)) == 300.0
+    assert quiet_s(stands, Index(snapshot_of(stands), History(started_at_s=NOW_S))) == 300.0
+    assert (quiet_s(*seen(stands, woken)) or 0.0) < STALLED_S
+
+
+@pytest.mark.parametrize("ran_s", [None, 5.0])
+def test_of_what_a_process_did_before_its_main_thread_says_nothing(ran_s: float | None) -> None:
+    """Another thread has run since, or it is not known when it did."""
+    works = main(threads=[thread(MAIN, still_s=600.0), thread(MAIN + 1, still_s=ran_s)])
+
+    assert quiet_s(works, Index(snapshot_of(works), History(started_at_s=NOW_S))) == (ran_s or 0.0)
+    assert quiet_s(*seen(works, replace(past([40.0] * 61), started_at_s=NOW_S - 60))) == 60.0

@@ -113,3 +113,43 @@ def test_a_futex_that_turns_out_to_be_a_semaphore_was_waited_for_all_the_time() 
 
     assert waited(not_known, not_known, known, known).waits_s == 3.0
     assert waited(not_known, replace(known, address=0x80)).waits_s == 0.0
+
+
+def read_late(*samples: ThreadSample) -> Thread:
+    """The main thread after readings in the seconds 500, 501 and so on."""
+    fold = Fold()
+    for second, thread in enumerate(samples, 500):
+        fold.apply(tree(float(second), sample(MAIN, float(second), threads=(thread,))))
+    return fold.snapshot().processes[0].threads[0]
+
+
+def test_a_wait_that_began_before_the_first_reading_lasts_since_the_thread_last_ran() -> None:
+    known = replace(LOCK, address=0x7F)
+    asleep = ThreadSample(100, "python", "S", 9, waits_on=PIPE, ran_at_s=120.0)
+    locked = replace(asleep, waits_on=known)
+
+    first, later = read_late(asleep), read_late(asleep, asleep, replace(asleep, ran_at_s=None))
+    lock = read_late(locked)
+
+    assert (first.still_s, first.waits_s) == (380.0, 380.0)
+    assert (later.still_s, later.waits_s) == (382.0, 382.0)
+    assert (lock.still_s, lock.futex_s, blocked_for_s(lock)) == (380.0, 380.0, 380.0)
+
+
+def test_a_thread_that_runs_again_is_still_from_then_on() -> None:
+    asleep = ThreadSample(100, "python", "S", 9, waits_on=PIPE, ran_at_s=120.0)
+    ran = replace(asleep, cpu_ticks=12, ran_at_s=None)
+
+    assert read_late(asleep, ran).still_s is None
+    assert read_late(asleep, ran, ran, ran).still_s == 2.0
+
+
+def test_a_thread_that_is_first_read_later_has_its_own_beginning() -> None:
+    fold = Fold()
+    main = ThreadSample(100, "python", "S", 9, waits_on=PIPE)
+    other = ThreadSample(101, "python", "S", 3, waits_on=PIPE, ran_at_s=490.0)
+    fold.apply(tree(500.0, sample(MAIN, 500.0, threads=(main,))))
+    fold.apply(tree(501.0, sample(MAIN, 501.0, threads=(main, other))))
+
+    threads = fold.snapshot().processes[0].threads
+    assert [(each.still_s, each.waits_s) for each in threads] == [(1.0, 1.0), (11.0, 11.0)]
