@@ -152,3 +152,8 @@ def grows(reading: Callable[[], int], by: int, deadline_s: float = 20.0) -> bool
     """Whether a reading rises by so much in time."""
     first = reading()
     return eventually(lambda: reading() >= first + by, deadline_s)
+
+
+def has_last_runs() -> bool:
+    """Whether the kernel tells when threads last ran (CONFIG_SCHED_DEBUG)."""
+    return "se.exec_start" in text(os.getpid(), "sched")

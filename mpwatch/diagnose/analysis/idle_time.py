@@ -8,6 +8,7 @@ from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.stack_patterns import HOOK_THREAD, main_thread, shape_in
 from mpwatch.model.history import History, Series, columns, first_at, values_of
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import THREADS_OF_A_GROUP
 from mpwatch.model.snapshot import Process, Thread
 
 STALLED_S = 8.0
@@ -35,6 +36,9 @@ WOKEN_SPAN_S = 8.0
 SWITCHES_PER_SAMPLE = 10
 SAMPLING_S = 1.0
 """Seconds within which py-spy has taken the stacks of a process, also on a loaded machine."""
+_LIBRARY_THREADS = (*THREADS_OF_A_GROUP, "pt_tcpstore", "cuda-")
+"""How names of threads begin that wake up by themselves: the transport of gloo each 10 ms, the
+watchdog of NCCL, the store of ranks and the CUDA driver now and then (torch 2.13)."""
 COUNTED_S = 3.5
 """Switches are counted every few seconds (`STATUS_S` of `mpwatch.collect.process.process_reader`):
 those caused by taking stacks may show in a reading this much later."""
@@ -99,8 +103,13 @@ def _still_s(index: Index, process: Process) -> float | None:
     still_s = thread.still_s if thread is not None else None
     if still_s is None or not _began_before(index, still_s):
         return still_s
-    others = [each.still_s or 0.0 for each in process.threads if each.name != HOOK_THREAD]
+    others = [each.still_s or 0.0 for each in process.threads if not _polls_for_itself(each)]
     return max(watched_s(index), min(still_s, *others)) if others else still_s
+
+
+def _polls_for_itself(thread: Thread) -> bool:
+    """Whether a thread looks for work of its library many times a second, and does none without."""
+    return thread.name == HOOK_THREAD or thread.name.startswith(_LIBRARY_THREADS)
 
 
 def _began_before(index: Index, lasting_s: float | None) -> bool:

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -71,6 +72,23 @@ def test_a_child_keeps_its_role_when_the_root_was_killed() -> None:
     child = next(pid for pid in before if pid != root.pid)
     assert before == {root.pid: "main", child: "spawned"}
     assert after == {child: "spawned"}
+
+
+@pytest.mark.skipif(not procfs.has_last_runs(), reason="the kernel has no CONFIG_SCHED_DEBUG")
+def test_a_thread_that_sleeps_has_not_run_since_before_the_first_reading(talk: Talk) -> None:
+    program = talk("waits")  # its threads sleep from now on
+    ready_s = time.monotonic()
+    assert eventually(lambda: time.monotonic() - ready_s > 4.0)
+
+    tree = TreeCollector(identify(program.pid))
+    first, again = (by_pid(read(tree))[program.pid] for _ in range(2))
+
+    found = {each.tid: each.ran_at_s for each in first.threads or ()}
+    ran_at_s = found[program.pid]
+    assert ran_at_s is not None
+    assert ran_at_s <= first.at_s - 2.0
+    assert ready_s - ran_at_s < 4.0, "it ran until it was ready"
+    assert {each.tid: each.ran_at_s for each in again.threads or ()} == found
 
 
 def test_a_zombie_is_refused_with_its_parent_and_reported_with_its_exit_code(talk: Talk) -> None:

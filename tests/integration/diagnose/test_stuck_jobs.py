@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 from mpwatch.cli.failures import EXIT_INTERRUPTED
+from tests import procfs
 from tests.conftest import Start
 from tests.integration import on_demand
-from tests.integration.observe.commands import of_this_job, watched
+from tests.integration.observe.commands import mpwatch, of_this_job, watched
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -28,6 +29,8 @@ one whose holders all have to have waited for 10 s, on a loaded machine; and for
 ended after a time."""
 STARTED_S = 12.0
 """Longer than a job that makes progress is observed, with the start of the command."""
+STOOD_S = 14.0
+"""Longer than a wait lasts until it is told."""
 STUCK = {
     "acquired_twice": ("standing-still", "and not released it yet", "refresh"),
     "copied_pipe_ends": ("standing-still", "a copy of its writing end itself", "receive_all"),
@@ -125,3 +128,19 @@ def test_ctrl_c_ends_the_watch_with_the_report_and_its_own_exit_code(start: Star
 
     assert watch.returncode == EXIT_INTERRUPTED
     assert json.loads(out)["root"] == job.pid
+
+
+@pytest.mark.skipif(not procfs.has_last_runs(), reason="the kernel has no CONFIG_SCHED_DEBUG")
+def test_what_has_stood_still_before_it_was_watched_is_told_at_one_look(start: Start) -> None:
+    job = start("stuck_jobs.py", "sleeping_worker")
+    job.wait_for("ready")
+    ready_s = time.monotonic()
+    assert procfs.eventually(lambda: time.monotonic() - ready_s > STOOD_S)
+
+    done = mpwatch("dump", str(job.pid), "--json", "--no-hook")
+
+    document = json.loads(done.stdout)
+    first = of_this_job(document["findings"])[0]
+    assert first["rule"] == "no-progress"
+    assert "which sleeps" in first["summary"]
+    assert min(edge["since_s"] for edge in document["waits"]["edges"]) >= STOOD_S / 2

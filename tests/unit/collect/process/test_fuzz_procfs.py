@@ -20,6 +20,7 @@ from mpwatch.collect.host import host
 from mpwatch.collect.host.host import CgroupReader, parse_membership, parse_mounts
 from mpwatch.collect.process import fds, identify, memory, procfs, syscall_waits
 from mpwatch.collect.process.fds import read_sockets
+from mpwatch.collect.process.last_run import last_run_ms
 from mpwatch.collect.process.memory import parse_mappings
 from mpwatch.collect.process.py_spy import LOCALS_LIMIT, parse_dump
 from mpwatch.collect.process.syscall_waits import WaitResolver, parse_syscall
@@ -153,6 +154,14 @@ def test_counters(place: Proc, status: bytes, io: bytes, limits: bytes, rollup: 
     fds.limits(proc, 10)
     with contextlib.suppress(ProcessLookupError):
         memory.read_rollup(proc, 10, 1.0)
+
+
+@FUZZ
+@given(broken(b"python (10, #threads: 1)\nse.exec_start  :  75893861.122598\nse.vruntime : 1\n"))
+def test_last_runs(data: bytes) -> None:
+    INPUTS["tried"] += 1
+    found = last_run_ms(data)
+    assert found is None or isinstance(found, float)
 
 
 @FUZZ
