@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, own_frames, program_frames
 from mpwatch.describe.processes import names_text, wait_verb
-from mpwatch.describe.waits import LOCK_OF_THREADS
+from mpwatch.describe.waits import LOCK_OF_THREADS, object_words
 from mpwatch.diagnose.analysis.distributed.chosen_roots import ONE_SIDED, chosen_root
 from mpwatch.diagnose.analysis.distributed.flight_recorder import (
     number_of,
@@ -50,8 +50,15 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
 )
 from mpwatch.diagnose.analysis.distributed.unfinished_loops import UnfinishedLoop, unfinished_loop
 from mpwatch.diagnose.analysis.exits import death_of
-from mpwatch.diagnose.analysis.idle_time import STALLED_S, is_stalled, mean_cpu_percent, quiet_s
+from mpwatch.diagnose.analysis.idle_time import (
+    STALLED_S,
+    are_stalled,
+    is_stalled,
+    mean_cpu_percent,
+    quiet_s,
+)
 from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.newest import children_of
 from mpwatch.diagnose.analysis.pipes import channels_among, output_of, pipe_ends
 from mpwatch.diagnose.analysis.process_queries import (
     all_called,
@@ -467,6 +474,9 @@ def _whereabouts(rank: Process, inside: Sequence[Process], index: Index) -> _Whe
     by_clock = _parted_by_clock(rank, waiter, index) if is_quiet else None
     if by_clock is not None:
         return by_clock
+    child = _child_at_work(rank, index) if is_quiet else None
+    if child is not None:
+        return _waits_for_child(rank, child, at)
     block = block_of_one(rank, waiter)
     if block is not None and not is_quiet:
         return _in_block(rank, waiter, block, index)
@@ -587,6 +597,41 @@ def _quiet(rank: Process, inside: Sequence[Process], at: str, index: Index) -> _
         "of the process group, and a collective that the others call has to be called by this "
         "rank as well.",
         certain_s=MUTUAL_S if _waits_for_those(rank, what, inside) else inf,
+    )
+
+
+def _child_at_work(rank: Process, index: Index) -> Process | None:
+    """The child that a rank waits for, if that one or a descendant of it does anything."""
+    main, edges = main_thread(rank), wait_graph(index).edges
+    tid = main.tid if main is not None else None
+    awaited = {
+        provider
+        for edge in edges
+        if (edge.waiter, edge.tid, edge.kind) == (rank.process, tid, "child")
+        for provider in edge.providers
+    }
+    for child in filter(None, map(index.snapshot.get, awaited)):
+        if not child.is_gone and not are_stalled(_family(index, child), index):
+            return child
+    return None
+
+
+def _family(index: Index, process: Process) -> Iterator[Process]:
+    """A process and its descendants."""
+    yield process
+    for child in children_of(index, process):
+        yield from _family(index, child)
+
+
+def _waits_for_child(rank: Process, child: Process, at: str) -> _Whereabouts:
+    """A rank that has left its work to a process of its own, which goes on with it."""
+    place = called_at(child)
+    return _Whereabouts(
+        f"{called(rank)} waits{at} for the exit of {called(child)}, a process that it has started "
+        f"and that still works{f', at {place}' if place else ''}.",
+        "Nothing is wrong if only this rank is to do that, and it takes less than the timeout of "
+        f"the process group. {_SAME_STEPS}",
+        innocent_s=WORKING_S,
     )
 
 
@@ -712,7 +757,7 @@ def _own_wait(rank: Process, index: Index) -> tuple[str, str]:
     )
     if edge.what == LOCK_OF_THREADS and _waits_in_torch(rank, index):
         return "a send or receive that another rank has to match", next(ends, "")
-    return edge.what, next(ends, "")
+    return object_words(edge.kind, edge.what), next(ends, "")
 
 
 def _waits_in_torch(rank: Process, index: Index) -> bool:

@@ -520,6 +520,30 @@ def test_a_rank_in_one_long_sleep_is_information() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("still_s", "grandchild_still_s", "severity"),
+    [(None, 90.0, Severity.INFO), (90.0, None, Severity.INFO), (90.0, 90.0, Severity.CRITICAL)],
+)
+def test_a_rank_that_waits_for_its_own_process_which_works_is_information(
+    still_s: float | None, grandchild_still_s: float | None, severity: Severity
+) -> None:
+    waits = WaitedOn("child", "wait4", ("pid 500",))
+    waiting = rank(0, "train.py:validate:90")
+    waiting = replace(waiting, threads=(replace(waiting.threads[0], waits_on=waits),))
+    child = process(500, "other", parent=300, label="sh", threads=[thread(500, still_s=still_s)])
+    ends = [thread(501, "evaluate.py:main:7", still_s=grandchild_still_s)]
+    grandchild = process(501, "other", parent=500, label="python", threads=ends)
+
+    job = snapshot_of(main(), waiting, called(1, "barrier"), child, grandchild)
+    finding = only(rank_stuck_in_collective.check, job)
+
+    assert finding.severity is severity
+    assert "which waits for the exit of 500 at train.py:90 validate" in finding.summary
+    assert ("sh (500), a process that it has started and that still works" in finding.cause) is (
+        severity is Severity.INFO
+    )
+
+
 def test_a_rank_that_fills_an_output_which_its_launcher_does_not_read_is_reported_with_both() -> (
     None
 ):
