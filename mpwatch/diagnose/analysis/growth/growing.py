@@ -58,6 +58,8 @@ from mpwatch.model.units import bytes_text
 MIB = 1 << 20
 READ_PART = 0.4
 """Of what a process gains at its start, so much is read where it reads a data set."""
+SHOWN = 3
+"""Processes, lines or containers that are named."""
 START_S = 15.0
 """What has risen since a process was this young may be its start: reading a data set, say."""
 
@@ -150,6 +152,24 @@ CARRIES: Mapping[Resource, frozenset[Resource]] = {
 finding states both. A thread that does not end keeps what it refers to."""
 START_RISES: frozenset[Resource] = frozenset(("descriptors", "mappings", "memory"))
 """What rises while a process imports modules."""
+
+
+class Explanation(NamedTuple):
+    """Why a resource rises and what to change, beyond the numbers."""
+
+    noun: str
+    """What is added: `pipe ends`, `threads`."""
+    evidence: tuple[str, ...]
+    cause: str
+    advice: str
+    title: str | None = None
+    """What happens, in place of `has ever more NOUN`."""
+    subject: str = ""
+    """What it is, where that is more exact than the resource."""
+    is_shown: bool = True
+    """Whether something shows what keeps it, beyond the numbers: a line, a queue, a kind."""
+    is_guess: bool = False
+    """Whether what keeps it is a guess, so that a container that was measured to grow is told."""
 
 
 @dataclass(frozen=True, slots=True)
