@@ -40,7 +40,6 @@ from mpwatch.diagnose.analysis.waits.edges import (
     is_busy,
     semaphore_users,
 )
-from mpwatch.diagnose.analysis.waits.executors import joined_executor
 from mpwatch.diagnose.analysis.waits.file_locks import LOCK_FILE, LOCK_ON, holds_it_itself
 from mpwatch.diagnose.analysis.waits.futures import (
     IMPORT_LOCK,
@@ -62,6 +61,7 @@ from mpwatch.diagnose.analysis.waits.providers import (
 from mpwatch.diagnose.analysis.waits.servers import MANAGED
 from mpwatch.diagnose.analysis.waits.threads import (
     is_idle_loop,
+    joined_executor,
     may_still_receive,
     older_threads,
     threads_at_fork,

@@ -11,7 +11,6 @@ from typing import NamedTuple
 from mpwatch.describe.frames import frame_words, own_frames, program_frames
 from mpwatch.describe.processes import names_text, wait_verb
 from mpwatch.describe.waits import LOCK_OF_THREADS
-from mpwatch.diagnose.analysis.distributed.chosen_roots import ONE_SIDED, chosen_root
 from mpwatch.diagnose.analysis.distributed.flight_recorder import (
     number_of,
     recorded,
@@ -52,6 +51,7 @@ from mpwatch.diagnose.analysis.distributed.unfinished_loops import UnfinishedLoo
 from mpwatch.diagnose.analysis.exits import death_of
 from mpwatch.diagnose.analysis.idle_time import STALLED_S, is_stalled, mean_cpu_percent, quiet_s
 from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.mechanisms.rank_cycles import ONE_SIDED, chosen_root
 from mpwatch.diagnose.analysis.pipes import channels_among, output_of, pipe_ends
 from mpwatch.diagnose.analysis.process_queries import (
     all_called,

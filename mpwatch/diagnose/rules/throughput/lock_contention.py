@@ -12,7 +12,7 @@ from mpwatch.describe.frames import frame_words, program_frames
 from mpwatch.describe.waits import SEMAPHORE
 from mpwatch.diagnose.analysis.idle_time import is_stalled
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.mechanisms.sleeping_holders import SleepingHolder, sleeping_holders
+from mpwatch.diagnose.analysis.mechanisms.kept_locks import SleepingHolder, sleeping_holders
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called, counted
 from mpwatch.diagnose.analysis.shares import (
     doing_words,

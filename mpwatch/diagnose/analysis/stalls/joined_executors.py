@@ -13,8 +13,12 @@ from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.diagnose.analysis.source_code import mark_words, marks
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, user_frame
 from mpwatch.diagnose.analysis.waits.edges import is_busy
-from mpwatch.diagnose.analysis.waits.executors import JoinedBy, JoinedExecutor, joined_executor
-from mpwatch.diagnose.analysis.waits.threads import purpose
+from mpwatch.diagnose.analysis.waits.threads import (
+    JoinedBy,
+    JoinedExecutor,
+    joined_executor,
+    purpose,
+)
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Thread

@@ -1,8 +1,12 @@
-"""Two that take from one queue until their own answer comes, and drop the answers of each other.
+"""Readers that take items out of a queue and do not go on: they drop them, or wait for more.
 
+Of two that take from one queue until their own answer comes, each may drop the answer of the other.
 Both are in the same loop of the program now, of which the source shows that it drops what is not
 its own. One of them waits for the lock of the queue's readers, which the other one has while it
 waits for an item; or both wait for the same.
+
+A process that collects items until it has a whole batch waits for the last part of it, which never
+comes where those that send wait for the results of what they have sent.
 """
 
 from __future__ import annotations
@@ -13,13 +17,14 @@ from typing import NamedTuple
 from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.mechanisms.cases import NAMED, Case, Mechanism
-from mpwatch.diagnose.analysis.process_queries import called
-from mpwatch.diagnose.analysis.source_code import capital, marks
-from mpwatch.diagnose.analysis.stack_patterns import calls, user_frame
+from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called
+from mpwatch.diagnose.analysis.source_code import capital, collecting_loop, marks, source_of
+from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, user_frame
+from mpwatch.diagnose.analysis.waits.providers import QUEUE_LOCK
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import READS, Frame
 from mpwatch.model.snapshot import Process, Thread
-from mpwatch.model.source_code import Mark
+from mpwatch.model.source_code import Mark, Statement
 
 _TAKES = ("multiprocessing/queues.py:get", "multiprocessing/connection.py:recv")
 _STATEMENT_LINES = 3
@@ -141,3 +146,71 @@ def _words(taker: _Taker, takers: Sequence[_Taker]) -> str:
     is_main = taker.thread.tid == taker.process.pid
     which = "the main thread" if is_main else f"thread {taker.thread.name}"
     return f"{which} of {called(taker.process)}"
+
+
+def part_batch(case: Case) -> Mechanism | None:
+    """The mechanism where a reader collects a batch, and who would send more waits as well.
+
+    Those that send are other readers: what they wait for are the results of what was sent.
+    """
+    readers = list(_readers(case))
+    for process, frame, header, size in readers:
+        same = [
+            each[0] for each in readers if (each[1].file, each[1].line) == (frame.file, frame.line)
+        ]
+        others = [each for each in _waiting(case) if each.process not in {s.process for s in same}]
+        if not others:
+            continue
+        at = [
+            f"{called(each)} at {frame_words(f)}" for each in others[:NAMED] if (f := _frame(each))
+        ]
+        names = all_called(others)
+        verb = "waits" if len(others) == 1 else "wait"
+        return Mechanism(
+            cause=(
+                f"{called(process)} collects {size} items before it goes on (`{header.text}` of "
+                f"line {header.line}), and gets no more: whoever would send the next ones waits "
+                f"itself, to receive ({', '.join(at)}). Most likely what was sent is no multiple "
+                f"of {size}, and the sender waits for all results of it before it sends more."
+            ),
+            advice=(
+                "Let the sender mark the end of each part with an item that closes the batch, or "
+                "let the reader go on with what it has after a short get(timeout=...), and send "
+                "the results of a batch that is not full as well. More processes or larger queues "
+                "do not help."
+            ),
+            headline=(
+                f"{all_called(same)} {'waits' if len(same) == 1 else 'wait'} for more items of a "
+                f"batch, and {names} {verb} to receive, likely the results of what was sent."
+            ),
+        )
+    return None
+
+
+def _frame(process: Process) -> Frame | None:
+    thread = main_thread(process)
+    return user_frame(thread.stack) if thread is not None else None
+
+
+def _waiting(case: Case) -> list[Process]:
+    """The processes of the job whose main thread waits to receive something."""
+    ids = {
+        (edge.waiter, edge.tid)
+        for edge in case.waits.edges
+        if edge.kind in READS or edge.what.startswith(QUEUE_LOCK)
+    }
+    return [
+        each
+        for each in case.index.snapshot.living()
+        if each.role not in SERVICE_ROLES and (each.process, each.pid) in ids
+    ]
+
+
+def _readers(case: Case) -> Iterator[tuple[Process, Frame, Statement, str]]:
+    """Those of them that collect items, each with its line, the loop and how many it collects."""
+    for process in _waiting(case):
+        frame = _frame(process)
+        line = source_of(case.index, frame) if frame is not None else None
+        found = collecting_loop(line)
+        if frame is not None and found is not None:
+            yield process, frame, *found
