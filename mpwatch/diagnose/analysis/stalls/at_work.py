@@ -22,7 +22,7 @@ from mpwatch.diagnose.analysis.source_code import (
     why_endless,
     wide_pattern,
 )
-from mpwatch.diagnose.analysis.stack_patterns import main_thread, user_frame
+from mpwatch.diagnose.analysis.stack_patterns import main_thread
 from mpwatch.diagnose.analysis.waits.blockages import Blockage, Reason
 from mpwatch.diagnose.analysis.waits.verdicts import where
 from mpwatch.model.snapshot import Process, Thread
@@ -110,10 +110,9 @@ def place_of(blockage: Blockage) -> str:
 def pattern_at_its_line(index: Index, blockage: Blockage) -> Costly | None:
     """The ambiguous regular expression at the line of a process that computes."""
     thread = blockage.thread
-    frame = user_frame(thread.stack) if thread is not None else None
-    if frame is None or blockage.reason != "computes":
+    if thread is None or blockage.reason != "computes":
         return None
-    return wide_pattern(index, frame)
+    return wide_pattern(index, thread.stack)
 
 
 def waits_for_a_core(index: Index, blockage: Blockage) -> float:

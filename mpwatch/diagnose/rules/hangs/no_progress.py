@@ -29,7 +29,7 @@ from mpwatch.diagnose.analysis.pipes import KeptOutput, kept_outputs
 from mpwatch.diagnose.analysis.process_queries import all_called, called, counted
 from mpwatch.diagnose.analysis.shares import Computation, has_come_back, lonely_computations
 from mpwatch.diagnose.analysis.source_code import end_of_loop, spin, wide_pattern
-from mpwatch.diagnose.analysis.stack_patterns import main_thread, runs_event_loop, user_frame
+from mpwatch.diagnose.analysis.stack_patterns import main_thread, runs_event_loop
 from mpwatch.diagnose.analysis.stalls.at_work import (
     ADVICE_NO_CORE,
     AT_WORK,
@@ -547,8 +547,7 @@ def _of_computation(index: Index, computation: Computation) -> Finding:
     """The finding about a process that computes, while nothing shows whether it gets anywhere."""
     name, time = called(computation.process), index.lasting(computation.for_s)
     thread = main_thread(computation.process)
-    frame = user_frame(thread.stack) if thread is not None else None
-    pattern = wide_pattern(index, frame) if frame is not None else None
+    pattern = wide_pattern(index, thread.stack) if thread is not None else None
     why = f": {pattern.words}" if pattern is not None else ""
     known = f"At its line, {pattern.words}{pattern.cause}" if pattern is not None else ""
     return Finding(
