@@ -26,9 +26,8 @@ from mpwatch.model.samples import READS, Frame
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.source_code import Mark, Statement
 
-_TAKES = ("multiprocessing/queues.py:get", "multiprocessing/connection.py:recv")
-_STATEMENT_LINES = 3
-"""Lines of a statement that takes an item: a stack may be at any of them."""
+_QUEUE_GET = "multiprocessing/queues.py:get"
+_TAKES = (_QUEUE_GET, "multiprocessing/connection.py:recv")
 
 
 class _Taker(NamedTuple):
@@ -56,7 +55,9 @@ def dropped_answers_of(index: Index, process: Process) -> Mechanism | None:
         others = [
             each
             for each in _takers(index)
-            if each.thread is not one.thread and each.mark == one.mark and _is_same(one, each)
+            if each.thread is not one.thread
+            and each.mark == one.mark
+            and _is_same(index, one, each)
         ]
         if others:
             return _mechanism((one, *others))
@@ -77,18 +78,21 @@ def _found_takers(index: Index, loops: Sequence[Mark]) -> Iterator[_Taker]:
             own = own_frames(thread.stack)
             if frame is None or thread.waits_on is None or not any(calls(own, e) for e in _TAKES):
                 continue
+            line = source_of(index, frame)
+            at = frame.line if line is None else line.statement.line
+            here = (frame.file, frame.function, at)
             for mark in loops:
-                line = mark.statement.line
-                is_there = (mark.file, mark.function) == (frame.file, frame.function)
-                if is_there and line <= frame.line < line + _STATEMENT_LINES:
+                if (mark.file, mark.function, mark.statement.line) == here:
                     yield _Taker(process, thread, frame, mark)
                     break
 
 
-def _is_same(one: _Taker, other: _Taker) -> bool:
+def _is_same(index: Index, one: _Taker, other: _Taker) -> bool:
     """Whether two take from one queue, by the pipe or lock for which they wait.
 
-    A queue of threads shows neither: two threads at one line may have a queue each.
+    A queue of threads shows neither: two threads at one line may have a queue each. A reader has
+    the lock of a queue's readers only while it waits for an item; that it is the lock of this queue
+    is known where no other thread of the job waits in Queue.get.
     """
     first, second = one.thread.waits_on, other.thread.waits_on
     if first is None or second is None:
@@ -97,8 +101,20 @@ def _is_same(one: _Taker, other: _Taker) -> bool:
     if kinds == {"semaphore"}:
         return first.segment is not None and first.segment == second.segment
     if "semaphore" in kinds and not kinds.isdisjoint(READS):
-        return True  # a reader has that lock only while it waits for an item
+        return _in_queue_get(index) == 1
     return bool(first.targets) and first.targets == second.targets
+
+
+@derived
+def _in_queue_get(index: Index) -> int:
+    """How many threads of the job wait for an item in Queue.get; each has the lock of a queue."""
+    return sum(
+        thread.waits_on is not None
+        and thread.waits_on.kind in READS
+        and calls(own_frames(thread.stack), _QUEUE_GET)
+        for process in index.snapshot.living()
+        for thread in process.threads
+    )
 
 
 def _mechanism(takers: Sequence[_Taker]) -> Mechanism:
@@ -115,8 +131,8 @@ def _mechanism(takers: Sequence[_Taker]) -> Mechanism:
             f"{capital(whom)} are in the same loop at {at}: `{statement.text}` takes the next item "
             f"of {queue}, whichever of them it is for, and the loop drops each that is not equal "
             f"to its own {own}. So most likely one of them has taken and dropped the answer for "
-            "which another one waits, and that never comes. What has answered is well, and waits "
-            "for the next request; whatever waits for these is only held up."
+            "which another one waits, and that never comes. The process that answered is "
+            "healthy and waits for the next request; whatever waits for these is only held up."
         ),
         advice=(
             f"Hold {lock} from sending the request until its own answer has come, so that one of "
