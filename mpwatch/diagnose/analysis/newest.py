@@ -15,7 +15,7 @@ from typing import NamedTuple
 from mpwatch.describe.frames import frame_words, is_library
 from mpwatch.describe.waits import FULL_PIPE
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.pipes import all_links, ends_among, pipe_ends
+from mpwatch.diagnose.analysis.pipes import all_links, ends_among, listening_at, pipe_ends
 from mpwatch.diagnose.analysis.process_queries import all_called, counted, label_stem
 from mpwatch.diagnose.analysis.stack_patterns import calls
 from mpwatch.model.samples import FdKind, FdLink, inode_of
@@ -185,11 +185,7 @@ class NewestAccepted(NamedTuple):
 def newest_accepted(process: Process, gained: float) -> NewestAccepted | None:
     """The connections that a server keeps, if most of its newest sockets are those."""
     links = [link for link in newest_links(process, gained) if link.kind == "socket"]
-    listening = {
-        address.rpartition(":")[2]: address
-        for link in process.sample.links
-        if (address := (link.address or "").partition(" listens on ")[2])
-    }
+    listening = listening_at(process)
     accepted = [
         (link, here)
         for link in links

@@ -319,6 +319,19 @@ def _starter(snapshot: Snapshot, reader: Process, keepers: Sequence[Process]) ->
     return before[0] if len(before) == 1 else None
 
 
+LISTENS = " listens on "
+"""In the address of a socket, see `FdLink.address`."""
+
+
+def listening_at(process: Process) -> Mapping[str, str]:
+    """The addresses at which a process listens by TCP: `{"4000": "127.0.0.1:4000"}`."""
+    return {
+        address.rpartition(":")[2]: address
+        for link in process.sample.links
+        if (address := (link.address or "").partition(f"tcp{LISTENS}")[2])
+    }
+
+
 def writers_by_name(
     index: Index, reader: Thread, candidates: Iterable[ProcessId]
 ) -> list[ProcessId]:

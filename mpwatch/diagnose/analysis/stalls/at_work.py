@@ -23,7 +23,7 @@ from mpwatch.diagnose.analysis.source_code import (
     wide_pattern,
 )
 from mpwatch.diagnose.analysis.stack_patterns import main_thread
-from mpwatch.diagnose.analysis.waits.blockages import Blockage, Reason
+from mpwatch.diagnose.analysis.waits.blockages import GOES_ON, Blockage, Reason
 from mpwatch.diagnose.analysis.waits.verdicts import where
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.source_code import Mark
@@ -85,7 +85,7 @@ def goes_from_task_to_task(index: Index, blockage: Blockage) -> bool:
     return mostly_sleeps(index, process) or (isfinite(exchanged_s) and is_recent)
 
 
-AT_WORK = ("computes", "polls", "receives", "sleeps")
+AT_WORK = GOES_ON | {"sleeps"}
 """A process at the end of waits that is so far not known to stand still."""
 
 

@@ -1000,9 +1000,6 @@ def _all_make_groups(inside: Sequence[Process], evidence: Sequence[str]) -> Find
     )
 
 
-"""Calls that need one of the other kind on another rank."""
-
-
 def _one_sided(inside: Sequence[Process], call: str, since_s: float) -> Finding:
     """The finding that all ranks send and none receives, or the other way round."""
     paths = sorted({path for rank in inside if (path := called_from(rank))})

@@ -106,6 +106,7 @@ from mpwatch.diagnose.analysis.stalls.polling import (
 from mpwatch.diagnose.analysis.stalls.remote_calls import UnansweredCalls, unanswered_calls
 from mpwatch.diagnose.analysis.values import awaited_number, loop_values, number_beside
 from mpwatch.diagnose.analysis.waits.blockages import (
+    UNWATCHED,
     USUAL_FACTOR,
     Blockage,
     Reason,
@@ -697,7 +698,7 @@ def _evidence(index: Index, blockage: Blockage) -> Iterator[str]:
     if len(waiters) > SHOWN_WAITERS:
         yield f"{len(waiters)} processes wait for {called(blockage.process)}"
     watched = "none of them has made progress" if waiters else "it has made no progress"
-    if blockage.reason in ("computes", "polls", "receives", "stopped"):
+    if blockage.reason in UNWATCHED:
         watched = "those that wait have made no progress"
     yield f"{watched} for {index.lasting(blockage.waited_s)}"
     if (joined := _joined(index, blockage)) is not None:
