@@ -24,7 +24,7 @@ from mpwatch.diagnose.analysis.newest import (
 from mpwatch.diagnose.analysis.process_queries import all_called
 from mpwatch.diagnose.analysis.shares import shares
 from mpwatch.diagnose.analysis.source_code import mark_place, mark_words, marks
-from mpwatch.model.samples import FdKind
+from mpwatch.model.samples import FdKind, FdLink
 from mpwatch.model.snapshot import Process
 from mpwatch.model.source_code import Mark
 
@@ -58,11 +58,11 @@ def unclosed_by(index: Index, process: Process, gained: float) -> Unclosed | Non
     Their names tell it, as far as the source writes them out. Otherwise the process has to be in
     the file of the statement, which a loop of the program has to repeat.
     """
-    kind = newest_kind(process, gained)
+    kind, links = newest_kind(process, gained), newest_links(process, gained)
     found = [
         each
         for mark in marks(index, "unclosed")
-        if (each := _matching(index, process, gained, mark, kind)) is not None
+        if (each := _matching(index, process, links, mark, kind)) is not None
     ]
     named = [each for each in found if each.matching]
     statements = {(each.mark.file, each.mark.statement) for each in named or found}
@@ -70,7 +70,7 @@ def unclosed_by(index: Index, process: Process, gained: float) -> Unclosed | Non
 
 
 def _matching(
-    index: Index, process: Process, gained: float, mark: Mark, kind: FdKind | None
+    index: Index, process: Process, links: Sequence[FdLink], mark: Mark, kind: FdKind | None
 ) -> Unclosed | None:
     about = _ABOUT.fullmatch(mark.about)
     if about is None or kind is None or kind not in _KINDS.get(about["kind"], ()):
@@ -81,7 +81,6 @@ def _matching(
         is_here = about["loop"] is not None and mark.file in _files(index, process)
         return Unclosed(mark, where, pattern, 0) if is_here else None
     names = re.compile(".*".join(map(re.escape, pattern.split("*"))))
-    links = newest_links(process, gained)
     paths = [each.target.removesuffix(" (deleted)") for each in links]
     matching = sum(names.fullmatch(each.rpartition("/")[2]) is not None for each in paths)
     return Unclosed(mark, where, pattern, matching) if matching >= MOST * len(links) else None
@@ -127,32 +126,32 @@ def _of_unclosed(found: Growing, left: Unclosed, noun: str, words: tuple[str, ..
     """Descriptors that are plain numbers, which one statement opens and nothing closes."""
     mark, place = left.mark, mark_place(left.mark)
     is_temporary = "mkstemp" in mark.statement.text
-    matched = (f"{left.matching} of them have a name as it gives: {left.pattern}",)
+    matched = (f"{left.matching} of them match the name that it gives: {left.pattern}",)
     names, verb = all_called(found.processes), "have" if len(found.processes) > 1 else "has"
     likely = "" if left.matching else "Most likely "
     return Explanation(
         noun,
         (*words, *(matched if left.matching else ())),
         f"{likely}{mark_words(mark)} opens one in {left.where}, and {mark.function}() neither "
-        "closes it nor gives it away. "
+        "closes it nor passes it on. "
         + (
-            "mkstemp() returns an open descriptor beside the path. To open the path again, to "
-            "close that, or to remove the file does not close the first one, and a file that was "
-            "removed occupies its space until then."
+            "mkstemp() returns an open descriptor as well as the path. Opening the path again and "
+            "closing that file, or removing it, does not close this descriptor, and a removed file "
+            "keeps its disk space until it is closed."
             if is_temporary
-            else "It is a plain number: unlike a file object or a socket, nothing closes it when "
-            "it is not used any more."
+            else "It is a plain integer: unlike a file object or a socket, it is not closed when "
+            "nothing refers to it any more."
         ),
         (
-            f"Close or use the descriptor that {place} gets: os.close(...) of it, or with "
-            "os.fdopen(..., 'wb') as out: in place of a second open(); or use "
+            f"Close or use the descriptor that is returned at {place}: call os.close(fd), or write "
+            "through `with os.fdopen(fd, 'wb') as out:` in place of a second open(); or use "
             "tempfile.NamedTemporaryFile in a with-statement."
             if is_temporary
-            else f"Call os.close() of what {place} opens in a `finally` clause, or open it in a "
-            "with-statement (open(), os.fdopen())."
+            else f"Call os.close() in a `finally` clause on what is opened at {place}, or open it "
+            "in a with-statement (open(), os.fdopen())."
         )
-        + " A higher limit (ulimit -n) or new workers only delay the end; gc.collect() closes none "
-        "of them.",
+        + " A higher limit (ulimit -n) or new workers only delay the failure; gc.collect() closes "
+        "none of them.",
         f"{names} {verb} ever more {noun}, opened at {place} and never closed",
     )
 

@@ -286,7 +286,7 @@ def _of_process(
             continue
         if resource in ("memory", "GPU memory") and is_compiling(index, process):
             continue
-        if resource == "threads" and _end_by_a_limit(index, process):
+        if resource == "threads" and _end_by_a_limit(index, process.process):
             continue
         rising[resource] = growth
     if not rising and not is_parent:
@@ -497,19 +497,21 @@ def _threads_by_start(index: Index, process: Process) -> Growth | None:
     goes_on = age - after_s[-1] <= 2 * max(gaps_s)
     if span_s < KEPT_SPAN_S or max(gaps_s) > span_s / 2 or not goes_on:
         return None
-    if _end_by_a_limit(index, process):
+    if _end_by_a_limit(index, process.process):
         return None
     return Growth((len(after_s) - 1) / span_s, len(after_s), span_s)
 
 
-def _end_by_a_limit(index: Index, process: Process) -> bool:
+@derived
+def _end_by_a_limit(index: Index, identity: ProcessId) -> bool:
     """Whether most threads at one line wait there since their start, up to one time limit.
 
     Their number rises only until the first of them ends. A thread that waits again and again, each
     time with a limit, has the less of its life before it, the older it is.
     """
-    snapshot, own_age_s = index.snapshot, age_s(index.snapshot, process)
-    if own_age_s is None:
+    snapshot, process = index.snapshot, index.snapshot.get(identity)
+    own_age_s = age_s(snapshot, process) if process is not None else None
+    if process is None or own_age_s is None:
         return False
     started = {each.tid: each.start_ticks for each in process.sample.threads or ()}
     places: defaultdict[str, list[float | None]] = defaultdict(list)

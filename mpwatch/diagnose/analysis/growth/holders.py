@@ -9,11 +9,12 @@ from typing import Literal, NamedTuple
 from mpwatch.describe.frames import frame_words, program_frames
 from mpwatch.diagnose.analysis.growth.growing import SHOWN, Explanation, Growing
 from mpwatch.diagnose.analysis.growth.registrations import EXCEPTION_KEEPS, exception_advice
-from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.shares import unreturned
 from mpwatch.diagnose.analysis.source_code import Kept, loop_around, mark_words, marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import main_thread
 from mpwatch.diagnose.analysis.values import Grown, at_rest, grown
+from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.source_code import AddedTo, Holder, LetGo, Mark, RoundOf, Statement
@@ -74,19 +75,25 @@ class Held(NamedTuple):
         )
 
 
-def held(index: Index, process: Process, only: Literal["opens"] | None = None) -> list[Held]:
+@derived
+def held(
+    index: Index, identity: ProcessId, only: Literal["opens"] | None = None
+) -> tuple[Held, ...]:
     """The containers that a process adds to again and again, what most likely matters first.
 
     Only those in loops that its stacks are in. Of those that were measured, only what grows.
     """
+    process = index.snapshot.get(identity)
     holders = [h for h in index.snapshot.holders if only is None or h.opens]
+    if process is None or not holders:
+        return ()
     found = [each for h in holders if (each := _held(index, process, h))]
-    measured = {(e.added.file, e.added.statement.line) for e in grown(index, process.process)}
-    still = at_rest(index, process.process)
+    measured = {(e.added.file, e.added.statement.line) for e in grown(index, identity)}
+    still = at_rest(index, identity)
     found = [each for each in found if _place(each.first) not in still]
     if any(_place(each.first) in measured for each in found):
         found = [each for each in found if _place(each.first) in measured]
-    return _likely(_together(sorted(found, key=lambda each: each.rank)))
+    return tuple(_likely(_together(sorted(found, key=lambda each: each.rank))))
 
 
 def _place(holder: Holder) -> tuple[str, int]:
@@ -183,7 +190,7 @@ def kept_in(index: Index, process: Process, only: Literal["opens"] | None = None
     Returns:
         `None` where no container is found that outlives what adds to it.
     """
-    return kept_by(held(index, process, only))
+    return kept_by(held(index, process.process, only))
 
 
 def kept_by(holding: Sequence[Held]) -> Kept | None:
@@ -418,7 +425,7 @@ def _remove_advice(added: AddedTo) -> str:
 
 def container_in_source(index: Index, process: Process, seen: Sequence[str]) -> Explanation | None:
     """Containers of the program that outlive the loop which adds to them."""
-    found = held(index, process)
+    found = held(index, process.process)
     kept = kept_by(found)
     if kept is None:
         return None
@@ -453,7 +460,7 @@ def adds_itself(index: Index, process: Process, thread: Thread) -> bool:
         each.is_sure
         and each.round is not None
         and (each.first.file, each.round.function) in functions
-        for each in held(index, process)
+        for each in held(index, process.process)
     )
 
 

@@ -269,7 +269,7 @@ def _of_kept(index: Index, process: Process, seen: list[str]) -> Explanation:
     if len({_container(each) for each in large}) == 1:
         return _of_container(large, seen, rounds, slices, has_graphs=bool(is_torch and trains))
     example = f" (as {mark_words(added[0])})" if len(added) == 1 else ""
-    unsure = held(index, process)[:1] if not added else []
+    unsure = held(index, process.process)[:1] if not added else ()
     example = f" (as where {adds_words(unsure[0])})" if unsure else example
     lists = f"a list or dict that is only ever added to{example}, an unbounded cache{is_queue}"
     kept = f"It keeps what it allocates{rounds}: {lists}{_OR_GRAPHS if is_torch else ''}"

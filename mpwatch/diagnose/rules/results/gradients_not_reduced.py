@@ -79,8 +79,8 @@ def _past_the_wrapper(index: Index) -> Iterator[Finding]:
         ranks,
         subject=f"past {mark.about}",
         summary=(
-            f"{mark_place(mark)} trains the module inside of {mark.about}, past "
-            "DistributedDataParallel: the gradients are not averaged among "
+            f"{mark_place(mark)} trains the module inside of {mark.about}: where that is wrapped "
+            "by DistributedDataParallel, the gradients are not averaged among "
             f"{all_called(ranks)}"
         ),
         evidence=(

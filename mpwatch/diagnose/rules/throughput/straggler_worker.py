@@ -9,7 +9,10 @@ from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.describe.processes import is_on_gpu, wait_verb
-from mpwatch.diagnose.analysis.distributed.ranks import in_collective, is_in_backward, ranks_of
+from mpwatch.diagnose.analysis.distributed.ranks import (
+    collective_share,
+    ranks_of,
+)
 from mpwatch.diagnose.analysis.distributed.unfinished_loops import unfinished_loop
 from mpwatch.diagnose.analysis.growth.forecast import median
 from mpwatch.diagnose.analysis.idle_time import (
@@ -441,7 +444,7 @@ def _finding_of_pace(
 def _among_ranks(index: Index) -> list[Finding]:
     """The one rank that works while all others spend most of their time in collectives."""
     ranks = ranks_of(index)
-    waits = {each.process: _collective_share(index, each) for each in ranks}
+    waits = {each.process: collective_share(index, each, LEAST_TIME) for each in ranks}
     slow = [each for each in ranks if working_share(index, each) >= SLOW_SHARE]
     others = [each for each in ranks if each not in slow]
     waited = [waits[each.process] for each in others]
@@ -591,23 +594,6 @@ def _is_in_one_wait(index: Index, rank: Process) -> bool:
     """Whether a rank has waited for longer than it usually does: a stall, and no slow step."""
     quiet = quiet_s(rank, index) or 0.0
     return quiet >= ONE_WAIT_S and quiet > USUAL_FACTOR * usual_pause_s(index, rank)
-
-
-def _collective_share(index: Index, rank: Process) -> float:
-    """The share of the time that a rank waits in collectives, of that with a core.
-
-    Such a wait is one for a condition of its own process (gloo), and few stacks are taken: where
-    those that were show a collective, or the last one does, the waits without a stack count as
-    well. On a loaded machine a few stacks are of a line shortly before.
-    """
-    waits = [each for each in shares(index, rank) if each.activity.kind == "waiting"]
-    seen = sum(each.share for each in waits if each.activity.target == "collective")
-    alike = [each for each in waits if each.activity.target == "lock"]
-    is_shown = seen > 0 or in_collective(rank) is not None or is_in_backward(rank)
-    placed = sum(each.share for each in alike if each.activity.place)
-    if is_shown and placed <= seen:
-        seen += sum(each.share for each in alike if not each.activity.place)
-    return with_a_core(index, rank, seen, LEAST_TIME)
 
 
 def _finding_of_ranks(
