@@ -868,7 +868,7 @@ def uncollected(index: Index, process: Process) -> Kept | None:
         f"Most likely objects in reference cycles are never freed there: {how}.{made} All that a "
         "cycle refers to, such as arrays and tensors, stays.",
         "Let the collector run in these processes: gc.enable() in the worker_init_fn or the "
-        "initializer, or gc.collect() there every so many items; or do not switch it off. Or break "
+        "initializer, or gc.collect() there at intervals; or do not switch it off. Or break "
         f"the cycles{_of_cycle(cycles)}. gc.collect() in another process, smaller queues or fewer "
         "batches ahead do not help.",
     )

@@ -368,7 +368,7 @@ def kept_messages(index: Index, found: Growing) -> Explanation | None:
             else f"{capital} receives items from other processes {at}, and about "
             "as much as it receives is kept: in a list, dict, or buffer that is only ever added "
             "to, or in a queue.Queue without maxsize. An array of a fixed size (a replay memory) "
-            "looks the same until all of it has been written once: only then it is in memory."
+            "looks the same until all of it has been written once and is in memory."
         ),
         (
             f"Bound what {reader} fills {at}, queue.Queue(maxsize=...): it then waits, and the "

@@ -196,7 +196,7 @@ def _maps_as_much(found: Growing) -> bool:
 _MAPPED_FILES = (
     "open files",
     "It maps files (mmap, numpy.load with mmap_mode, memory-mapped data sets) and keeps the "
-    "mappings: each has its file open until it is closed, also where the file itself was.",
+    "mappings: each keeps its file open until the mapping is closed, even if the file object was.",
     "Map each file once for each worker and keep that; or close each mapping (mmap.close(), with "
     "mmap.mmap(...) as mapped:) after its use.",
 )

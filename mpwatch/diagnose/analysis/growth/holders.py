@@ -301,8 +301,8 @@ def removes_words(each: Held) -> str:
         return f"{at} empties {it} only after that loop"
     if each.is_taken_by_key:
         return (
-            f"only {at} removes one, in another loop: an entry stays for which that is not "
-            "reached, because no answer comes for it, or what waits for one has given up (a time "
+            f"only {at} removes one, in another loop: an entry for which that is not reached "
+            "stays, because no answer comes for it, or what waits for one has given up (a time "
             "limit, an exception, a client that has left)"
         )
     return f"what removes from {it}, {at}, does so less often"
@@ -401,9 +401,9 @@ def _removes(added: AddedTo) -> str:
     file, by = added.file.rpartition("/")[2], added.removed_by
     if by is not None:
         return (
-            f"only `{by.text}` at {file}:{by.line} {added.removed_in} removes one. An entry stays "
-            "for which that is not reached: nobody asks for it, or who did has given up before (an "
-            "exception, a time limit, a client that has left)"
+            f"only `{by.text}` at {file}:{by.line} {added.removed_in} removes one. An entry "
+            "for which that is not reached stays: no caller asks for it, or the one that did has "
+            "given up before (an exception, a time limit, a client that has left)"
         )
     if added.is_emptied:
         return f"what its class removes from {added.name} is less than that"

@@ -278,7 +278,7 @@ def _of_kept(index: Index, process: Process, seen: list[str]) -> Explanation:
     return Explanation(
         "private memory",
         tuple(seen),
-        f"{kept}. A cache that is still filling looks the same; its growth slows down and ends.",
+        f"{kept}. A cache that is still filling looks the same; its growth then levels off.",
         f"Bound or clear what is collected.{NO_GRAPHS if is_torch else ''}{slices} To see the "
         "lines that allocate, run it under tracemalloc or memray.",
         is_shown=False,

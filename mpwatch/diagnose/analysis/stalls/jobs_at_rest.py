@@ -122,9 +122,9 @@ def waits_for_a_semaphore(index: Index) -> Iterator[Stall]:
         ),
         advice=(
             "Look at every line that takes this semaphore: none may take it a second time before "
-            "it has released it, and each needs with, or release() in a finally block. "
-            "acquire(timeout=...) turns the wait into an error. Nothing is wrong if it is the "
-            "signal to begin some work that has not come yet."
+            "it has released it, and each needs a with-statement, or release() in a finally block. "
+            "acquire(timeout=...) turns the wait into an error. Nothing is wrong if it only "
+            "signals work that has not come yet."
         ),
     )
 

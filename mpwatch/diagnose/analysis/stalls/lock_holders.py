@@ -188,8 +188,8 @@ def cause_of_lock(blockage: Blockage, lock: ThreadLock) -> str:
     wait = "wait" if count > 1 else "waits"
     return (
         f"In {called(process)}, {holder} is further down in the function in which {those} {wait} "
-        "to take a lock, so likely it has that lock. Until it is released, none of them does "
-        f"what it is there for. {others_continue(blockage)}".strip()
+        "to take a lock, so likely it has that lock. Until it is released, none of them "
+        f"gets on with its work. {others_continue(blockage)}".strip()
     )
 
 

@@ -108,8 +108,8 @@ class InVain(NamedTuple):
         if self.ended and not running:
             count = counted(len(self.ended), "process", "processes")
             words += (
-                f"{count} of the job ended, and no other one is left: what they were to do (count "
-                "up, set a flag, write a file) is missing a part, also where they ended without "
+                f"{count} of the job ended, and no other one is left: they have not done all that "
+                "they were to do (count up, set a flag, write a file), even if they ended without "
                 "an error. "
             )
         elif self.ended:

@@ -857,8 +857,8 @@ def _has_left(rank: Process, waiter: Process, left: LeftFunction, index: Index) 
         f"{name} is past {function}(), in which {called(waiter)} still is ({line}), and {waits} at "
         f"{now}. Unless {left.past.function}() calls both in one loop, {name} has left "
         f"{function}() by a decision of its own: a stop condition from its own loss or data, fewer "
-        "batches, or an exception that was caught. If what it waits for there is to come from the "
-        "ranks that wait for it, neither goes on.",
+        "batches, or an exception that was caught. If what it waits for there has to come from "
+        "the ranks that wait for it, neither side continues.",
         f"Let all ranks leave {function}() in the same pass: compute what ends its loop ({line}) "
         "from values that all share (all_reduce the loss, or broadcast the flag of rank 0) before "
         f"any rank breaks out of it. {_SAME_STEPS}",

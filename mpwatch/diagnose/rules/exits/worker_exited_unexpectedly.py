@@ -1266,7 +1266,7 @@ _FAILED_LOADING = (
     "error, not in the error that main raises; or a call of sys.exit or os._exit."
 )
 _FAILED = (
-    "An uncaught exception in that process, whose traceback is on its standard error then, or a "
+    "An uncaught exception in that process, whose traceback is then on its standard error, or a "
     "call of sys.exit or os._exit, which leaves none. Processes that wait for it are not notified."
 )
 _ALONE = "Processes that wait for this one are not notified."

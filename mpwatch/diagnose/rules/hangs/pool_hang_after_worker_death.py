@@ -323,7 +323,7 @@ _UNKNOWN_DEATH = _Death(
     "",
     (),
     "The thread of the Pool that receives results has ended, most likely by an exception, whose "
-    "traceback is on standard error then. Most often a callback (callback= or error_callback=), "
+    "traceback is then on standard error. Most often a callback (callback= or error_callback=), "
     "which runs in this thread, has raised it; or something that a worker sent could not be "
     "unpickled here: an exception class whose __init__ takes other arguments than it passes to "
     "super().__init__, or a tensor whose sender has exited.",

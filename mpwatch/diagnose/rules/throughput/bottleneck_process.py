@@ -820,7 +820,7 @@ def _of_any_wait() -> tuple[str, str]:
         "have done their part and wait for their next tasks. Nothing happens until the time limit "
         "of the wait ends, or somebody outside of the job sends something.",
         "Nothing is wrong if the job waits for requests or for a time of its own: it has little to "
-        "do then. Else count what was requested and what has arrived, and leave the loop that "
+        "do then. Otherwise count what was requested and what has arrived, and leave the loop that "
         "receives as soon as everything has arrived. A shorter time limit only makes each loss "
         "smaller.",
     )

@@ -424,7 +424,7 @@ def _advice(taken_at: str, inside: _Inside | None, is_database: bool) -> str:
         )
     if is_database:
         return (
-            "Commit once for many rows (a few hundred, or a whole task) in place of each at "
+            "Commit once for many rows (a few hundred, or a whole task) instead of for each one at "
             f"{taken_at}; PRAGMA journal_mode=WAL makes a commit cheaper. Or send the rows to one "
             "process that writes them."
         )

@@ -252,7 +252,7 @@ def _sleeps_while_full(index: Index) -> Iterator[Finding]:
                 if (words := doing_words(index, each))
             ),
             cause=(
-                f"Items are there all the time, and {name} takes one only now and then: the whole "
+                f"Items are always available, and {name} takes one only now and then: the whole "
                 f"job runs at the pace of that sleep.{_WASTES if is_poll or line is None else ''}"
             ),
             advice=_TAKE if is_poll else f"{_MEANT} {_TAKE if line is None else _SHORTEN}",
@@ -278,7 +278,7 @@ _TAKE = (
     "before the next sleep."
 )
 _MEANT = "Nothing is wrong if the sleep is the work (a device, a rate limit)."
-_SHORTEN = "Else shorten it, or take more items for each sleep."
+_SHORTEN = "Otherwise shorten it, or take more items for each sleep."
 
 
 def _share_of_room(index: Index, process: Process) -> float:
@@ -655,7 +655,7 @@ def _sleep_advice(sleep: _Sleep, at: str) -> str:
         )
     return (
         "Nothing is wrong if that pace is meant (a rate limit, an interval between two rounds, a "
-        f"device). Else shorten the sleep{at}, or let other work go on meanwhile."
+        f"device). Otherwise shorten the sleep{at}, or let other work be done during it."
     )
 
 

@@ -339,9 +339,9 @@ def _finding_of_pool(
         evidence=tuple(f"{called(each)}: {what}" for each, what in words if what is not None),
         cause=(f"What is left of the call is with that worker. {_CHUNKS}"),
         advice=(
-            "Nothing is wrong if the last task is meant to take so long. Else pass chunksize=1, or "
-            "use imap_unordered, so that each worker takes the next item when it is free; and "
-            "begin with the largest items, or shuffle them."
+            "Nothing is wrong if the last task is meant to take so long. Otherwise pass "
+            "chunksize=1, or use imap_unordered, so that each worker takes the next item when it "
+            "is free; and begin with the largest items, or shuffle them."
         ),
     )
 
@@ -633,8 +633,8 @@ def _finding_of_ranks(
         ),
         evidence=tuple(evidence),
         cause=(
-            f"{_ENDS if on_gpu is None else _ENDS_ON_GPU} {called(slow)} does more before it "
-            "enters than the others, in each step; the ranks that wait are not the cause."
+            f"{_ENDS if on_gpu is None else _ENDS_ON_GPU} {called(slow)} does more work "
+            "in each step before that than the others; the ranks that wait are not the cause."
             f"{_MORE_OF_THE_SAME if has_more else ''}"
         ),
         advice=_EVEN_SHARES.format(slow=called(slow))
@@ -654,11 +654,11 @@ _ENDS_ON_GPU = (
 )
 _MORE_OF_THE_SAME = (
     " All of them run the same code there, and it computes several times as long as any other: its "
-    "part of the data is larger, by more samples or longer ones."
+    "part of the data is larger, with more or longer samples."
 )
 _EVEN_SHARES = (
     "Give every rank as much to compute in each step, at the line that divides the data (the "
-    "sampler, or what splits a batch): deal samples that are sorted by length out in turn, or pack "
+    "sampler, or what splits a batch): deal out samples sorted by length in turn, or pack "
     "them by their total length, instead of one contiguous part for each rank. Look what {slow} "
     "gets: log the shape of its batch beside that of another rank."
 )
@@ -931,7 +931,7 @@ def _in_loop(index: Index, owner: Process, worker: Process) -> Finding | None:
             f"{end_of_loop(loop, worker)} DataLoader(timeout=...) makes the main process raise."
             if loop is not None and not gives
             else f"Let {frame.function}() return when this worker has nothing to read, before "
-            f"{line}. Use no more workers than there are shards, or split by sample in place of by "
+            f"{line}. Use no more workers than there are shards, or split by sample instead of by "
             "shard."
         ),
     )

@@ -2031,8 +2031,8 @@ def test_an_entry_that_only_its_owner_takes_out_stays_where_the_owner_has_left()
     finding = only(check, measured(tasks(100), tasks(150), tasks(200), added=added), GROWS)
 
     assert (
-        "only `return self.tasks.pop(key)` at data.py:61 fetch removes one. An entry stays for "
-        "which that is not reached" in finding.cause
+        "only `return self.tasks.pop(key)` at data.py:61 fetch removes one. An entry for "
+        "which that is not reached stays" in finding.cause
     )
     assert finding.advice.startswith("Remove the entry also where its owner gives up")
 
