@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from mpwatch.describe.frames import is_library, own_frames, program_frames
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.process_queries import called
-from mpwatch.diagnose.analysis.stack_patterns import main_thread, user_frame
+from mpwatch.diagnose.analysis.stack_patterns import functions_of, main_thread, user_frame
 from mpwatch.model.account import ARCHIVE_TABLE, Callers
 from mpwatch.model.findings import Finding
 from mpwatch.model.ids import ProcessId
@@ -458,7 +458,7 @@ def kept_inside(index: Index, process: Process) -> Spin | None:
     is_recent = inside is not None and index.snapshot.at_s - inside.taken_s < RECENT_S
     if inside is None or not is_recent or inside.stacks < SPIN_STACKS:
         return None
-    common = {(each.file, each.function) for each in inside.frames}
+    common = functions_of(inside.frames)
     for frame in own_frames(thread.stack):
         line = source_of(index, frame) if not is_library(frame) else None
         if line is None or (frame.file, frame.function) not in common:
@@ -881,7 +881,7 @@ def _functions(process: Process) -> frozenset[tuple[str, str]]:
     """The functions that the main thread of a process is in, with their files."""
     thread = main_thread(process)
     frames = own_frames(thread.stack) if thread is not None else ()
-    return frozenset((each.file, each.function) for each in frames)
+    return functions_of(frames)
 
 
 def _of_cycle(cycles: Sequence[Mark]) -> str:
@@ -904,7 +904,7 @@ def kept_graphs(index: Index, process: Process, inside: Sequence[Frame]) -> Kept
     Returns:
         `None` where autograd may be switched off, and where a graph is not the only thing kept.
     """
-    staying = {(each.file, each.function) for each in inside}
+    staying = functions_of(inside)
     running = staying | _functions(process)
     off = {(each.file, each.function) for each in marks(index, "no-grad")}
     is_off = any("set_grad_enabled" in m.statement.text for m in marks(index, "no-grad"))

@@ -23,6 +23,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     children_started_by,
 )
 from mpwatch.diagnose.analysis.shares import (
+    at_place,
     doing_words,
     idle_share,
     shares,
@@ -32,7 +33,13 @@ from mpwatch.diagnose.analysis.shares import (
     working_share,
 )
 from mpwatch.diagnose.analysis.source_code import mark_place, mark_words, marks
-from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, own_threads, user_frame
+from mpwatch.diagnose.analysis.stack_patterns import (
+    calls,
+    functions_of,
+    main_thread,
+    own_threads,
+    user_frame,
+)
 from mpwatch.model.history import rise
 from mpwatch.model.samples import Frame, inode_of
 from mpwatch.model.snapshot import Process, Thread
@@ -182,7 +189,7 @@ def _slow_taker(index: Index, manager: Process, made: Mark) -> _SlowTaker | None
 def _in_marks(processes: Sequence[Process], found: Sequence[Mark]) -> list[tuple[Mark, Process]]:
     """The processes whose main thread is in a function with one of these marks, with that."""
     inside = {
-        each.process: {(f.file, f.function) for f in own_frames(thread.stack)}
+        each.process: functions_of(own_frames(thread.stack))
         for each in processes
         if (thread := main_thread(each)) is not None
     }
@@ -295,7 +302,7 @@ def unused_results(index: Index, process: Process, seen: tuple[str, ...]) -> Exp
     if any(_share_without_task(index, each) > 1 - AHEAD_SHARE for each in workers):
         return None
     place = work_place(index, [process])
-    at = f" at {place.words}" if place is not None else ""
+    at = at_place(place)
     names = all_called(workers)
     return Explanation(
         "private memory",
@@ -449,7 +456,7 @@ class _QueueBetween(NamedTuple):
 
 def _queue_between(index: Index, main: Thread, reader: Frame) -> _QueueBetween | None:
     """The queue into which a function puts items and out of which the main thread takes them."""
-    inside = {(each.file, each.function) for each in own_frames(main.stack)}
+    inside = functions_of(own_frames(main.stack))
     takes = [each for each in marks(index, "takes") if (each.file, each.function) in inside]
     puts = [
         each

@@ -12,7 +12,7 @@ from mpwatch.diagnose.analysis.growth.registrations import EXCEPTION_KEEPS, exce
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.shares import unreturned
 from mpwatch.diagnose.analysis.source_code import Kept, loop_around, mark_words, marks, source_of
-from mpwatch.diagnose.analysis.stack_patterns import main_thread
+from mpwatch.diagnose.analysis.stack_patterns import functions_of, main_thread
 from mpwatch.diagnose.analysis.values import Grown, at_rest, grown
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
@@ -455,7 +455,7 @@ def _may_be_graph(text: str) -> bool:
 
 def adds_itself(index: Index, process: Process, thread: Thread) -> bool:
     """Whether a thread is in a loop that adds to a container which nothing empties."""
-    functions = {(frame.file, frame.function) for frame in thread.stack}
+    functions = functions_of(thread.stack)
     return any(
         each.is_sure
         and each.round is not None

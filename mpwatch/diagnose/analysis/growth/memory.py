@@ -49,7 +49,7 @@ from mpwatch.diagnose.analysis.source_code import (
     marks,
     uncollected,
 )
-from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, own_threads
+from mpwatch.diagnose.analysis.stack_patterns import calls, functions_of, main_thread, own_threads
 from mpwatch.diagnose.analysis.values import at_rest, grown
 from mpwatch.model.history import rise
 from mpwatch.model.samples import Frame
@@ -210,7 +210,7 @@ def _lends_more(index: Index, found: Growing, sender: Process, lent: CudaLent) -
 def _puts(index: Index, process: Process) -> bool:
     """Whether a function that the main thread of a process is in puts items into a queue."""
     thread = main_thread(process)
-    running = {(f.file, f.function) for f in own_frames(thread.stack)} if thread else set()
+    running = functions_of(own_frames(thread.stack)) if thread else set()
     return any((each.file, each.function) in running for each in marks(index, "put", process))
 
 
@@ -349,7 +349,7 @@ def _lasting_loop(index: Index, process: Process, main: Thread) -> tuple[Frame, 
 
     A function that is called anew in each round may have loops of its own, which end.
     """
-    inside = {(each.file, each.function) for each in unreturned(index, process)}
+    inside = functions_of(unreturned(index, process))
     lasting = [each for each in main.stack if (each.file, each.function) in inside]
     return loop_around(index, lasting or main.stack)
 
@@ -370,7 +370,7 @@ def _of_source(index: Index, process: Process, seen: list[str]) -> Explanation |
     if (cycled := kept_by_cycle(index)) is not None:
         return Explanation("private memory", (*seen, cycled.evidence), cycled.cause, cycled.advice)
     futures = marks(index, "futures", process)
-    inside = {(f.file, f.function) for each in process.threads[:1] for f in each.stack}
+    inside = functions_of(f for each in process.threads[:1] for f in each.stack)
     if len(futures) == 1 and (futures[0].file, futures[0].function) in inside:
         name = futures[0].about
         return Explanation(

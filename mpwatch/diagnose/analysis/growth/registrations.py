@@ -13,6 +13,7 @@ from typing import NamedTuple
 from mpwatch.diagnose.analysis.growth.growing import Explanation
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.source_code import mark_place, mark_words, marks
+from mpwatch.diagnose.analysis.stack_patterns import functions_of
 from mpwatch.model.snapshot import Process
 from mpwatch.model.source_code import UNDOES, Mark, MarkKind, Statement
 
@@ -24,7 +25,7 @@ def registered_hooks(index: Index, process: Process, seen: list[str]) -> Explana
     """
     if not process.sample.torch_loaded:
         return None
-    inside = {(f.file, f.function) for each in process.threads[:1] for f in each.stack}
+    inside = functions_of(f for each in process.threads[:1] for f in each.stack)
     found = [e for e in marks(index, "registers-hook") if (e.file, e.function) in inside]
     if len(found) != 1:
         return None

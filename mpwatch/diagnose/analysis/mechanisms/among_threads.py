@@ -15,7 +15,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
-from mpwatch.describe.frames import frame_words, is_library, own_frames, program_frames
+from mpwatch.describe.frames import at_frame, frame_words, is_library, own_frames, program_frames
 from mpwatch.describe.processes import wait_verb
 from mpwatch.describe.waits import FULL_QUEUE
 from mpwatch.diagnose.analysis.index import Index
@@ -578,7 +578,7 @@ def idle_loop(case: Case) -> Mechanism | None:
             "an item of a queue" if calls(own_frames(reading[0].stack), "queues.py:get") else "data"
         )
         frame = user_frame(reading[0].stack)
-        at = f" at {frame_words(frame)}" if frame is not None else ""
+        at = at_frame(frame)
         return Mechanism(
             cause=(
                 f"A coroutine of {called(process)} awaits a call that runs in thread "

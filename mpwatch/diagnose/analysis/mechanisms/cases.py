@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from signal import SIGTERM
 
-from mpwatch.describe.frames import frame_words, own_frames
+from mpwatch.describe.frames import at_frame, own_frames
 from mpwatch.describe.waits import OF_A_CHILD
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.pipes import channels_among, output_of
@@ -80,7 +80,7 @@ def ended_words(gone: Sequence[Process], limit: int = NAMED) -> tuple[str, ...]:
 def at_line(thread: Thread | None) -> str:
     """The line of the program at which a thread is: ` at data.py:30 main`; empty if unknown."""
     frame = user_frame(thread.stack) if thread is not None else None
-    return "" if frame is None else f" at {frame_words(frame)}"
+    return at_frame(frame)
 
 
 def with_sigterm(child: Process, cause: str, advice: str) -> tuple[str, str]:

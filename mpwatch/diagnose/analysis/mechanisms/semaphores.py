@@ -12,6 +12,7 @@ from mpwatch.diagnose.analysis.mechanisms.cases import (
     Mechanism,
     Waiter,
     awaited,
+    ended_words,
     has_no_timeout,
     names_of,
 )
@@ -196,9 +197,7 @@ def all_at_barrier(case: Case) -> Mechanism | None:
             "process fails. Read the standard error of what has ended; make the barrier for "
             "exactly as many parties as call wait()."
         ),
-        evidence=tuple(
-            f"{called(each)} ended: {each.ended.words}" for each in gone[:NAMED] if each.ended
-        ),
+        evidence=ended_words(gone),
         headline=(
             f"{all_called(here)} wait at a barrier for {all_called(gone)}, which "
             f"{'have' if len(gone) > 1 else 'has'} ended."

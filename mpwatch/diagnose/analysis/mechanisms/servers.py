@@ -29,7 +29,13 @@ from mpwatch.diagnose.analysis.mechanisms.cases import (
 from mpwatch.diagnose.analysis.pipes import channels_among, pipe_ends
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called, counted
 from mpwatch.diagnose.analysis.source_code import capital, marks, source_of
-from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, own_threads, user_frame
+from mpwatch.diagnose.analysis.stack_patterns import (
+    calls,
+    functions_of,
+    main_thread,
+    own_threads,
+    user_frame,
+)
 from mpwatch.diagnose.analysis.waits.chains import answering_threads, wait_graph
 from mpwatch.diagnose.analysis.waits.connections import (
     listening_sockets,
@@ -367,7 +373,7 @@ def _who_wakes(
         for each in wakes[:_SHOWN_WAKES]
     ]
     files = {each.file for each in wakes}
-    functions = {(each.file, each.function) for each in wakes}
+    functions = functions_of(wakes)
     others = [
         (each, user_frame(each.stack))
         for each in own_threads(index, process)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from mpwatch.describe.frames import frame_words, own_frames, program_frames
+from mpwatch.describe.frames import at_frame, frame_words, own_frames, program_frames
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.mechanisms.cases import NAMED, at_line
 from mpwatch.diagnose.analysis.process_queries import called
@@ -63,7 +63,7 @@ def joined_words(index: Index, identity: ProcessId) -> JoinedWords | None:
 def _doing(thread: Thread) -> str:
     """`computes at evaluator.py:26 _stage1`, with the code without a file that this has called."""
     frame = user_frame(thread.stack)
-    at = f" at {frame_words(frame)}" if frame is not None else ""
+    at = at_frame(frame)
     inner = _without_file(thread)
     within = f" (in {frame_words(inner)})" if inner is not None else ""
     if is_busy(thread):

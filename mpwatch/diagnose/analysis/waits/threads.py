@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
-from mpwatch.describe.frames import frame_words, own_frames
+from mpwatch.describe.frames import at_frame, frame_words, own_frames
 from mpwatch.diagnose.analysis.idle_time import CERTAIN_S, STUCK_S, are_stalled, is_stalled, quiet_s
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import channels_among
@@ -294,7 +294,7 @@ def sentence(process: Process, thread: Thread) -> str:
     """`thread loader_0 waits for an item of a queue at robot.py:20 serve`."""
     name = "the main thread" if thread.tid == process.pid else f"thread {thread.name}"
     frame = user_frame(thread.stack)
-    where = f" at {frame_words(frame)}" if frame is not None else ""
+    where = at_frame(frame)
     what = purpose(thread)
     return f"{name} waits {what}{where}"
 

@@ -51,6 +51,7 @@ from mpwatch.diagnose.analysis.distributed.unfinished_loops import UnfinishedLoo
 from mpwatch.diagnose.analysis.exits import death_of
 from mpwatch.diagnose.analysis.idle_time import STALLED_S, is_stalled, mean_cpu_percent, quiet_s
 from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.mechanisms.cases import ended_words
 from mpwatch.diagnose.analysis.mechanisms.rank_cycles import ONE_SIDED, chosen_root
 from mpwatch.diagnose.analysis.pipes import channels_among, output_of, pipe_ends
 from mpwatch.diagnose.analysis.process_queries import (
@@ -77,6 +78,7 @@ from mpwatch.diagnose.analysis.source_code import (
 from mpwatch.diagnose.analysis.stack_merge import merge
 from mpwatch.diagnose.analysis.stack_patterns import (
     calls,
+    functions_of,
     has_stacks,
     main_shape,
     main_thread,
@@ -389,7 +391,7 @@ def _places(
             evidence.append(
                 f"not there: {called(alive[0])}, {alive[0].doing or called_at(alive[0])}"
             )
-    evidence += [f"{called(p)} ended: {p.ended.words}" for p in late[:3] if p.ended is not None]
+    evidence += ended_words(late, 3)
     return [*evidence, *_record_words([*inside[:1], *late[:2]])]
 
 
@@ -504,7 +506,7 @@ def _condition_on_time(
     thread, other = main_thread(waiter), main_thread(rank)
     if thread is None or other is None:
         return None
-    shared = {(each.file, each.function) for each in program_frames(other.stack)}
+    shared = functions_of(program_frames(other.stack))
     for frame in program_frames(thread.stack):
         line = source_of(index, frame)
         if (frame.file, frame.function) in shared or line is None:

@@ -55,7 +55,13 @@ from mpwatch.diagnose.analysis.process_queries import (
 )
 from mpwatch.diagnose.analysis.shares import main_account
 from mpwatch.diagnose.analysis.source_code import mark_place, mark_words, marks, source_of
-from mpwatch.diagnose.analysis.stack_patterns import calls, main_shape, main_thread, user_frame
+from mpwatch.diagnose.analysis.stack_patterns import (
+    calls,
+    functions_of,
+    main_shape,
+    main_thread,
+    user_frame,
+)
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.edges import blocked_for_s
 from mpwatch.diagnose.known_errors import (
@@ -740,7 +746,7 @@ def _killer(index: Index, ended: Ended) -> _Killer | None:
 def _group_kill(index: Index, process: Process, ended: Ended) -> Mark | None:
     """The statement by which a process may have ended itself, with the rest of its group."""
     thread = main_thread(process)
-    was_at = _functions(thread.stack) if thread is not None else frozenset()
+    was_at = functions_of(own_frames(thread.stack)) if thread is not None else frozenset()
     for mark in marks(index, "kills-group"):
         is_it = ended.signal is not None and mark.about.partition(",")[0] == _name_of(ended.signal)
         if is_it and (mark.file, mark.function) in was_at:
@@ -822,21 +828,20 @@ def _owed(index: Index, process: Process) -> str:
     taken = _TAKES.search(line.statement.text) if line is not None else None
     found = [each for each in marks(index, "releases") if taken and each.about == taken[1]]
     last = main_thread(process)
-    was_at = _functions(last.stack) if last is not None else frozenset()
-    where = {(each.file, each.function) for each in found}
+    was_at = functions_of(own_frames(last.stack)) if last is not None else frozenset()
+    where = functions_of(found)
     if frame is None or not found or (was_at and where.isdisjoint(was_at)):
         return ""
     for other in index.snapshot.living():
-        if any(not each.stack or where & _functions(each.stack) for each in other.threads[:1]):
+        if any(
+            not each.stack or where & functions_of(own_frames(each.stack))
+            for each in other.threads[:1]
+        ):
             return ""  # it is there, or where it is was not seen
     return (
         f"{called(head)} waits for that at {frame_words(frame)}: {mark_words(found[0])} would "
         "release it, and no process is left that is there"
     )
-
-
-def _functions(stack: Sequence[Frame]) -> frozenset[tuple[str, str]]:
-    return frozenset((frame.file, frame.function) for frame in own_frames(stack))
 
 
 def _is_survived(index: Index, process: Process, ended: Ended) -> bool:
@@ -1005,7 +1010,7 @@ def _gives_up(index: Index, process: Process, entry: LogEntry | None) -> Mark | 
         return next((each for each in found if place == mark_place(each)), None)
     thread = main_thread(process)
     stack = own_frames(thread.stack) if thread is not None else ()
-    inside = {(frame.file, frame.function) for frame in stack}
+    inside = functions_of(stack)
     if process.ended is None or process.ended.exit_code != 1:
         return None
     if len(found) != 1 or (inside and (found[0].file, found[0].function) not in inside):

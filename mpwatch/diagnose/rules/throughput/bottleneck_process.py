@@ -33,6 +33,7 @@ from mpwatch.diagnose.analysis.shares import (
     Asked,
     Place,
     asked,
+    at_place,
     core_share,
     doing_words,
     imported_until_s,
@@ -642,7 +643,7 @@ def _rising(spent: Sequence[float], done: Sequence[float]) -> Sequence[float] | 
 def _finding_of_costs(index: Index, process: Process, found: _Dearer, *, is_cpu: bool) -> Finding:
     """Describe a process that slows down steadily."""
     place = work_place(index, [process])
-    at = f" at {place.words}" if place is not None else ""
+    at = at_place(place)
     words, span = doing_words(index, process), seconds_text(found.span_s)
     what = (
         "cpu time for each byte that it takes from files and other processes"
@@ -689,7 +690,7 @@ def _finding_of_rounds(
 ) -> Finding:
     """Describe rounds that take ever more cpu time."""
     place = work_place(index, [process])
-    at = f" at {place.words}" if place is not None else ""
+    at = at_place(place)
     words = doing_words(index, process)
     return Finding(
         rule=RULE,

@@ -25,6 +25,7 @@ from mpwatch.diagnose.analysis.process_queries import (
 from mpwatch.diagnose.analysis.shares import (
     OVER_S,
     SHORT_OF_CORES,
+    at_place,
     core_share,
     doing_words,
     shares,
@@ -463,7 +464,7 @@ def _finding(index: Index, stages: _Stages) -> Finding:
     working, others = stages.working, stages.others
     slow = all_called(working, SHOWN)
     place = work_place(index, working)
-    at = f" at {place.words}" if place is not None else ""
+    at = at_place(place)
     evidence = [
         f"{called(each)}: {words}"
         for each in (*working[:SHOWN], *others[:SHOWN])

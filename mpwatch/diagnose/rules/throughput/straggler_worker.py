@@ -33,6 +33,7 @@ from mpwatch.diagnose.analysis.process_queries import (
 )
 from mpwatch.diagnose.analysis.shares import (
     Place,
+    at_place,
     core_share,
     doing_words,
     idle_share,
@@ -172,7 +173,7 @@ def _uneven_pool(index: Index, owner: Process, workers: Sequence[Process]) -> It
     if mean < UNEVEN or max(idle) >= HAS_NO_TASK or min(idle) <= UNEVEN / 2:
         return
     place = work_place(index, workers)
-    at = f" at {place.words}" if place is not None else ""
+    at = at_place(place)
     works = len(workers) * (1 - mean)
     is_executor = all(each.activity.what == FUTURE_RESULT for each in waited)
     pool = f"the {'executor' if is_executor else 'Pool'} of {called(owner)}"
@@ -322,7 +323,7 @@ def _finding_of_pool(
 ) -> Finding:
     """Describe the worker that has all of the work that is left."""
     place = work_place(index, [worker])
-    at = f" at {place.words}" if place is not None else ""
+    at = at_place(place)
     words = ((each, doing_words(index, each)) for each in (worker, idle[0]))
     return Finding(
         rule=RULE,
@@ -410,7 +411,7 @@ def _finding_of_pace(
 ) -> Finding:
     """Describe a process that comes too late in each round of its loop."""
     place = work_place(index, [slow])
-    at = f" at {place.words}" if place is not None else ""
+    at = at_place(place)
     sleeps = work_place(index, others, lambda activity: activity.kind == "sleeping")
     pause = f" at {sleeps.words}" if sleeps is not None else ""
     is_one = len(others) == 1
@@ -605,7 +606,7 @@ def _finding_of_ranks(
 ) -> Finding:
     """Describe the rank for which the others wait in each step."""
     place = work_place(index, [slow])
-    at = f" at {place.words}" if place is not None else ""
+    at = at_place(place)
     has_more = place is not None and _has_more_of_the_same(index, slow, others, place)
     if on_gpu is not None:
         at, has_more = on_gpu
@@ -712,7 +713,7 @@ def _finding_of_rounds(
     """
     sign = _held_up(index, slow, others) or _slowed(index, slow)
     place = work_place(index, [slow])
-    at = f" at {place.words}" if place is not None else ""
+    at = at_place(place)
     idle = sum(waiting_share(index, each) for each in others) / len(others)
     evidence = [
         f"{called(each)}: {words}"
