@@ -36,7 +36,7 @@ def why_ended(
     index: Index,
     process: Process,
     ended: Ended,
-    by: tuple[str | None, _Killer | None, Mark | None],
+    by: tuple[str | None, LikelyKiller | None, Mark | None],
     raised: Sequence[str],
 ) -> Why:
     """What is told of the reason.
@@ -87,7 +87,7 @@ def _loops_around(index: Index, frame: Frame) -> list[Statement]:
     return [each for each in within if each.text.startswith(("while ", "for "))]
 
 
-class _Killer(NamedTuple):
+class LikelyKiller(NamedTuple):
     """A process of the job that may have sent SIGKILL, as its source and its stacks show."""
 
     process: str
@@ -99,7 +99,7 @@ class _Killer(NamedTuple):
     """The condition for it; empty for none."""
 
 
-def likely_killer(index: Index, ended: Ended) -> _Killer | None:
+def likely_killer(index: Index, ended: Ended) -> LikelyKiller | None:
     """Which process of the job is in a loop that sends SIGKILL, where it is only one."""
     if ended.signal != Signals.SIGKILL:
         return None
@@ -118,7 +118,7 @@ def likely_killer(index: Index, ended: Ended) -> _Killer | None:
     _, _, condition = mark.about.split("; ", 2)
     under = f", under `{condition.replace(' in line', '` in line')}" if condition else ""
     words = mark_words(mark)
-    return _Killer(f"{called(process)}{by}", words, words.rpartition(" at ")[2], under)
+    return LikelyKiller(f"{called(process)}{by}", words, words.rpartition(" at ")[2], under)
 
 
 def group_kill(index: Index, process: Process, ended: Ended) -> Mark | None:

@@ -137,7 +137,11 @@ def newest_links(process: Process, gained: float) -> Sequence[FdLink]:
 
 def newest_kind(process: Process, gained: float) -> FdKind | None:
     """What most of the newest descriptors point to; `None` if that is unknown or mixed."""
-    links = newest_links(process, gained)
+    return kind_of(newest_links(process, gained))
+
+
+def kind_of(links: Sequence[FdLink]) -> FdKind | None:
+    """What most of some descriptors point to; `None` if that is mixed, or there are none."""
     for kind, count in Counter(link.kind for link in links).most_common(1):
         return kind if count >= MOST * len(links) else None
     return None

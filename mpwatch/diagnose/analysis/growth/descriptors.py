@@ -15,6 +15,7 @@ from mpwatch.diagnose.analysis.newest import (
     NewestAccepted,
     are_logs,
     descriptor_words,
+    kind_of,
     newest_accepted,
     newest_kind,
     newest_links,
@@ -58,7 +59,8 @@ def unclosed_by(index: Index, process: Process, gained: float) -> Unclosed | Non
     Their names tell it, as far as the source writes them out. Otherwise the process has to be in
     the file of the statement, which a loop of the program has to repeat.
     """
-    kind, links = newest_kind(process, gained), newest_links(process, gained)
+    links = newest_links(process, gained)
+    kind = kind_of(links)
     found = [
         each
         for mark in marks(index, "unclosed")
