@@ -322,3 +322,43 @@ def test_no_function_is_longer_than_a_screen() -> None:
     ]
 
     assert long == []
+
+
+def statements(tree: ast.AST) -> Iterator[tuple[ast.stmt | None, ast.stmt, bool]]:
+    """Each statement of a module with the one before it, and whether it may be a docstring."""
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    for node in ast.walk(tree):
+        for name in ("body", "orelse", "finalbody"):
+            body = getattr(node, name, None)
+            before = None
+            for each in body if isinstance(body, list) else ():
+                is_first = before is None and name == "body" and isinstance(node, documented)
+                yield before, each, is_first
+                before = each
+
+
+def texts_of_nothing(source: str) -> Iterator[int]:
+    """The lines of strings that stand alone, and are the docstring of nothing before them."""
+    for before, each, is_docstring in statements(ast.parse(source)):
+        if not isinstance(each, ast.Expr) or not isinstance(each.value, ast.Constant):
+            continue
+        is_of_name = isinstance(before, ast.Assign | ast.AnnAssign)
+        if isinstance(each.value.value, str) and not (is_docstring or is_of_name):
+            yield each.lineno
+
+
+@pytest.mark.slow
+def test_each_docstring_belongs_to_something() -> None:
+    found = [
+        f"{path.relative_to(REPOSITORY)}:{line}"
+        for path, source in sources(REPOSITORY / "mpwatch", REPOSITORY / "tests")
+        for line in texts_of_nothing(source)
+    ]
+
+    assert found == []
+
+
+def test_a_text_of_nothing_is_found() -> None:
+    code = '"""Of a module."""\nA = 1\n"""Of A."""\n"""Of nothing."""'
+
+    assert list(texts_of_nothing(code)) == [4]

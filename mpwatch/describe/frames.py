@@ -54,6 +54,11 @@ def frame_words(frame: Frame) -> str:
     return f"{frame.file.rpartition('/')[2]}{at} {frame.function}"
 
 
+def at_frame(frame: Frame | None, before: str = " at ") -> str:
+    """` at data.py:30 main`; empty for none."""
+    return "" if frame is None else f"{before}{frame_words(frame)}"
+
+
 def short_path(file: str) -> str:
     """`torch/utils/data/dataloader.py` for a library's file, another path as it is."""
     return _LIBRARY_FOLDER.sub("", file.removeprefix("<frozen ").removesuffix(">"))

@@ -270,7 +270,7 @@ CPU_LIMIT = SignalMeaning(
 _SIGNAL_MEANINGS: Mapping[int, SignalMeaning] = {
     Signals.SIGKILL: SignalMeaning(
         "It got SIGKILL from a user, a scheduler, its parent after a timeout, or the kernel's "
-        "out-of-memory killer. The memory figures here do not point to the last.",
+        "out-of-memory killer. The memory figures here give no sign of that last one.",
         "Search the kernel log (dmesg) for 'Out of memory', and the scheduler's log. Do not stop "
         "workers by a signal: neither kill() nor terminate() lets them release their locks. Ask "
         "them to end by an Event or a message that they check outside of every lock.",
@@ -285,8 +285,8 @@ _SIGNAL_MEANINGS: Mapping[int, SignalMeaning] = {
         "schedulers send it as well, before a limit of theirs.",
         "The limit counts the cpu time of the process since its start. Where the program sets it "
         "itself (resource.setrlimit) for one task, set it in a child made for that task, not in a "
-        "process that goes on afterwards: a higher one would only be reached later. Else raise it "
-        "(ulimit -t, or LimitCPU of systemd).",
+        "process that goes on afterwards: a higher one would only be reached later. Otherwise "
+        "raise it (ulimit -t, or LimitCPU of systemd).",
     ),
     Signals.SIGXFSZ: SignalMeaning(
         "It wrote a file past its limit of file size (RLIMIT_FSIZE) and had the default action for "

@@ -58,7 +58,9 @@ def object_words(kind: WaitKind, what: str) -> str:
 def is_passing(chain: WaitChain, snapshot: Snapshot) -> bool:
     """Whether a chain is left out: healthy processes wait so for each other in passing.
 
-    Of a job that was only just looked at, no wait is old, and those with an unknown end are kept.
+    Of a job that was only just looked at, no wait is old, and those with an unknown end are kept;
+    also the wait of one process for which none waits, as for a server outside of the job: it may be
+    all that is known of a job that is stuck.
     """
     if chain.verdict in ("cycle", "dead-end"):
         return False

@@ -6,6 +6,13 @@ from collections.abc import Iterable, Mapping
 
 from mpwatch.model.findings import Finding
 
+_LOST_WORKERS = (
+    "worker-oom-killed",
+    "worker-segfault",
+    "shm-full-sigbus",
+    "worker-exited-unexpectedly",
+)
+"""Exits of workers in the middle of their work, the cause that says most first."""
 _STALLS = (
     "feeder-thread-drops-batch",
     "fork-with-threads-lock",
@@ -26,10 +33,7 @@ _STALLS = (
     "straggler-worker",
     "main-not-importable",
     "no-main-guard",
-    "worker-oom-killed",
-    "worker-segfault",
-    "shm-full-sigbus",
-    "worker-exited-unexpectedly",
+    *_LOST_WORKERS,
 )
 """What explains that processes wait for each other, or for one that makes no progress."""
 
@@ -90,26 +94,13 @@ CAUSES_OF: Mapping[str, tuple[str, ...]] = {
         "loader-iterator-leak",
         "steady-growth",
     ),
-    "queue-lock-held-by-dead": (
-        "worker-oom-killed",
-        "worker-segfault",
-        "shm-full-sigbus",
-        "worker-exited-unexpectedly",
-    ),
+    "queue-lock-held-by-dead": _LOST_WORKERS,
     "pool-hang-after-worker-death": (
         "main-not-importable",
         "no-main-guard",
-        "worker-oom-killed",
-        "worker-segfault",
-        "shm-full-sigbus",
-        "worker-exited-unexpectedly",
+        *_LOST_WORKERS,
     ),
-    "event-set-hangs": (
-        "worker-oom-killed",
-        "worker-segfault",
-        "shm-full-sigbus",
-        "worker-exited-unexpectedly",
-    ),
+    "event-set-hangs": _LOST_WORKERS,
     "rank-stuck-in-collective": (
         "collective-mismatch",
         "stuck-worker-io",
@@ -151,24 +142,9 @@ CAUSES_OF: Mapping[str, tuple[str, ...]] = {
         "loader-starvation",
         *_STALLS,
     ),
-    "half-message": (
-        "worker-oom-killed",
-        "worker-segfault",
-        "shm-full-sigbus",
-        "worker-exited-unexpectedly",
-    ),
-    "joinablequeue-join-hangs": (
-        "worker-oom-killed",
-        "worker-segfault",
-        "shm-full-sigbus",
-        "worker-exited-unexpectedly",
-    ),
-    "sigchld-raises-anywhere": (
-        "worker-oom-killed",
-        "worker-segfault",
-        "shm-full-sigbus",
-        "worker-exited-unexpectedly",
-    ),
+    "half-message": _LOST_WORKERS,
+    "joinablequeue-join-hangs": _LOST_WORKERS,
+    "sigchld-raises-anywhere": _LOST_WORKERS,
     "pids-limit": ("loader-iterator-leak", "zombie-processes", "steady-growth"),
     "store-port-in-use": ("torchrun-agent-killed-orphans", "orphaned-workers"),
 }

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from mpwatch.describe.frames import frame_words, is_library
 from mpwatch.describe.waits import FULL_PIPE
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.pipes import all_links, ends_among, pipe_ends
+from mpwatch.diagnose.analysis.pipes import all_links, ends_among, listening_at, pipe_ends
 from mpwatch.diagnose.analysis.process_queries import all_called, counted, label_stem
 from mpwatch.diagnose.analysis.stack_patterns import calls
 from mpwatch.model.samples import FdKind, FdLink, inode_of
@@ -137,7 +137,11 @@ def newest_links(process: Process, gained: float) -> Sequence[FdLink]:
 
 def newest_kind(process: Process, gained: float) -> FdKind | None:
     """What most of the newest descriptors point to; `None` if that is unknown or mixed."""
-    links = newest_links(process, gained)
+    return kind_of(newest_links(process, gained))
+
+
+def kind_of(links: Sequence[FdLink]) -> FdKind | None:
+    """What most of some descriptors point to; `None` if that is mixed, or there are none."""
     for kind, count in Counter(link.kind for link in links).most_common(1):
         return kind if count >= MOST * len(links) else None
     return None
@@ -185,11 +189,7 @@ class NewestAccepted(NamedTuple):
 def newest_accepted(process: Process, gained: float) -> NewestAccepted | None:
     """The connections that a server keeps, if most of its newest sockets are those."""
     links = [link for link in newest_links(process, gained) if link.kind == "socket"]
-    listening = {
-        address.rpartition(":")[2]: address
-        for link in process.sample.links
-        if (address := (link.address or "").partition(" listens on ")[2])
-    }
+    listening = listening_at(process)
     accepted = [
         (link, here)
         for link in links

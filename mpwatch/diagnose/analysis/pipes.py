@@ -1,6 +1,7 @@
 """Pipes and sockets between processes, by the ends that each process holds.
 
-A full pipe whose reader waits for something else from the writer is a deadlock of the two.
+A full pipe whose reader waits for something else from the writer is a deadlock of the two. Of all
+processes that have the writing end of a queue's pipe, the source shows which write to it.
 """
 
 from __future__ import annotations
@@ -8,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from mpwatch.describe.frames import is_library, own_frames
+from mpwatch.describe.frames import is_library, own_frames, program_frames
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.process_queries import called
-from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread
+from mpwatch.diagnose.analysis.source_code import marks, source_of
+from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, user_frame
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.samples import FdLink, inode_of
-from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.samples import FdLink, Frame, inode_of
+from mpwatch.model.snapshot import Process, Snapshot, Thread
 from mpwatch.model.units import bytes_text
 from mpwatch.model.waits import WaitChain, WaitEdge, WaitGraph
 
@@ -315,3 +317,68 @@ def _starter(snapshot: Snapshot, reader: Process, keepers: Sequence[Process]) ->
     first = min(each.process.start_ticks for each in keepers)
     before = [each for each in ended if each.process.start_ticks <= first]
     return before[0] if len(before) == 1 else None
+
+
+LISTENS = " listens on "
+"""In the address of a socket, see `FdLink.address`."""
+
+
+def listening_at(process: Process) -> Mapping[str, str]:
+    """The addresses at which a process listens by TCP: `{"4000": "127.0.0.1:4000"}`."""
+    return {
+        address.rpartition(":")[2]: address
+        for link in process.sample.links
+        if (address := (link.address or "").partition(f"tcp{LISTENS}")[2])
+    }
+
+
+def writers_by_name(
+    index: Index, reader: Thread, candidates: Iterable[ProcessId]
+) -> list[ProcessId]:
+    """Those that are in a function with a put() to a queue of the name that the reader uses.
+
+    Forked processes inherit the ends of all pipes, and use few of them. `self._outbox` and `outbox`
+    are one name; a function that puts may be defined inside of one that is on the stack.
+
+    Returns:
+        The candidates of which the source shows it; empty if it shows it of none.
+    """
+    frame = user_frame(reader.stack)
+    line = source_of(index, frame) if frame is not None else None
+    if frame is None or line is None:
+        return []
+    names = {
+        _name_of_queue(each.about)
+        for each in marks(index, "takes")
+        if each.file == frame.file and each.statement.line == line.statement.line
+    }
+    puts = [each for each in marks(index, "put") if _name_of_queue(each.about) in names]
+    return [
+        process
+        for process in candidates
+        if any(
+            _is_in_function(index, put.file, put.function, put.statement.line, each)
+            for each in _frames_of(index, process)
+            for put in puts
+        )
+    ]
+
+
+def _name_of_queue(queue: str) -> str:
+    """The name of a queue without the object that has it."""
+    return queue.rpartition(".")[2].strip("_")
+
+
+def _frames_of(index: Index, identity: ProcessId) -> list[Frame]:
+    process = index.snapshot.get(identity)
+    thread = main_thread(process) if process is not None else None
+    return list(program_frames(thread.stack)) if thread is not None else []
+
+
+def _is_in_function(index: Index, file: str, function: str, at: int, frame: Frame) -> bool:
+    """Whether a line belongs to the function of a frame, or to one defined in it."""
+    if file != frame.file:
+        return False
+    line = source_of(index, frame)
+    begins = line.defined if line is not None else 0
+    return function == frame.function or 0 < begins <= at <= frame.line

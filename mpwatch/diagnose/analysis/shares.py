@@ -276,6 +276,11 @@ class Place(NamedTuple):
         return self.part >= MAIN_PART
 
 
+def at_place(place: Place | None) -> str:
+    """` at data.py:30 main`; empty for none."""
+    return "" if place is None else f" at {place.words}"
+
+
 class Loss(NamedTuple):
     """The time that one thread spent on something that the job could do without."""
 

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from mpwatch.describe.frames import is_library, own_frames, program_frames
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.process_queries import called
-from mpwatch.diagnose.analysis.stack_patterns import main_thread, user_frame
+from mpwatch.diagnose.analysis.stack_patterns import functions_of, main_thread, user_frame
 from mpwatch.model.account import ARCHIVE_TABLE, Callers
 from mpwatch.model.findings import Finding
 from mpwatch.model.ids import ProcessId
@@ -458,7 +458,7 @@ def kept_inside(index: Index, process: Process) -> Spin | None:
     is_recent = inside is not None and index.snapshot.at_s - inside.taken_s < RECENT_S
     if inside is None or not is_recent or inside.stacks < SPIN_STACKS:
         return None
-    common = {(each.file, each.function) for each in inside.frames}
+    common = functions_of(inside.frames)
     for frame in own_frames(thread.stack):
         line = source_of(index, frame) if not is_library(frame) else None
         if line is None or (frame.file, frame.function) not in common:
@@ -868,7 +868,7 @@ def uncollected(index: Index, process: Process) -> Kept | None:
         f"Most likely objects in reference cycles are never freed there: {how}.{made} All that a "
         "cycle refers to, such as arrays and tensors, stays.",
         "Let the collector run in these processes: gc.enable() in the worker_init_fn or the "
-        "initializer, or gc.collect() there every so many items; or do not switch it off. Or break "
+        "initializer, or gc.collect() there at intervals; or do not switch it off. Or break "
         f"the cycles{_of_cycle(cycles)}. gc.collect() in another process, smaller queues or fewer "
         "batches ahead do not help.",
     )
@@ -881,7 +881,7 @@ def _functions(process: Process) -> frozenset[tuple[str, str]]:
     """The functions that the main thread of a process is in, with their files."""
     thread = main_thread(process)
     frames = own_frames(thread.stack) if thread is not None else ()
-    return frozenset((each.file, each.function) for each in frames)
+    return functions_of(frames)
 
 
 def _of_cycle(cycles: Sequence[Mark]) -> str:
@@ -904,7 +904,7 @@ def kept_graphs(index: Index, process: Process, inside: Sequence[Frame]) -> Kept
     Returns:
         `None` where autograd may be switched off, and where a graph is not the only thing kept.
     """
-    staying = {(each.file, each.function) for each in inside}
+    staying = functions_of(inside)
     running = staying | _functions(process)
     off = {(each.file, each.function) for each in marks(index, "no-grad")}
     is_off = any("set_grad_enabled" in m.statement.text for m in marks(index, "no-grad"))
@@ -1205,10 +1205,11 @@ _USES_PATTERN = re.compile(
 _NAMES_PATTERN = re.compile(r"[\w.]+\s*(?::[^=]+)?= ")
 
 
-def _costly_pattern(index: Index, line: SourceLine) -> Costly | None:
+def _costly_pattern(index: Index, line: SourceLine, *, is_named: bool = False) -> Costly | None:
     """A regular expression that can match the same text in many ways, at a line that uses one.
 
-    Of several in the file, the one whose name the line has; else the first that has no name.
+    Of several in the file, the one whose name the line has; else the first that has no name, unless
+    it has to be named at the line.
     """
     variable = [
         each.about.partition(", ")
@@ -1235,7 +1236,7 @@ def _costly_pattern(index: Index, line: SourceLine) -> Costly | None:
     # A variable may go through patterns of a list or a dict; one of another name is another one.
     listed = [each for each in found if not _NAMES_PATTERN.match(each.statement.text)]
     is_of_text = used[2] == "split"  # a method of str as well
-    mark = (named or (() if is_of_text else listed) or (None,))[0]
+    mark = (named or (() if is_of_text or is_named else listed) or (None,))[0]
     if mark is None:
         return None
     return _costs_of_pattern(mark.about, str(mark.statement.line))
@@ -1256,13 +1257,23 @@ def _costs_of_pattern(pattern: str, lines: str) -> Costly:
     )
 
 
-def wide_pattern(index: Index, frame: Frame) -> Costly | None:
-    """The ambiguous regular expression that the line of a frame uses; `None` where it uses none.
+_IN_RE = re.compile(r"/re(?:/__init__)?\.py$")
+"""The file of `re` in stacks; the matching itself is native code, which is called at its lines."""
 
-    In words for a line that has not come back, where a single text may take for ever.
+
+def wide_pattern(index: Index, stack: Sequence[Frame]) -> Costly | None:
+    """The ambiguous regular expression that a thread matches; `None` where it matches none.
+
+    The thread has to be at the line itself, or in a function of `re` that the line calls: at the
+    same line it may as well be in another function of a library. In words for a line that has not
+    come back, where a single text may take for ever.
     """
+    frames, frame = own_frames(stack), user_frame(stack)
+    within = frames[:2] if frames and _IN_RE.search(frames[0].file) else frames[:1]
+    if frame is None or is_library(within[-1]):
+        return None
     line = source_of(index, frame)
-    found = _costly_pattern(index, line) if line is not None else None
+    found = _costly_pattern(index, line, is_named=True) if line is not None else None
     if found is None:
         return None
     return found._replace(

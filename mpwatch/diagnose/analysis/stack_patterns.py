@@ -6,7 +6,7 @@ Checked against torch 2.13 and CPython 3.11; line numbers move between versions,
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, TypeAlias
 
 from mpwatch.describe.frames import is_library, own_frames, program_frames, trains_for_ray
@@ -14,6 +14,7 @@ from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.model.account import COPYING, PICKLING, RECEIVING, SHARING, UNPICKLING
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Thread
+from mpwatch.model.source_code import Mark
 
 Shape: TypeAlias = Literal[
     "",
@@ -83,6 +84,11 @@ _DDP = "/nn/parallel/distributed.py"
 def _functions(frames: Sequence[Frame]) -> frozenset[str]:
     """The functions of a stack: most patterns name one that occurs nowhere in it."""
     return frozenset([_bare(frame) for frame in frames])
+
+
+def functions_of(frames: Iterable[Frame | Mark]) -> frozenset[tuple[str, str]]:
+    """The files and names of the functions that some frames or statements are in."""
+    return frozenset((each.file, each.function) for each in frames)
 
 
 def calls(frames: Sequence[Frame], *pattern: str) -> bool:

@@ -12,7 +12,7 @@ from mpwatch.diagnose.analysis.distributed.ranks import rank_groups
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.process_queries import all_called
 from mpwatch.diagnose.analysis.source_code import is_on_rank, marks, source_of
-from mpwatch.diagnose.analysis.stack_patterns import main_thread, own_threads
+from mpwatch.diagnose.analysis.stack_patterns import functions_of, main_thread, own_threads
 from mpwatch.model.findings import Finding
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame, FrameValues, NameValue, WantedFrame
@@ -188,7 +188,7 @@ def _shared(
     Each with the conditions and loops of its function, but for those on the rank.
     """
     for frames in zip(*_stacks(ranks), strict=False):
-        if len({(each.file, each.function) for each in frames}) > 1:
+        if len(functions_of(frames)) > 1:
             break
         source = [source_of(index, each) for each in frames]
         found = dict.fromkeys(each for line in source if line is not None for each in line.deciders)

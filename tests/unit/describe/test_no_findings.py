@@ -15,8 +15,8 @@ from mpwatch.describe.findings import (
 )
 from mpwatch.diagnose.analysis.growth.growing import EVEN_MEMORY
 from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.stalls.jobs_at_rest import WARNED_S
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
-from mpwatch.diagnose.rules.hangs import no_progress
 from mpwatch.model.account import Account
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Snapshot, Trends
@@ -82,5 +82,5 @@ def test_otherwise_there_are_no_known_problems(healthy: Snapshot) -> None:
 
 
 def test_the_times_are_those_of_the_rules() -> None:
-    assert WAIT_TOLD_S == no_progress.WARNED_S
+    assert WAIT_TOLD_S == WARNED_S
     assert EVEN_MEMORY.span_s <= GROWTH_TOLD_S

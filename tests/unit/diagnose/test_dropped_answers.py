@@ -11,7 +11,7 @@ from mpwatch.model.findings import Finding
 from mpwatch.model.ids import SegmentId
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot, Thread
-from mpwatch.model.source_code import Mark, Statement
+from mpwatch.model.source_code import Mark, SourceLine, Statement
 from tests.builders.snapshots import (
     MAIN,
     fds,
@@ -114,6 +114,41 @@ def test_readers_that_do_not_take_what_is_for_others_are_no_reason(
     threads: tuple[Thread, ...], marks: tuple[Mark, ...]
 ) -> None:
     assert told(*threads, marks=marks) == []
+
+
+def other_reader(get: str) -> Process:
+    """A process that waits for an item of another queue, whose lock it has."""
+    return process(
+        400,
+        "spawned",
+        label="other",
+        fds=fds(9, links=[pipe(6, 999, False), pipe(7, 999, True)]),
+        segments=(),
+        threads=[thread(400, get, "data.py:other:70", waits=READS_OTHER, still_s=84.0)],
+    )
+
+
+@pytest.mark.parametrize(
+    ("get", "count"),
+    [("multiprocessing/queues.py:get", 0), ("multiprocessing/connection.py:recv", 1)],
+    ids=["a queue", "a connection"],
+)
+def test_with_another_reader_the_lock_may_be_that_of_another_queue(get: str, count: int) -> None:
+    one = job(asks(MAIN, READS_PIPE), MONITOR)
+    both = replace(one, processes=(*one.processes, other_reader(get)))
+
+    findings = found(standing_still.check, both)
+
+    assert sum("drop those of each other" in each.summary for each in findings) == count
+
+
+def test_a_statement_of_many_lines_is_at_its_first() -> None:
+    own = job(asks(MAIN, READS_PIPE, GETS[0], "data.py:ask:95"), MONITOR)
+    line = SourceLine("/home/me/data.py", 95, "ask", DROPS.statement)
+
+    findings = found(standing_still.check, replace(own, source=(line,)))
+
+    assert any("drop those of each other" in each.summary for each in findings)
 
 
 def test_two_processes_that_share_a_queue_of_answers_are_named() -> None:

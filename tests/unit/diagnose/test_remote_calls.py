@@ -67,12 +67,12 @@ def test_a_call_that_waits_for_another_one_in_the_only_thread_for_answers_is_nam
 
     assert finding.severity is Severity.WARNING
     assert finding.summary == (
-        "rank 0 (200) has waited 40 s for the answer to a remote call at data.py:51 tune, in "
-        "push(), which it runs for another process and which takes its only thread for remote "
-        "calls; rank 1 (300) waits for it"
+        "rank 0 (200) has waited 40 s for the answer to a remote call at data.py:51 tune: it runs "
+        "push() for another process in its only thread for remote calls, so that none is left to "
+        "receive the answer; rank 1 (300) waits for it"
     )
     assert "rank 1 (300) waits at train.py:41 train" in finding.evidence
-    assert "none is free, so it never arrives" in finding.cause
+    assert "none is free, so this one never arrives" in finding.cause
     assert "`num_worker_threads=threads,` at train.py:51 run" in finding.cause
     assert "send what push() asks for with its own call" in finding.advice
 
@@ -80,7 +80,7 @@ def test_a_call_that_waits_for_another_one_in_the_only_thread_for_answers_is_nam
 def test_all_threads_of_the_pool_may_wait_for_further_calls() -> None:
     two = job(pool_thread(201, *NESTED), pool_thread(202, *NESTED))
 
-    assert "like others takes one of its 2 threads" in told(two)[0].summary
+    assert "all of its 2 threads for remote calls wait like this" in told(two)[0].summary
 
 
 HERE = SourceLine("/home/me/data.py", 51, "tune", Statement(51, "x = ref.to_here()"))
@@ -89,8 +89,8 @@ HERE = SourceLine("/home/me/data.py", 51, "tune", Statement(51, "x = ref.to_here
 def test_the_value_of_a_remote_reference_is_a_further_call() -> None:
     waits = pool_thread(201, "data.py:tune:51", "data.py:push:73", RUN_FOR_OTHERS)
 
-    assert "takes its only thread" in told(job(waits, source=(HERE,)))[0].summary
-    assert "takes its only thread" not in told(job(waits))[0].summary
+    assert "in its only thread" in told(job(waits, source=(HERE,)))[0].summary
+    assert "in its only thread" not in told(job(waits))[0].summary
 
 
 @pytest.mark.parametrize(
@@ -121,6 +121,13 @@ def test_with_a_free_thread_only_the_wait_is_information() -> None:
         "rank 0 (200) waits in one at data.py:51 tune"
     )
     assert "has to return from push()" in finding.cause
+
+
+def test_calls_that_no_process_runs_are_not_counted() -> None:
+    finding = told(job(pool_thread(201)))[0]
+
+    assert finding.summary.endswith("and no process works on one")
+    assert finding.evidence == ("rank 1 (300) waits at train.py:41 train",)
 
 
 def test_a_call_that_another_process_holds_up_is_only_information() -> None:

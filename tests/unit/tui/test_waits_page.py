@@ -35,6 +35,7 @@ def test_the_wait_is_shown_at_every_width(width: int) -> None:
     assert [placed.column for placed in place(waits.COLUMNS, width)] == [0, 1, 2]
 
 
+@pytest.mark.parametrize("length", [None, 1], ids=["chain", "one process"])
 @pytest.mark.parametrize(
     ("verdict", "since_s", "watched_s", "is_shown"),
     [
@@ -49,11 +50,11 @@ def test_the_wait_is_shown_at_every_width(width: int) -> None:
     ],
 )
 def test_pages_and_reports_leave_out_what_processes_wait_for_in_passing(
-    verdict: Verdict, since_s: float, watched_s: float, is_shown: bool
+    verdict: Verdict, since_s: float, watched_s: float, is_shown: bool, length: int | None
 ) -> None:
     job = loader_job()
     (chain,) = job.waits.chains
-    links = tuple(replace(link, since_s=since_s) for link in chain.links)
+    links = tuple(replace(link, since_s=since_s) for link in chain.links[:length])
     graph = replace(job.waits, edges=(), chains=(replace(chain, links=links, verdict=verdict),))
     account = replace(job.account, since_s=job.at_s - watched_s, at_s=job.at_s, readings=2)
     job = replace(job, waits=graph, account=account, findings=())

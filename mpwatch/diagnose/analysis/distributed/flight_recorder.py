@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from mpwatch.describe.frames import frame_words
+from mpwatch.describe.frames import at_frame
 from mpwatch.describe.processes import wait_verb
 from mpwatch.diagnose.analysis.stack_patterns import user_frame
 from mpwatch.model.collectives import RankRecord, Recorded, RecordedGroup
@@ -593,7 +593,7 @@ def _called_at(call: Recorded) -> str:
 def _place(call: Recorded) -> str:
     """` at train.py:18 step`; empty without a stack."""
     frame = user_frame(call.stack)
-    return "" if frame is None else f" at {frame_words(frame)}"
+    return at_frame(frame)
 
 
 def _age_s(ranks: RecordedRanks, rank: int, call: Recorded) -> float | None:

@@ -19,7 +19,7 @@ from mpwatch.diagnose.analysis.idle_time import STALLED_S, is_stalled, quiet_s
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import PipeEnds, channels_among
 from mpwatch.diagnose.analysis.process_queries import called, family_head
-from mpwatch.diagnose.analysis.shares import is_at_one_wait
+from mpwatch.diagnose.analysis.shares import is_at_one_wait, shares, with_a_core
 from mpwatch.diagnose.analysis.source_code import Guard, branch_of_one_side, source_of
 from mpwatch.diagnose.analysis.stack_patterns import (
     calls,
@@ -75,6 +75,31 @@ def is_in_backward(process: Process) -> bool:
     """
     thread = main_thread(process)
     return thread is not None and waits_in_backward(thread.stack) and has_group(process)
+
+
+def collective_share(
+    index: Index, rank: Process, least: float, *, is_in_loop: bool = False
+) -> float:
+    """The share of the time that a rank waits in collectives, of that with a core.
+
+    Such a wait is one for a condition of its own process (gloo), and few stacks are taken: where
+    those that were show a collective, or the last one does, the waits without a stack count as
+    well. On a loaded machine a few stacks are of a line shortly before.
+
+    Args:
+        index: The snapshot.
+        rank: The process.
+        least: The share of the time with a core that is assumed, at least.
+        is_in_loop: Whether other ranks show that it goes through collectives in a loop.
+    """
+    waits = [each for each in shares(index, rank) if each.activity.kind == "waiting"]
+    seen = sum(each.share for each in waits if each.activity.target == "collective")
+    alike = [each for each in waits if each.activity.target == "lock"]
+    is_shown = is_in_loop or seen > 0 or in_collective(rank) is not None or is_in_backward(rank)
+    placed = sum(each.share for each in alike if each.activity.place)
+    if is_shown and placed <= seen:
+        seen += sum(each.share for each in alike if not each.activity.place)
+    return with_a_core(index, rank, seen, least)
 
 
 def waits_in_backward(stack: Sequence[Frame]) -> bool:

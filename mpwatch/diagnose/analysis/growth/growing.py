@@ -58,6 +58,8 @@ from mpwatch.model.units import bytes_text
 MIB = 1 << 20
 READ_PART = 0.4
 """Of what a process gains at its start, so much is read where it reads a data set."""
+SHOWN = 3
+"""Processes, lines or containers that are named."""
 START_S = 15.0
 """What has risen since a process was this young may be its start: reading a data set, say."""
 
@@ -150,6 +152,24 @@ CARRIES: Mapping[Resource, frozenset[Resource]] = {
 finding states both. A thread that does not end keeps what it refers to."""
 START_RISES: frozenset[Resource] = frozenset(("descriptors", "mappings", "memory"))
 """What rises while a process imports modules."""
+
+
+class Explanation(NamedTuple):
+    """Why a resource rises and what to change, beyond the numbers."""
+
+    noun: str
+    """What is added: `pipe ends`, `threads`."""
+    evidence: tuple[str, ...]
+    cause: str
+    advice: str
+    title: str | None = None
+    """What happens, in place of `has ever more NOUN`."""
+    subject: str = ""
+    """What it is, where that is more exact than the resource."""
+    is_shown: bool = True
+    """Whether something shows what keeps it, beyond the numbers: a line, a queue, a kind."""
+    is_guess: bool = False
+    """Whether what keeps it is a guess, so that a container that was measured to grow is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +286,7 @@ def _of_process(
             continue
         if resource in ("memory", "GPU memory") and is_compiling(index, process):
             continue
-        if resource == "threads" and _end_by_a_limit(index, process):
+        if resource == "threads" and _end_by_a_limit(index, process.process):
             continue
         rising[resource] = growth
     if not rising and not is_parent:
@@ -477,19 +497,21 @@ def _threads_by_start(index: Index, process: Process) -> Growth | None:
     goes_on = age - after_s[-1] <= 2 * max(gaps_s)
     if span_s < KEPT_SPAN_S or max(gaps_s) > span_s / 2 or not goes_on:
         return None
-    if _end_by_a_limit(index, process):
+    if _end_by_a_limit(index, process.process):
         return None
     return Growth((len(after_s) - 1) / span_s, len(after_s), span_s)
 
 
-def _end_by_a_limit(index: Index, process: Process) -> bool:
+@derived
+def _end_by_a_limit(index: Index, identity: ProcessId) -> bool:
     """Whether most threads at one line wait there since their start, up to one time limit.
 
     Their number rises only until the first of them ends. A thread that waits again and again, each
     time with a limit, has the less of its life before it, the older it is.
     """
-    snapshot, own_age_s = index.snapshot, age_s(index.snapshot, process)
-    if own_age_s is None:
+    snapshot, process = index.snapshot, index.snapshot.get(identity)
+    own_age_s = age_s(snapshot, process) if process is not None else None
+    if process is None or own_age_s is None:
         return False
     started = {each.tid: each.start_ticks for each in process.sample.threads or ()}
     places: defaultdict[str, list[float | None]] = defaultdict(list)

@@ -7,17 +7,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from mpwatch.describe.frames import frame_words, program_frames
-from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.growth.growing import SHOWN, Explanation, Growing
+from mpwatch.diagnose.analysis.growth.registrations import EXCEPTION_KEEPS, exception_advice
+from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.shares import unreturned
-from mpwatch.diagnose.analysis.source_code import Kept
-from mpwatch.diagnose.analysis.stack_patterns import main_thread
-from mpwatch.diagnose.analysis.values import at_rest, grown
+from mpwatch.diagnose.analysis.source_code import Kept, loop_around, mark_words, marks, source_of
+from mpwatch.diagnose.analysis.stack_patterns import functions_of, main_thread
+from mpwatch.diagnose.analysis.values import Grown, at_rest, grown
+from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
-from mpwatch.model.snapshot import Process
-from mpwatch.model.source_code import Holder, LetGo, RoundOf, Statement
+from mpwatch.model.snapshot import Process, Thread
+from mpwatch.model.source_code import AddedTo, Holder, LetGo, Mark, RoundOf, Statement
+from mpwatch.model.units import bytes_text
 
-SHOWN = 3
-"""Containers, or classes of containers, that are named."""
 NAMES_SHOWN = 3
 """Containers of one class that are named."""
 _OF_LOADER = ("__call__", "__getitem__", "__iter__", "__next__")
@@ -73,19 +75,25 @@ class Held(NamedTuple):
         )
 
 
-def held(index: Index, process: Process, only: Literal["opens"] | None = None) -> list[Held]:
+@derived
+def held(
+    index: Index, identity: ProcessId, only: Literal["opens"] | None = None
+) -> tuple[Held, ...]:
     """The containers that a process adds to again and again, what most likely matters first.
 
     Only those in loops that its stacks are in. Of those that were measured, only what grows.
     """
+    process = index.snapshot.get(identity)
     holders = [h for h in index.snapshot.holders if only is None or h.opens]
+    if process is None or not holders:
+        return ()
     found = [each for h in holders if (each := _held(index, process, h))]
-    measured = {(e.added.file, e.added.statement.line) for e in grown(index, process.process)}
-    still = at_rest(index, process.process)
+    measured = {(e.added.file, e.added.statement.line) for e in grown(index, identity)}
+    still = at_rest(index, identity)
     found = [each for each in found if _place(each.first) not in still]
     if any(_place(each.first) in measured for each in found):
         found = [each for each in found if _place(each.first) in measured]
-    return _likely(_together(sorted(found, key=lambda each: each.rank)))
+    return tuple(_likely(_together(sorted(found, key=lambda each: each.rank))))
 
 
 def _place(holder: Holder) -> tuple[str, int]:
@@ -182,7 +190,7 @@ def kept_in(index: Index, process: Process, only: Literal["opens"] | None = None
     Returns:
         `None` where no container is found that outlives what adds to it.
     """
-    return kept_by(held(index, process, only))
+    return kept_by(held(index, process.process, only))
 
 
 def kept_by(holding: Sequence[Held]) -> Kept | None:
@@ -293,8 +301,8 @@ def removes_words(each: Held) -> str:
         return f"{at} empties {it} only after that loop"
     if each.is_taken_by_key:
         return (
-            f"only {at} removes one, in another loop: an entry stays for which that is not "
-            "reached, because no answer comes for it, or what waits for one has given up (a time "
+            f"only {at} removes one, in another loop: an entry for which that is not reached "
+            "stays, because no answer comes for it, or what waits for one has given up (a time "
             "limit, an exception, a client that has left)"
         )
     return f"what removes from {it}, {at}, does so less often"
@@ -303,3 +311,215 @@ def removes_words(each: Held) -> str:
 def _at(statement: Statement, file: str, function: str) -> str:
     frame = Frame(function, file, statement.line)
     return f"`{statement.text}` at {frame_words(frame)}"
+
+
+def measured_container(
+    index: Index, found: Growing, hits: Sequence[Grown], explained: Explanation
+) -> Explanation:
+    """Memory that a container keeps which was measured to grow, or a carried graph."""
+    first = hits[0]
+    name, added = first.added.name, first.added
+    file = added.file.rpartition("/")[2]
+    place = f"`{added.statement.text}` at {file}:{added.statement.line} {added.function}"
+    evidence = (*explained.evidence, *(each.words for each in hits[:SHOWN]))
+    if added.is_carried:
+        return Explanation(
+            "private memory",
+            evidence,
+            f"{first.words}. {place} computes it from its own value before, with the graph of "
+            "that: so the graph of every round since the start stays, with all that was kept for a "
+            "backward pass.",
+            f"Cut {name} off from its graph in each round ({name}.detach(), of each tensor of a "
+            "tuple), or compute it under torch.no_grad() where nothing is trained by it. eval(), "
+            "gc.collect() or smaller batches do not help: the graph is referred to.",
+        )
+    each_bytes = found.growth.per_s / first.per_s
+    if (bounded := _bound_of(index, added)) is not None:
+        return _of_bounded(first, place, each_bytes, bounded, evidence)
+    removes = _removes(added)
+    others = [f"`{each.added.name}`" for each in hits[1:SHOWN]]
+    more = f" {' and '.join(others)} {'grows' if len(others) == 1 else 'grow'} as well." * bool(
+        others
+    )
+    graph = " That graph keeps all activations of its batch." * bool(first.value.has_graph)
+    caught = [
+        mark
+        for mark in marks(index, "keeps-exception")
+        if (mark.file, mark.statement.line) == (added.file, added.statement.line)
+    ]
+    graph += (
+        EXCEPTION_KEEPS
+        if caught
+        else KEEPS_FRAMES * bool(EXCEPTION_AT_END.search(added.statement.text))
+    )
+    bound = " With a maxlen, that ends when it is full." * (first.value.type == "deque")
+    return Explanation(
+        "private memory",
+        evidence,
+        f"{first.words}: {place} adds to it, and {removes}.{graph}{bound} The memory that is "
+        f"gained is {bytes_text(each_bytes)} for each of these entries.{more}",
+        (
+            f"Add .detach() or .item() of it at {file}:{added.statement.line}, or compute it under "
+            f"torch.no_grad(), and remove from {name} what is not needed any more. "
+            if first.value.has_graph
+            else f"{exception_advice(caught[0])} Or remove each entry from {name} once it was "
+            "used. "
+            if caught
+            else _remove_advice(added)
+        )
+        + f"gc.collect() or new workers do not help: {name} refers to all of it.",
+    )
+
+
+def _bound_of(index: Index, added: AddedTo) -> Mark | None:
+    """Where a container is emptied under a comparison of sizes or numbers, in the same file."""
+    name = added.name.rpartition(".")[2]
+    found = [each for each in marks(index, "bounded") if each.file == added.file]
+    return next((each for each in found if each.about.rpartition(".")[2] == name), None)
+
+
+def _of_bounded(
+    first: Grown, place: str, each_bytes: float, bound: Mark, evidence: tuple[str, ...]
+) -> Explanation:
+    """Memory of a container that is filled up to a bound."""
+    name = first.added.name
+    return Explanation(
+        "private memory",
+        evidence,
+        f"{first.words}: {place} adds to it. It has a bound: {mark_words(bound)} is where entries "
+        "are removed. Until that is reached it fills, as a replay memory or a cache does, and "
+        f"then the growth ends. The memory that is gained is {bytes_text(each_bytes)} for each of "
+        "these entries.",
+        f"Nothing, if as many entries as the bound of {name} allows fit into memory at this size; "
+        "otherwise lower the bound, or keep less of each entry (a smaller dtype, compressed).",
+        is_shown=False,
+    )
+
+
+def _removes(added: AddedTo) -> str:
+    """What removes entries of a container, as a clause."""
+    file, by = added.file.rpartition("/")[2], added.removed_by
+    if by is not None:
+        return (
+            f"only `{by.text}` at {file}:{by.line} {added.removed_in} removes one. An entry "
+            "for which that is not reached stays: no caller asks for it, or the one that did has "
+            "given up before (an exception, a time limit, a client that has left)"
+        )
+    if added.is_emptied:
+        return f"what its class removes from {added.name} is less than that"
+    return "nothing there removes any"
+
+
+def _remove_advice(added: AddedTo) -> str:
+    if added.removed_by is not None:
+        return (
+            "Remove the entry also where its owner gives up (a `finally` clause, an abort that "
+            f"deletes it and drops what comes later), or bound {added.name} by number or age. "
+        )
+    return (
+        f"Remove each entry from {added.name} once it was used, or what is large in it (a result "
+        "that was fetched, tensors of a batch, of which numbers suffice); or bound it "
+        "(collections.deque(maxlen=...), a cache with a limit). "
+    )
+
+
+def container_in_source(index: Index, process: Process, seen: Sequence[str]) -> Explanation | None:
+    """Containers of the program that outlive the loop which adds to them."""
+    found = held(index, process.process)
+    kept = kept_by(found)
+    if kept is None:
+        return None
+    evidence = (*seen, kept.evidence) if kept.evidence else tuple(seen)
+    cause, advice = kept.cause, kept.advice
+    text = found[0].first.statement.text
+    is_torch = process.sample.torch_loaded and process.role != "loader-worker"
+    if is_torch and _may_be_graph(text) and may_have_graphs(index, process):
+        cause += (
+            " If that is a tensor that a model has computed, it also keeps the autograd graph of "
+            "its batch with all activations: no detach() or item() is in that statement."
+        )
+        advice += NO_GRAPHS
+    return Explanation("private memory", evidence, cause, advice, is_shown=False)
+
+
+_COMPUTED = re.compile(
+    r"(?<![A-Za-z])(?:loss|logits?|pred\w*|outputs?|scores?|log_?probs?|hidden|actions?)\b"
+)
+_CUT_OFF = re.compile(r"\.(?:detach|item|numpy|tolist|data)\b|\bfloat\(")
+
+
+def _may_be_graph(text: str) -> bool:
+    """Whether a statement adds what has the name of a result of a model, with its graph."""
+    return _COMPUTED.search(text) is not None and _CUT_OFF.search(text) is None
+
+
+def adds_itself(index: Index, process: Process, thread: Thread) -> bool:
+    """Whether a thread is in a loop that adds to a container which nothing empties."""
+    functions = functions_of(thread.stack)
+    return any(
+        each.is_sure
+        and each.round is not None
+        and (each.first.file, each.round.function) in functions
+        for each in held(index, process.process)
+    )
+
+
+def kept_to_end(index: Index, process: Process | None, site: str = "") -> Kept | None:
+    """A container that only the end of its object empties, as the source shows.
+
+    Args:
+        index: The snapshot.
+        process: Whose growth it is.
+        site: The line that allocates, `parallel.py:30`, where that is known; what is kept is kept
+            by its file then.
+
+    Returns:
+        `None` where there is none, or several.
+    """
+    found = marks(index, "kept-to-end")
+    if site:
+        file = site.partition(":")[0]
+        found = [each for each in found if each.file.rpartition("/")[2] == file]
+    if len(found) != 1:
+        return None
+    mark = found[0]
+    container, _, empties = mark.about.partition(", ")
+    opened = _opened_around(index, process) if process is not None else ""
+    until = f", which {opened} comes to only after its loop" if opened else ""
+    likely = "" if site else "Most likely "
+    cause = (
+        f"{mark_words(mark)} stores in {container} what it is given or has made, and "
+        f"that is emptied only in {empties}{until}. Until then each entry keeps all that it "
+        "refers to."
+    )
+    return Kept(
+        f"{container} is emptied only in {empties}",
+        f"{likely}{cause}",
+        f"Take the entry out of {container} as soon as it was used: at the end of each call or "
+        "round, or let it go by itself (weakref.WeakValueDictionary). Or end and make the object "
+        "anew every few rounds. Restarting workers or gc.collect() does not help: the container "
+        "refers to all of it.",
+    )
+
+
+def _opened_around(index: Index, process: Process) -> str:
+    """The `with` statement around the loop that the main thread is in; empty for none."""
+    thread = main_thread(process)
+    found = loop_around(index, thread.stack) if thread is not None else None
+    if thread is None or found is None:
+        return ""
+    line = source_of(index, found[0])
+    before = line.within[: line.within.index(found[1])] if line is not None else ()
+    opens = [each for each in before if each.text.startswith("with ")]
+    return f"`{opens[-1].text}` of line {opens[-1].line}" if opens else ""
+
+
+def may_have_graphs(index: Index, process: Process) -> bool:
+    """Whether the source that is known does not speak against autograd graphs that are kept."""
+    return bool(marks(index, "backward")) or not marks(index, "no-grad", process)
+
+
+NO_GRAPHS = (
+    " Of losses and outputs keep .item() or .detach(), and evaluate under torch.no_grad(): a "
+    "tensor that is kept with its graph keeps all activations of its batch."
+)

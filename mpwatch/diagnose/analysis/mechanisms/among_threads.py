@@ -15,7 +15,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
-from mpwatch.describe.frames import frame_words, is_library, own_frames, program_frames
+from mpwatch.describe.frames import at_frame, frame_words, is_library, own_frames, program_frames
 from mpwatch.describe.processes import wait_verb
 from mpwatch.describe.waits import FULL_QUEUE
 from mpwatch.diagnose.analysis.index import Index
@@ -35,7 +35,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
 )
 from mpwatch.diagnose.analysis.waits.edges import surroundings
 from mpwatch.diagnose.analysis.waits.futures import forked_without_executor
-from mpwatch.diagnose.analysis.waits.providers import waits_for_lock
+from mpwatch.diagnose.analysis.waits.providers import Nested, nested_in, waits_for_lock
 from mpwatch.diagnose.analysis.waits.threads import (
     AT_BARRIER,
     FOR_EVENT,
@@ -58,6 +58,12 @@ from mpwatch.diagnose.analysis.waits.verdicts import (
     IDLE_LOOP,
     ONE_THREAD,
     ONLY_A_CALLBACK,
+    ONLY_THREAD,
+    OWN_BLOCK,
+    OWN_LOCK,
+    OWN_LOG,
+    OWN_QUEUE,
+    self_blocked,
 )
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Thread
@@ -572,7 +578,7 @@ def idle_loop(case: Case) -> Mechanism | None:
             "an item of a queue" if calls(own_frames(reading[0].stack), "queues.py:get") else "data"
         )
         frame = user_frame(reading[0].stack)
-        at = f" at {frame_words(frame)}" if frame is not None else ""
+        at = at_frame(frame)
         return Mechanism(
             cause=(
                 f"A coroutine of {called(process)} awaits a call that runs in thread "
@@ -726,3 +732,129 @@ def waits_for_an_interrupted_holder(process: Process, thread: Thread) -> Mechani
             f"signal handler ({handler}) has interrupted {found.inside.function}()."
         ),
     )
+
+
+# --- locks that a thread has itself -------------------------------------------------------------
+
+
+def own_lock(case: Case) -> Mechanism | None:
+    """A thread waits for a lock that it has taken itself."""
+    if case.chain.conclusion not in (OWN_LOCK, OWN_BLOCK):
+        return None
+    if (interrupted := _interrupted(case)) is not None:
+        return interrupted
+    last = case.waiters[-1] if case.waiters else None
+    blocked = self_blocked(case.index, last.process.process) if last is not None else None
+    nested = nested_in(case.index, blocked.thread) if blocked is not None else None
+    if nested is not None:
+        outer = f"`{nested.taken.text}` of line {nested.taken.line} in {nested.outer.function}()"
+        before = (
+            f"It is still inside of {outer}, which took the lock,"
+            if nested.is_block
+            else f"It has taken the lock by {outer}, has not released it"
+        )
+        how = (
+            f"{before} and waits at {frame_words(nested.inner)} to take it again: a Lock cannot be "
+            f"taken twice, not even by its holder.{_way_of(nested)}"
+        )
+        if last is not None and blocked is not None and blocked.thread is not last.thread:
+            how = f"Its thread {blocked.thread.name} blocks itself. {how}"
+    else:
+        how = (
+            "The thread is in the same function twice and waits for a lock that no other process "
+            "or thread can hold: it took the lock before, and a Lock cannot be taken twice, not "
+            "even by its holder."
+        )
+    return Mechanism(
+        cause=how,
+        advice=(
+            "Use an RLock, or release the lock before the call that takes it again; a private "
+            "function that expects the lock to be held avoids the second acquire."
+        ),
+    )
+
+
+def _way_of(nested: Nested) -> str:
+    """The calls by which a function comes back to a lock that it holds."""
+    between = [each.function for each in reversed(nested.way[1:-1])]
+    if not between:
+        return ""
+    return f" It comes there by way of {'(), '.join(between)}()."
+
+
+def _interrupted(case: Case) -> Mechanism | None:
+    """The handler of a signal waits for what the function that it has interrupted holds."""
+    last = case.waiters[-1] if case.waiters else None
+    if last is None or last.thread is None:
+        return None
+    return waits_for_an_interrupted_holder(last.process, last.thread)
+
+
+def own_log(case: Case) -> Mechanism | None:
+    """A handler of multiprocessing's own logger waits for the lock of its queue."""
+    if case.chain.conclusion != OWN_LOG:
+        return None
+    found = marks(case.index, "queue-handler")
+    where = f" {mark_words(found[0])} adds that handler." if len(found) == 1 else ""
+    return Mechanism(
+        cause=(
+            "put() of a queue of multiprocessing holds a lock of the queue while it starts its "
+            "feeder thread, and logs that by multiprocessing's own logger. A handler of that "
+            f"logger puts the record into the queue again, and waits for the lock for ever.{where}"
+        ),
+        advice=(
+            "Add the QueueHandler to a logger of your own in place of "
+            "multiprocessing.get_logger(), or set the level of that logger above DEBUG."
+        ),
+    )
+
+
+def own_queue(case: Case) -> Mechanism | None:
+    """A method of queue.Queue was interrupted by a use of the same queue."""
+    if case.chain.conclusion != OWN_QUEUE:
+        return None
+    return Mechanism(
+        cause=(
+            "The thread was inside of a method of queue.Queue, which holds the lock of the queue, "
+            "when a function that uses the same queue interrupted it. That lock cannot be taken "
+            "twice, not even by its holder."
+        ),
+        advice=(
+            "Use queue.SimpleQueue, whose put() may be called from signal handlers and finalizers; "
+            "or only set a flag there, and do the rest in the main loop."
+        ),
+    )
+
+
+def only_thread(case: Case) -> Mechanism | None:
+    """The only thread of a process waits for a lock that another thread would release."""
+    if case.chain.conclusion != ONLY_THREAD:
+        return None
+    if (interrupted := _interrupted(case)) is not None:
+        return interrupted
+    last = case.waiters[-1].thread if case.waiters else None
+    if last is not None and runs_event_loop(last):
+        evidence = tuple(_frames_of_main(case))
+        cause = f"{LOOP_BLOCKED} {LOCK_IN_COROUTINE}"
+        return Mechanism(cause=cause, advice=ADVICE_LOOP, evidence=evidence)
+    return Mechanism(
+        cause=(
+            "A Lock that is taken twice by one thread blocks it for ever, also where the second "
+            "time is in a function that has interrupted the first: a signal handler, a finalizer "
+            "or a callback. A thread that ends without releasing a lock leaves it locked."
+        ),
+        advice=(
+            "Release the lock in a with or finally block. Where the functions at the lines of this "
+            "stack call each other, use an RLock; in a signal handler only set a flag."
+        ),
+        evidence=tuple(_frames_of_main(case)),
+    )
+
+
+def _frames_of_main(case: Case) -> Iterator[str]:
+    """The program's own frames of a thread that waits, the innermost first."""
+    last = case.waiters[-1] if case.waiters else None
+    frames = own_frames(last.thread.stack) if last is not None and last.thread is not None else ()
+    mine = [frame_words(frame) for frame in frames if not is_library(frame)]
+    if len(mine) > 1:
+        yield f"its stack, innermost first: {' <- '.join(mine[:NAMED])}"

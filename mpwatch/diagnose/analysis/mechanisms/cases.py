@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from signal import SIGTERM
 
-from mpwatch.describe.frames import frame_words, own_frames
+from mpwatch.describe.frames import at_frame, own_frames
 from mpwatch.describe.waits import OF_A_CHILD
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, called
+from mpwatch.diagnose.analysis.pipes import channels_among, output_of
+from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called
 from mpwatch.diagnose.analysis.stack_patterns import calls, user_frame
 from mpwatch.model.samples import READS
 from mpwatch.model.snapshot import Process, Thread
@@ -79,7 +80,7 @@ def ended_words(gone: Sequence[Process], limit: int = NAMED) -> tuple[str, ...]:
 def at_line(thread: Thread | None) -> str:
     """The line of the program at which a thread is: ` at data.py:30 main`; empty if unknown."""
     frame = user_frame(thread.stack) if thread is not None else None
-    return "" if frame is None else f" at {frame_words(frame)}"
+    return at_frame(frame)
 
 
 def with_sigterm(child: Process, cause: str, advice: str) -> tuple[str, str]:
@@ -108,3 +109,22 @@ def awaited(case: Case, waiter: Waiter) -> str:
     if edge.kind in READS and gets_from_queue(waiter):
         return QUEUE_ITEM
     return re.sub(r" \(semaphore \S+\)$", "", edge.what)
+
+
+def has_no_timeout(waiter: Waiter) -> bool:
+    """Whether the wait that a chain follows is without a time limit."""
+    wait = waiter.thread.waits_on if waiter.thread is not None else None
+    return wait is not None and wait.timeout_s is None
+
+
+def blocked_output_of(waiter: Waiter) -> str:
+    """The standard output or error to which a process is blocked writing; empty for others."""
+    wait = waiter.thread.waits_on if waiter.thread is not None else None
+    pipes = channels_among(wait.targets) if wait is not None else ()
+    return output_of(waiter.process, pipes[0]) if pipes else ""
+
+
+def names_of(case: Case) -> str:
+    """The processes of a chain in the order of the tree: one cycle has one headline."""
+    waiters = {each.process.process for each in case.waiters}
+    return all_called([each for each in case.index.snapshot.processes if each.process in waiters])

@@ -29,7 +29,13 @@ from mpwatch.diagnose.analysis.mechanisms.cases import (
 from mpwatch.diagnose.analysis.pipes import channels_among, pipe_ends
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called, counted
 from mpwatch.diagnose.analysis.source_code import capital, marks, source_of
-from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, own_threads, user_frame
+from mpwatch.diagnose.analysis.stack_patterns import (
+    calls,
+    functions_of,
+    main_thread,
+    own_threads,
+    user_frame,
+)
 from mpwatch.diagnose.analysis.waits.chains import answering_threads, wait_graph
 from mpwatch.diagnose.analysis.waits.connections import (
     listening_sockets,
@@ -175,13 +181,13 @@ class BothRead(NamedTuple):
         if short is not None and self.line is not None:
             reads, file = self.line.statement, self.line.file.rpartition("/")[2]
             return (
-                f"{names}: most likely the server has the whole request and does not know it. "
-                f"`{reads.text}` ({file}:{reads.line}) is repeated until "
-                f"`{short.text}` of line {short.line}, but how much one recv() "
-                "returns says nothing of where a message ends: TCP is a stream of bytes. After a "
-                "request whose last part is as long as the limit of recv(), or comes to a multiple "
-                "of it, it waits for more, and the client waits for the answer. A request that "
-                "arrives in parts ends too early."
+                f"{names}: most likely the server has received the whole request and waits for "
+                f"more of it. `{reads.text}` ({file}:{reads.line}) is repeated until "
+                f"`{short.text}` of line {short.line}, but how much one recv() returns does not "
+                "say where a message ends: TCP is a stream of bytes. After a request whose last "
+                "part is as long as the limit of recv(), or comes to a multiple of it, it waits "
+                "for more, and the client waits for the answer. A request that arrives in parts "
+                "ends too early."
             )
         if self.counted is not None:
             return f"{names}. {_counted_words(self.counted)}"
@@ -192,7 +198,7 @@ class BothRead(NamedTuple):
                 "or has not found its end. So the length that is sent with a message, or the "
                 "mark of its end, does not match the bytes that follow; or the bytes are still in "
                 "a buffer that was not flushed. One message of a wrong length is enough: from "
-                "there on the reader takes parts of messages for lengths."
+                "then on the reader takes parts of messages for lengths."
             )
         return (
             f"{names}. Either a request or an answer was shorter than the other side expects, is "
@@ -220,9 +226,9 @@ class BothRead(NamedTuple):
             )
         return (
             "Send the length of each message first (struct.pack) and read exactly that many bytes, "
-            "or end each message by a mark of its own, or use multiprocessing.connection, which "
+            "or end each message with a delimiter, or use multiprocessing.connection, which "
             "does so. Another size of the reads, TCP_NODELAY or more threads only change which "
-            "message is the unlucky one; a timeout turns the wait into an error."
+            "message is affected; a timeout turns the wait into an error."
         )
 
 
@@ -367,7 +373,7 @@ def _who_wakes(
         for each in wakes[:_SHOWN_WAKES]
     ]
     files = {each.file for each in wakes}
-    functions = {(each.file, each.function) for each in wakes}
+    functions = functions_of(wakes)
     others = [
         (each, user_frame(each.stack))
         for each in own_threads(index, process)

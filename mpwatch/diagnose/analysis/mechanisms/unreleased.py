@@ -52,8 +52,6 @@ from mpwatch.model.source_code import Mark, Skip
 NAMED = 3
 WAY = 5
 """Calls shown between the first and the second time that a lock is taken."""
-"""Begins the name of a wait for a semaphore of which the stack says no more: a Lock, an RLock or a
-Semaphore."""
 
 
 def unreleased(case: Case) -> Mechanism | None:

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 from mpwatch.describe.frames import is_library, own_frames
 from mpwatch.diagnose.analysis.idle_time import TICK_S, mean_cpu_percent, quiet_s
 from mpwatch.diagnose.analysis.index import Index, derived
-from mpwatch.diagnose.analysis.pipes import channels_among
+from mpwatch.diagnose.analysis.pipes import channels_among, listening_at
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, family_head
 from mpwatch.diagnose.analysis.shares import main_account
 from mpwatch.diagnose.analysis.stack_patterns import (
@@ -56,6 +56,10 @@ process of the job has the writing end; `fifo`: opens a FIFO of which no process
 end; `thread`: waits for another thread of its own; `signal`: waits for a signal; `other`: waits for
 something outside of the job."""
 
+GOES_ON: frozenset[Reason] = frozenset(("computes", "polls", "receives"))
+"""Of a process at the end of a chain: so far not known to stand still."""
+UNWATCHED = GOES_ON | {"stopped"}
+"""What says nothing of the process itself: only those that wait for it are watched for progress."""
 _FOR_WORK: frozenset[WaitKind] = frozenset(
     ("pipe-read", "socket-read", "poll", "semaphore", "futex", "accept", "unknown")
 )
@@ -324,8 +328,8 @@ def _blockage(
         return None
     thread = _deciding_thread(end, chain)
     is_answering = thread is not None and (end.process, thread.tid) in answering_threads(index)
-    is_at_work = reason in ("computes", "polls", "receives", "stopped")
-    watched = [*waiters] if is_at_work or is_answering else [*waiters, end.process]
+    is_unwatched = reason in UNWATCHED or is_answering
+    watched = [*waiters] if is_unwatched else [*waiters, end.process]
     known = [
         without_progress_s(process, index)
         for process in map(index.snapshot.get, watched)
@@ -531,12 +535,7 @@ def _awaits_an_answer(around: ReadContext, process: Process, thread: Thread) -> 
     ):
         return False
     local = address.removeprefix("tcp ").partition(" > ")[0].rpartition(":")[2]
-    listening = {
-        (link.address or "").rpartition(":")[2]
-        for link in process.sample.links
-        if (link.address or "").startswith("tcp listens on")
-    }
-    return local not in listening
+    return local not in listening_at(process)
 
 
 def usual_pause_s(index: Index, process: Process) -> float:

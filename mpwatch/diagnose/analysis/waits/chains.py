@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from mpwatch.describe.waits import edge_words
 from mpwatch.diagnose.analysis.index import Index, derived
-from mpwatch.diagnose.analysis.pipes import channels_among
+from mpwatch.diagnose.analysis.pipes import channels_among, writers_by_name
 from mpwatch.diagnose.analysis.stack_patterns import main_thread
 from mpwatch.diagnose.analysis.waits.connections import Answering, has_accepted, peer_of_wait
 from mpwatch.diagnose.analysis.waits.edges import (
@@ -23,7 +23,6 @@ from mpwatch.diagnose.analysis.waits.edges import (
 )
 from mpwatch.diagnose.analysis.waits.file_locks import LOCK_FILE, LOCK_ON
 from mpwatch.diagnose.analysis.waits.providers import held_lock, words_of
-from mpwatch.diagnose.analysis.waits.queue_writers import writers_by_name
 from mpwatch.diagnose.analysis.waits.verdicts import (
     OUTSIDE,
     RECEIVES,

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from mpwatch.describe.frames import own_frames, program_frames
 from mpwatch.diagnose.analysis.index import Index, derived
-from mpwatch.diagnose.analysis.pipes import PipeEnds, channels_among
+from mpwatch.diagnose.analysis.pipes import LISTENS, PipeEnds, channels_among, listening_at
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES
 from mpwatch.diagnose.analysis.source_code import marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, own_threads, user_frame
@@ -23,8 +23,6 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.source_code import MarkKind
 
-LISTENS = " listens on "
-"""In the address of a socket, see `FdLink.address`."""
 How: TypeAlias = Literal["reads", "handles", "loop"]
 """`reads`: the thread waits to receive on the same connection; `handles`: it has likely read the
 request, and does something else; `loop`: it runs the event loop that watches the connection."""
@@ -82,11 +80,11 @@ def _accepted(index: Index, identity: ProcessId) -> frozenset[int]:
     """
     server = index.snapshot.get(identity)
     links = [each for each in server.sample.links if each.address] if server is not None else []
-    listening = [each.address or "" for each in links if LISTENS in (each.address or "")]
-    ports = {each.rpartition(":")[2] for each in listening if each.startswith("tcp")}
-    paths = {each.partition(LISTENS)[2] for each in listening if each.startswith("unix")}
+    ports = listening_at(server) if server is not None else {}
+    unix = f"unix{LISTENS}"
+    paths = {path for each in links if (path := (each.address or "").partition(unix)[2])}
     found = []
-    for link in links if listening else ():
+    for link in links if ports or paths else ():
         kind, _, rest = (link.address or "").partition(" ")
         local, _, remote = rest.partition(" > ")
         is_tcp = kind == "tcp" and bool(remote) and local.rpartition(":")[2] in ports

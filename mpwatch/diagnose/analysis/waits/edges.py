@@ -24,7 +24,7 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
     rank_wait,
 )
 from mpwatch.diagnose.analysis.index import Index, derived
-from mpwatch.diagnose.analysis.pipes import PipeEnds, channels_among, pipe_ends
+from mpwatch.diagnose.analysis.pipes import LISTENS, PipeEnds, channels_among, pipe_ends
 from mpwatch.diagnose.analysis.process_queries import (
     SERVICE_ROLES,
     family_head,
@@ -46,7 +46,6 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     user_frame,
 )
 from mpwatch.diagnose.analysis.waits.connections import (
-    LISTENS,
     Answering,
     answering,
     peer_of_wait,

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from mpwatch.describe.frames import frame_words, is_library, own_frames, program_frames
+from mpwatch.describe.frames import at_frame, is_library, own_frames, program_frames
 from mpwatch.describe.waits import FULL_QUEUE
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import all_links
@@ -370,7 +370,7 @@ def _shows_its_line(thread: Thread) -> bool:
 def words_of(process: Process, lock: ThreadLock) -> str:
     """`its thread serve-2, with the lock for which 2 threads wait at replay.py:22 serve`."""
     count, frame = len(lock.waiters), user_frame(lock.waiters[0].stack)
-    at = "" if frame is None else f" at {frame_words(frame)}"
+    at = at_frame(frame)
     if lock.waiters[0].tid == process.pid:
         those = "the main thread waits"
     else:

@@ -9,11 +9,11 @@ do something, but another client of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from mpwatch.describe.frames import is_library, own_frames
 from mpwatch.diagnose.analysis.index import Index, derived
-from mpwatch.diagnose.analysis.pipes import PipeEnds, channels_among
+from mpwatch.diagnose.analysis.pipes import PipeEnds, channels_among, listening_at
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_shape
 from mpwatch.model.ids import ProcessId
@@ -107,7 +107,6 @@ def _keeps_waiting(manager: Process) -> bool:
 
 KEY = "a key of the store at port "
 """Begins the name of the wait."""
-_LISTENS = "tcp listens on "
 _SERVER = "pt_tcpstore"
 """Begins the kernel's name of a store's thread, which tells it apart from other servers of the job:
 `pt_tcpstore_uv`, and `pt_tcpstore` without libuv (torch 2.13)."""
@@ -155,14 +154,8 @@ def _stores(index: Index) -> Mapping[str, ProcessId]:
         port: process.process
         for process in index.snapshot.living()
         if any(thread.name.startswith(_SERVER) for thread in process.threads)
-        for port in _ports(process)
+        for port in listening_at(process)
     }
-
-
-def _ports(process: Process) -> Iterator[str]:
-    for link in process.sample.links:
-        if (link.address or "").startswith(_LISTENS):
-            yield (link.address or "").rpartition(":")[2]
 
 
 def _remote_port(address: str) -> str | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
-from mpwatch.describe.frames import frame_words, is_library, own_frames, program_frames
+from mpwatch.describe.frames import at_frame, frame_words, is_library, own_frames, program_frames
 from mpwatch.describe.processes import STATE_D, full_name, names_text
 from mpwatch.describe.waits import edge_words
 from mpwatch.diagnose.analysis.distributed.ranks import OTHERS, conclusion, is_in_backward
@@ -40,7 +40,6 @@ from mpwatch.diagnose.analysis.waits.edges import (
     is_busy,
     semaphore_users,
 )
-from mpwatch.diagnose.analysis.waits.executors import joined_executor
 from mpwatch.diagnose.analysis.waits.file_locks import LOCK_FILE, LOCK_ON, holds_it_itself
 from mpwatch.diagnose.analysis.waits.futures import (
     IMPORT_LOCK,
@@ -62,6 +61,7 @@ from mpwatch.diagnose.analysis.waits.providers import (
 from mpwatch.diagnose.analysis.waits.servers import MANAGED
 from mpwatch.diagnose.analysis.waits.threads import (
     is_idle_loop,
+    joined_executor,
     may_still_receive,
     older_threads,
     threads_at_fork,
@@ -269,7 +269,7 @@ def _end_of_joined(index: Index, process: Process, edges: Sequence[WaitEdge]) ->
         return None
     first = joined.running[0]
     frame = user_frame(first.stack)
-    at = f" at {frame_words(frame)}" if frame is not None else ""
+    at = at_frame(frame)
     words = f"waits for the end of thread {first.name} of its executor{where(process)}"
     how = f"{process.label}: thread {first.name} {'runs' if joined.computes else 'is'}{at}."
     return WaitEnd("progress" if joined.computes else "unknown", words, how)
@@ -352,7 +352,7 @@ def _end_of_held_lock(
     if edge is not None and set(edge.providers) - {process.process}:
         return None
     frame = user_frame(holder.stack)
-    at = "" if frame is None else f" at {frame_words(frame)}"
+    at = at_frame(frame)
     by = words_of(process, lock)
     how = f"{process.label}: the wait ends when {thread_words(process, holder)} releases its lock."
     if is_busy(holder) or edge is None:
@@ -737,7 +737,7 @@ def _importing(process: Process, thread: Thread) -> str | None:
     if other is None:
         return None
     frame = user_frame(other.stack)
-    at = "" if frame is None else f", at {frame_words(frame)}"
+    at = at_frame(frame, ", at ")
     return f"Its thread {other.name} runs the code of that module{at}, and has to finish first."
 
 

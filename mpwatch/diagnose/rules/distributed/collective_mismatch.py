@@ -10,11 +10,6 @@ from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.describe.processes import wait_verb
-from mpwatch.diagnose.analysis.distributed.chosen_roots import (
-    OTHER_ORDER,
-    SHOWS_ORDER,
-    are_forks,
-)
 from mpwatch.diagnose.analysis.distributed.flight_recorder import (
     COMPARE_CALLS,
     DIFFERENT_SHAPES,
@@ -45,6 +40,11 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
     rank_groups,
 )
 from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.mechanisms.rank_cycles import (
+    OTHER_ORDER,
+    SHOWS_ORDER,
+    are_forks,
+)
 from mpwatch.diagnose.analysis.process_queries import all_called, called, family_head
 from mpwatch.diagnose.analysis.source_code import (
     begun_again,

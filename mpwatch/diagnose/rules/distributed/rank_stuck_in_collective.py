@@ -11,7 +11,6 @@ from typing import NamedTuple
 from mpwatch.describe.frames import frame_words, own_frames, program_frames
 from mpwatch.describe.processes import names_text, wait_verb
 from mpwatch.describe.waits import LOCK_OF_THREADS, object_words
-from mpwatch.diagnose.analysis.distributed.chosen_roots import ONE_SIDED, chosen_root
 from mpwatch.diagnose.analysis.distributed.flight_recorder import (
     number_of,
     recorded,
@@ -58,6 +57,8 @@ from mpwatch.diagnose.analysis.idle_time import (
     quiet_s,
 )
 from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.mechanisms.cases import ended_words
+from mpwatch.diagnose.analysis.mechanisms.rank_cycles import ONE_SIDED, chosen_root
 from mpwatch.diagnose.analysis.newest import children_of
 from mpwatch.diagnose.analysis.pipes import channels_among, output_of, pipe_ends
 from mpwatch.diagnose.analysis.process_queries import (
@@ -84,6 +85,7 @@ from mpwatch.diagnose.analysis.source_code import (
 from mpwatch.diagnose.analysis.stack_merge import merge
 from mpwatch.diagnose.analysis.stack_patterns import (
     calls,
+    functions_of,
     has_stacks,
     main_shape,
     main_thread,
@@ -396,7 +398,7 @@ def _places(
             evidence.append(
                 f"not there: {called(alive[0])}, {alive[0].doing or called_at(alive[0])}"
             )
-    evidence += [f"{called(p)} ended: {p.ended.words}" for p in late[:3] if p.ended is not None]
+    evidence += ended_words(late, 3)
     return [*evidence, *_record_words([*inside[:1], *late[:2]])]
 
 
@@ -514,7 +516,7 @@ def _condition_on_time(
     thread, other = main_thread(waiter), main_thread(rank)
     if thread is None or other is None:
         return None
-    shared = {(each.file, each.function) for each in program_frames(other.stack)}
+    shared = functions_of(program_frames(other.stack))
     for frame in program_frames(thread.stack):
         line = source_of(index, frame)
         if (frame.file, frame.function) in shared or line is None:
@@ -902,8 +904,8 @@ def _has_left(rank: Process, waiter: Process, left: LeftFunction, index: Index) 
         f"{name} is past {function}(), in which {called(waiter)} still is ({line}), and {waits} at "
         f"{now}. Unless {left.past.function}() calls both in one loop, {name} has left "
         f"{function}() by a decision of its own: a stop condition from its own loss or data, fewer "
-        "batches, or an exception that was caught. If what it waits for there is to come from the "
-        "ranks that wait for it, neither goes on.",
+        "batches, or an exception that was caught. If what it waits for there has to come from "
+        "the ranks that wait for it, neither side continues.",
         f"Let all ranks leave {function}() in the same pass: compute what ends its loop ({line}) "
         "from values that all share (all_reduce the loss, or broadcast the flag of rank 0) before "
         f"any rank breaks out of it. {_SAME_STEPS}",
@@ -1043,9 +1045,6 @@ def _all_make_groups(inside: Sequence[Process], evidence: Sequence[str]) -> Find
             "are not part of the new group. Look for a call inside a branch on the rank."
         ),
     )
-
-
-"""Calls that need one of the other kind on another rank."""
 
 
 def _one_sided(inside: Sequence[Process], call: str, since_s: float) -> Finding:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.pipes import listening_at
 from mpwatch.diagnose.analysis.process_queries import called, called_if_known
 from mpwatch.diagnose.known_errors import evidence_of, tagged
 from mpwatch.model.findings import Finding, Severity
@@ -47,7 +48,7 @@ def _owners(snapshot: Snapshot, port: int | None) -> Iterator[str]:
         if owner.port == port and owner.pid not in own:
             yield _words(owner)
     for process in snapshot.living():
-        if port is not None and port in _listens_on(process):
+        if port is not None and str(port) in listening_at(process):
             yield f"{called(process)} has it"
 
 
@@ -105,14 +106,6 @@ def _uses(process: Process, port: int) -> bool:
     return any((link.address or "").endswith(f":{port}") for link in links)
 
 
-def _listens_on(process: Process) -> Iterator[int]:
-    """The ports a process of the job listens on."""
-    fds = process.sample.fds
-    for link in (fds.links if fds is not None else None) or ():
-        if link.address is not None and link.address.startswith("tcp listens on "):
-            yield int(link.address.rpartition(":")[2])
-
-
 _OTHER = "another process has it"
 _CAUSE_UNKNOWN = (
     "A process on this host already listens on the port. Which process is not known; typical are "
@@ -128,7 +121,7 @@ def _cause(snapshot: Snapshot, port: int | None) -> str:
         state = ", whose parent has exited," if outside.is_orphan else ""
         return f"Process {outside.pid}{state} outside of this job already listens on port {port}."
     for process in snapshot.living():
-        if port is not None and port in _listens_on(process):
+        if port is not None and str(port) in listening_at(process):
             return f"{called(process)}, a process of this job, already listens on port {port}."
     return _CAUSE_UNKNOWN
 

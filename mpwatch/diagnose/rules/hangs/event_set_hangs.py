@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from mpwatch.describe.frames import frame_words, own_frames
+from mpwatch.describe.frames import at_frame, own_frames
 from mpwatch.describe.processes import wait_verb
 from mpwatch.diagnose.analysis.exits import death_of, violent_deaths_near
 from mpwatch.diagnose.analysis.idle_time import STUCK_S, quiet_s
 from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.mechanisms.cases import ended_words
 from mpwatch.diagnose.analysis.process_queries import (
     GAP_TICKS,
     WORK_ROLES,
@@ -46,7 +47,7 @@ def _in_notify(index: Index) -> Iterator[Finding]:
         if quiet is None or quiet < STUCK_S:
             continue
         user = user_frame(thread.stack)
-        at = "" if user is None else f", from {frame_words(user)}"
+        at = at_frame(user, ", from ")
         yield Finding(
             rule=RULE,
             severity=Severity.CRITICAL,
@@ -58,7 +59,7 @@ def _in_notify(index: Index) -> Iterator[Finding]:
             ),
             evidence=(
                 f"in Condition.notify for at least {seconds_text(quiet)}{at}",
-                *(f"{called(p)} ended: {p.ended.words}" for p in dead[:3] if p.ended),
+                *ended_words(dead, 3),
             ),
             cause=(
                 "Condition.notify and Event.set wait until every waiting process acknowledges the "
@@ -110,7 +111,7 @@ def _broken_barrier(arrived: list[Process], gone: list[Process], quiet_s: float)
     """A barrier that waits for a process that has exited."""
     thread = main_thread(arrived[0])
     user = user_frame(thread.stack) if thread is not None else None
-    at = "" if user is None else f", at {frame_words(user)}"
+    at = at_frame(user, ", at ")
     is_certain = any(p.ended is not None and death_of(p.ended) != "normal" for p in gone)
     waits = wait_verb(arrived)
     return Finding(
@@ -121,7 +122,7 @@ def _broken_barrier(arrived: list[Process], gone: list[Process], quiet_s: float)
         summary=f"{all_called(arrived)} {waits} at a barrier for {called(gone[0])}, which exited",
         evidence=(
             f"in Barrier.wait for at least {seconds_text(quiet_s)}{at}",
-            *(f"{called(p)} ended: {p.ended.words}" for p in gone[:3] if p.ended),
+            *ended_words(gone, 3),
             "all other processes started with it have arrived",
         ),
         cause=(

@@ -8,6 +8,7 @@ from mpwatch.describe.frames import own_frames
 from mpwatch.diagnose.analysis.exits import violent_deaths_near
 from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.mechanisms.cases import ended_words
 from mpwatch.diagnose.analysis.pipes import pipe_ends, pipes_among
 from mpwatch.diagnose.analysis.process_queries import called, children_started_by
 from mpwatch.diagnose.analysis.stack_patterns import calls
@@ -131,7 +132,7 @@ def _finding(
         evidence=(
             f"it has waited {lasted} for {bytes_text(wait.wanted_bytes)} more from "
             f"{', '.join(wait.targets)}, which is empty",
-            *(f"{called(p)} ended: {p.ended.words}" for p in dead[:3] if p.ended),
+            *ended_words(dead, 3),
             *(part for entry in hasty[:2] for part in evidence_of(entry)),
         ),
         cause=(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from mpwatch.describe.frames import frame_words, is_library, own_frames
+from mpwatch.describe.frames import at_frame, is_library, own_frames
 from mpwatch.diagnose.analysis.idle_time import STUCK_S, are_stalled, quiet_s
 from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.mechanisms.cases import ended_words
 from mpwatch.diagnose.analysis.process_queries import called, children_started_by, counted
 from mpwatch.diagnose.analysis.source_code import source_of
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, threads_calling, user_frame
@@ -32,9 +33,9 @@ def check(index: Index) -> Iterator[Finding]:
         if any(_wakes_by_itself(consumer) for consumer in living):
             continue
         user = user_frame(frames)
-        at = "" if user is None else f", at {frame_words(user)}"
+        at = at_frame(user, ", at ")
         skipped = next(filter(None, (_skipped(index, each) for each in living)), None)
-        gone = [f"{called(p)} ended: {p.ended.words}" for p in children if p.ended][:3]
+        gone = ended_words([each for each in children if each.ended], 3)
         yield Finding(
             rule=RULE,
             severity=Severity.CRITICAL,

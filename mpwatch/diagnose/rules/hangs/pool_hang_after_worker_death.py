@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from mpwatch.describe.frames import frame_words, own_frames
+from mpwatch.describe.frames import at_frame, frame_words, own_frames
 from mpwatch.diagnose.analysis.exits import death_of, last_seen
 from mpwatch.diagnose.analysis.idle_time import STUCK_S, is_stalled, quiet_s
 from mpwatch.diagnose.analysis.index import Index
@@ -96,7 +96,7 @@ def _of_lost_task(
         lost: How many of `deaths` are pools of which the hook counts lost calls.
     """
     frame = user_frame(own_frames(waits.stack))
-    at = "" if frame is None else f", at {frame_words(frame)}"
+    at = at_frame(frame, ", at ")
     is_replaced = len(deaths) > len(seen) + lost and not seen
     others = list(_other_threads(process, waits)) if is_replaced else []
     which = "whose worker exited" if seen else "that no worker has any more"
@@ -151,7 +151,7 @@ def _of_one_of_several(
 ) -> Finding:
     """The finding about a task that was lost while workers still run others."""
     frame = user_frame(own_frames(waits.stack))
-    at = "" if frame is None else f" at {frame_words(frame)}"
+    at = at_frame(frame)
     name, names = called(process), all_called(ended)
     return Finding(
         rule=RULE,
@@ -214,7 +214,7 @@ def _of_one_replaced(
 ) -> Finding:
     """The finding about a Pool some of whose workers have taken the place of others."""
     frame = user_frame(own_frames(waits.stack))
-    at = "" if frame is None else f" at {frame_words(frame)}"
+    at = at_frame(frame)
     name, names = called(process), all_called(younger)
     is_ = "are" if len(younger) > 1 else "is"
     return Finding(
@@ -323,7 +323,7 @@ _UNKNOWN_DEATH = _Death(
     "",
     (),
     "The thread of the Pool that receives results has ended, most likely by an exception, whose "
-    "traceback is on standard error then. Most often a callback (callback= or error_callback=), "
+    "traceback is then on standard error. Most often a callback (callback= or error_callback=), "
     "which runs in this thread, has raised it; or something that a worker sent could not be "
     "unpickled here: an exception class whose __init__ takes other arguments than it passes to "
     "super().__init__, or a tensor whose sender has exited.",
@@ -365,7 +365,7 @@ def _without_receiver(index: Index, process: Process, thread: Thread) -> Finding
     """The finding about a Pool whose thread for results has ended."""
     death = _death_of_receiver(index, process)
     frame = user_frame(own_frames(thread.stack))
-    at = "" if frame is None else f" at {frame_words(frame)}"
+    at = at_frame(frame)
     return Finding(
         rule=RULE,
         severity=Severity.CRITICAL,

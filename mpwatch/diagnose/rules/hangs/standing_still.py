@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mpwatch.describe.frames import frame_words
-from mpwatch.diagnose.analysis.distributed.chosen_roots import chosen_root, same_collective
 from mpwatch.diagnose.analysis.idle_time import CERTAIN_S, quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.cases import Mechanism
 from mpwatch.diagnose.analysis.mechanisms.explain import mechanism_of
+from mpwatch.diagnose.analysis.mechanisms.rank_cycles import chosen_root, same_collective
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, user_frame
 from mpwatch.diagnose.analysis.waits.blockages import without_progress_s
 from mpwatch.diagnose.analysis.waits.chains import wait_graph

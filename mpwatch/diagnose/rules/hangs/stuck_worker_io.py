@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mpwatch.describe.frames import frame_words
+from mpwatch.describe.frames import at_frame, frame_words
 from mpwatch.describe.processes import STATE_D
 from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
@@ -195,7 +195,7 @@ def _in_loop(
 def _line(thread: Thread) -> str:
     """The user's line a thread is at, after a comma; empty without a stack."""
     frame = user_frame(thread.stack)
-    return "" if frame is None else f", at {frame_words(frame)}"
+    return at_frame(frame, ", at ")
 
 
 def _severity(since_s: float) -> Severity:

@@ -120,7 +120,7 @@ def _finding(index: Index, owner: Process, grown: Sequence[tuple[Process, Growth
         else (
             "The workers keep what they allocate for earlier samples: in a dict, a list or a cache "
             "without a limit, of which each has its own. A bounded cache that is still filling "
-            "looks the same; its growth slows down and ends."
+            "looks the same; its growth then levels off."
         ),
         advice=kept.advice
         if kept is not None

@@ -79,8 +79,8 @@ def _past_the_wrapper(index: Index) -> Iterator[Finding]:
         ranks,
         subject=f"past {mark.about}",
         summary=(
-            f"{mark_place(mark)} trains the module inside of {mark.about}, past "
-            "DistributedDataParallel: the gradients are not averaged among "
+            f"{mark_place(mark)} trains the module inside of {mark.about}: where that is wrapped "
+            "by DistributedDataParallel, the gradients are not averaged among "
             f"{all_called(ranks)}"
         ),
         evidence=(
@@ -89,8 +89,10 @@ def _past_the_wrapper(index: Index) -> Iterator[Finding]:
             f"{mark_words(wrap)} wraps a model",
         ),
         cause=(
-            f"{_PAST_WRAPPER}. Each trains a model of its own: the weights and losses of the ranks "
-            f"part, and nothing fails. That {mark.about} is wrapped there was not observed."
+            f"That {mark.about} is wrapped there was not observed. If it is, the "
+            f"{_PAST_WRAPPER.removeprefix('The ')}. Each "
+            "trains a model of its own: the weights and losses of the ranks part, and nothing "
+            "fails."
         ),
         advice=_CALL_THE_WRAPPER,
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from mpwatch.diagnose.analysis.exits import death_of
 from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.mechanisms.cases import ended_words
 from mpwatch.diagnose.analysis.process_queries import called, children_started_by
 from mpwatch.diagnose.known_errors import reported
 from mpwatch.model.findings import Finding, Severity
@@ -60,7 +61,7 @@ def _without_file(index: Index) -> Iterator[Finding]:
                 evidence=(
                     f"the program has no file: {source}",
                     f"{len(failed)} spawned children ended, each with an exit code other than 0",
-                    *(f"{called(c)} ended: {c.ended.words}" for c in failed[:2] if c.ended),
+                    *ended_words(failed, 2),
                 ),
                 cause=_CAUSE + _pool_words(children),
                 advice=_advice(process)

@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from mpwatch.describe.frames import own_frames
 from mpwatch.describe.processes import is_on_gpu
-from mpwatch.describe.waits import LOCK_OF_THREADS
-from mpwatch.diagnose.analysis.distributed.ranks import ranks_of
+from mpwatch.diagnose.analysis.distributed.ranks import collective_share, ranks_of
 from mpwatch.diagnose.analysis.idle_time import mean_cpu_percent
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.newest import own_lines
@@ -34,6 +33,7 @@ from mpwatch.diagnose.analysis.shares import (
     Asked,
     Place,
     asked,
+    at_place,
     core_share,
     doing_words,
     imported_until_s,
@@ -323,7 +323,7 @@ def _reduced_one_by_one(index: Index) -> Iterator[Finding]:
         inside = [each for each in ranks if _is_in_loop(each, mark)]
         if len(inside) < 2 or 2 * len(inside) < len(ranks):
             continue
-        share = min(_collective_share(index, each) for each in ranks)
+        share = min(collective_share(index, each, LEAST_TIME, is_in_loop=True) for each in ranks)
         per_s = _collectives_per_s(index, ranks)
         rounds = per_s if per_s is not None else _least_switches_per_s(index, ranks)
         if share >= LOOPED_SHARE and rounds is not None and rounds >= LOOPED_PER_S:
@@ -343,18 +343,6 @@ def _is_in_loop(rank: Process, mark: Mark) -> bool:
         and mark.statement.line <= each.line <= last
         for each in frames
     )
-
-
-def _collective_share(index: Index, rank: Process) -> float:
-    """The share of its time with a core in which a rank waited in collectives, or may have."""
-    found = shares(index, rank)
-    waits = sum(
-        each.share
-        for each in found
-        if each.activity.kind == "waiting"
-        and (each.activity.target == "collective" or each.activity.what == LOCK_OF_THREADS)
-    )
-    return with_a_core(index, rank, waits, LEAST_TIME)
 
 
 def _collectives_per_s(index: Index, ranks: Sequence[Process]) -> float | None:
@@ -392,8 +380,8 @@ def _finding_of_looped(
         subject="each tensor",
         costs=share,
         summary=(
-            f"{names} spend {share:.0%} of the time or more at {place}, in one blocking {kind} for "
-            f"each tensor{often}"
+            f"{names} wait {share:.0%} of the time or more, last seen at {place}, in one blocking "
+            f"{kind} for each tensor{often}"
         ),
         evidence=(
             f"{mark_words(mark)} is in the loop of line {loop}{through}: each call waits for all "
@@ -655,7 +643,7 @@ def _rising(spent: Sequence[float], done: Sequence[float]) -> Sequence[float] | 
 def _finding_of_costs(index: Index, process: Process, found: _Dearer, *, is_cpu: bool) -> Finding:
     """Describe a process that slows down steadily."""
     place = work_place(index, [process])
-    at = f" at {place.words}" if place is not None else ""
+    at = at_place(place)
     words, span = doing_words(index, process), seconds_text(found.span_s)
     what = (
         "cpu time for each byte that it takes from files and other processes"
@@ -702,7 +690,7 @@ def _finding_of_rounds(
 ) -> Finding:
     """Describe rounds that take ever more cpu time."""
     place = work_place(index, [process])
-    at = f" at {place.words}" if place is not None else ""
+    at = at_place(place)
     words = doing_words(index, process)
     return Finding(
         rule=RULE,
@@ -833,7 +821,7 @@ def _of_any_wait() -> tuple[str, str]:
         "have done their part and wait for their next tasks. Nothing happens until the time limit "
         "of the wait ends, or somebody outside of the job sends something.",
         "Nothing is wrong if the job waits for requests or for a time of its own: it has little to "
-        "do then. Else count what was requested and what has arrived, and leave the loop that "
+        "do then. Otherwise count what was requested and what has arrived, and leave the loop that "
         "receives as soon as everything has arrived. A shorter time limit only makes each loss "
         "smaller.",
     )

@@ -242,16 +242,16 @@ def _advice(index: Index, spot: _HotSpot, unused: Sequence[Process]) -> str:
     """What makes a function take less time, in general."""
     parts = [
         "Nothing is wrong if this is the work that the job is for.",
-        "Else do it less often: keep what does not change from round to round, and move it out of "
-        "the loops that do not need it anew; or for many elements at a time, with one call of "
-        "numpy or torch in place of a loop in Python.",
+        "Otherwise do it less often: keep what does not change from round to round, and move it "
+        "out of the loops that do not need it again; or do it for many elements at a time, with "
+        "one call of numpy or torch in place of a loop in Python.",
     ]
     helpers = [each for each in unused if each.role in ("loader-worker", "pool-worker", "spawned")]
     if helpers and len(spot.processes) == 1:
         have = "has" if len(helpers) == 1 else "have"
         parts.append(
-            f"{all_called(helpers, SHOWN)} {have} little to do: more of them would not help, work "
-            "that is moved into them would."
+            f"{all_called(helpers, SHOWN)} {have} little to do: more of them would not help, but "
+            "moving work into them would."
         )
     parts.append("py-spy record --pid or cProfile shows the share of each line.")
     return " ".join(parts)

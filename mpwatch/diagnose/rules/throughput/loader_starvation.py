@@ -993,7 +993,7 @@ def _limit(
     if cpus and sum(loads) >= ALL_CPUS * 100 * cpus:
         return _Limit(
             f"the workers use {sum(loads) / 100:.1f} of {cpus} usable cpus",
-            "They use all cpus, so more workers would not be faster.",
+            "They use all cpus, so more workers would not help.",
             "",
         )
     asked = _asked(index, owner, workers)
@@ -1006,7 +1006,7 @@ def _limit(
         return _Limit(
             f"the workers wait for a free core {sum(waited) / len(waited):.0%} of the time"
             f"{f', of {cpus} usable' if cpus else ''}{at_once}",
-            "No core is free for them much of the time, so more workers would not be faster.",
+            "For much of the time no core is free for them, so more workers would not help.",
             "",
         )
     if cpus and len(workers) >= cpus and sum(loads) >= MOST_CPUS * 100 * cpus:

@@ -12,7 +12,7 @@ from mpwatch.describe.frames import frame_words, program_frames
 from mpwatch.describe.waits import SEMAPHORE
 from mpwatch.diagnose.analysis.idle_time import is_stalled
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.mechanisms.sleeping_holders import SleepingHolder, sleeping_holders
+from mpwatch.diagnose.analysis.mechanisms.kept_locks import SleepingHolder, sleeping_holders
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called, counted
 from mpwatch.diagnose.analysis.shares import (
     doing_words,
@@ -424,7 +424,7 @@ def _advice(taken_at: str, inside: _Inside | None, is_database: bool) -> str:
         )
     if is_database:
         return (
-            "Commit once for many rows (a few hundred, or a whole task) in place of each at "
+            "Commit once for many rows (a few hundred, or a whole task) instead of for each one at "
             f"{taken_at}; PRAGMA journal_mode=WAL makes a commit cheaper. Or send the rows to one "
             "process that writes them."
         )

@@ -282,7 +282,7 @@ def _cause(density: float | None) -> str:
     """Why it takes long, by how many bytes a second of cpu time passes on."""
     cause = (
         "An object that goes through a queue, a pipe, a Pool or a Manager is pickled, written to a "
-        "pipe or socket, read, and built anew in the other process, every time."
+        "pipe or socket, read, and rebuilt in the other process, every time."
     )
     if density is None:
         return cause

@@ -14,7 +14,6 @@ from mpwatch.describe.processes import wait_verb
 from mpwatch.describe.waits import FULL_QUEUE, ROOM, semaphore_words
 from mpwatch.diagnose.analysis.idle_time import last_transfer_s
 from mpwatch.diagnose.analysis.index import Index, derived
-from mpwatch.diagnose.analysis.mechanisms.polling import polls_in_vain
 from mpwatch.diagnose.analysis.newest import own_lines
 from mpwatch.diagnose.analysis.process_queries import (
     SERVICE_ROLES,
@@ -26,6 +25,7 @@ from mpwatch.diagnose.analysis.process_queries import (
 from mpwatch.diagnose.analysis.shares import (
     OVER_S,
     SHORT_OF_CORES,
+    at_place,
     core_share,
     doing_words,
     shares,
@@ -39,6 +39,7 @@ from mpwatch.diagnose.analysis.shares import (
 )
 from mpwatch.diagnose.analysis.source_code import line_at, mark_words, marks, polls_for_item
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, writes_output
+from mpwatch.diagnose.analysis.stalls.polling import polls_in_vain
 from mpwatch.diagnose.analysis.waits.blockages import without_progress_s
 from mpwatch.diagnose.analysis.waits.chains import ends_of_waits, wait_graph
 from mpwatch.diagnose.analysis.waits.edges import blocked_for_s
@@ -252,7 +253,7 @@ def _sleeps_while_full(index: Index) -> Iterator[Finding]:
                 if (words := doing_words(index, each))
             ),
             cause=(
-                f"Items are there all the time, and {name} takes one only now and then: the whole "
+                f"Items are always available, and {name} takes one only now and then: the whole "
                 f"job runs at the pace of that sleep.{_WASTES if is_poll or line is None else ''}"
             ),
             advice=_TAKE if is_poll else f"{_MEANT} {_TAKE if line is None else _SHORTEN}",
@@ -278,7 +279,7 @@ _TAKE = (
     "before the next sleep."
 )
 _MEANT = "Nothing is wrong if the sleep is the work (a device, a rate limit)."
-_SHORTEN = "Else shorten it, or take more items for each sleep."
+_SHORTEN = "Otherwise shorten it, or take more items for each sleep."
 
 
 def _share_of_room(index: Index, process: Process) -> float:
@@ -463,7 +464,7 @@ def _finding(index: Index, stages: _Stages) -> Finding:
     working, others = stages.working, stages.others
     slow = all_called(working, SHOWN)
     place = work_place(index, working)
-    at = f" at {place.words}" if place is not None else ""
+    at = at_place(place)
     evidence = [
         f"{called(each)}: {words}"
         for each in (*working[:SHOWN], *others[:SHOWN])
@@ -655,7 +656,7 @@ def _sleep_advice(sleep: _Sleep, at: str) -> str:
         )
     return (
         "Nothing is wrong if that pace is meant (a rate limit, an interval between two rounds, a "
-        f"device). Else shorten the sleep{at}, or let other work go on meanwhile."
+        f"device). Otherwise shorten the sleep{at}, or let other work be done during it."
     )
 
 

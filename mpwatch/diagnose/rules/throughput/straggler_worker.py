@@ -9,7 +9,10 @@ from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.describe.processes import is_on_gpu, wait_verb
-from mpwatch.diagnose.analysis.distributed.ranks import in_collective, is_in_backward, ranks_of
+from mpwatch.diagnose.analysis.distributed.ranks import (
+    collective_share,
+    ranks_of,
+)
 from mpwatch.diagnose.analysis.distributed.unfinished_loops import unfinished_loop
 from mpwatch.diagnose.analysis.growth.forecast import median
 from mpwatch.diagnose.analysis.idle_time import (
@@ -30,6 +33,7 @@ from mpwatch.diagnose.analysis.process_queries import (
 )
 from mpwatch.diagnose.analysis.shares import (
     Place,
+    at_place,
     core_share,
     doing_words,
     idle_share,
@@ -169,7 +173,7 @@ def _uneven_pool(index: Index, owner: Process, workers: Sequence[Process]) -> It
     if mean < UNEVEN or max(idle) >= HAS_NO_TASK or min(idle) <= UNEVEN / 2:
         return
     place = work_place(index, workers)
-    at = f" at {place.words}" if place is not None else ""
+    at = at_place(place)
     works = len(workers) * (1 - mean)
     is_executor = all(each.activity.what == FUTURE_RESULT for each in waited)
     pool = f"the {'executor' if is_executor else 'Pool'} of {called(owner)}"
@@ -319,7 +323,7 @@ def _finding_of_pool(
 ) -> Finding:
     """Describe the worker that has all of the work that is left."""
     place = work_place(index, [worker])
-    at = f" at {place.words}" if place is not None else ""
+    at = at_place(place)
     words = ((each, doing_words(index, each)) for each in (worker, idle[0]))
     return Finding(
         rule=RULE,
@@ -336,9 +340,9 @@ def _finding_of_pool(
         evidence=tuple(f"{called(each)}: {what}" for each, what in words if what is not None),
         cause=(f"What is left of the call is with that worker. {_CHUNKS}"),
         advice=(
-            "Nothing is wrong if the last task is meant to take so long. Else pass chunksize=1, or "
-            "use imap_unordered, so that each worker takes the next item when it is free; and "
-            "begin with the largest items, or shuffle them."
+            "Nothing is wrong if the last task is meant to take so long. Otherwise pass "
+            "chunksize=1, or use imap_unordered, so that each worker takes the next item when it "
+            "is free; and begin with the largest items, or shuffle them."
         ),
     )
 
@@ -407,7 +411,7 @@ def _finding_of_pace(
 ) -> Finding:
     """Describe a process that comes too late in each round of its loop."""
     place = work_place(index, [slow])
-    at = f" at {place.words}" if place is not None else ""
+    at = at_place(place)
     sleeps = work_place(index, others, lambda activity: activity.kind == "sleeping")
     pause = f" at {sleeps.words}" if sleeps is not None else ""
     is_one = len(others) == 1
@@ -441,7 +445,7 @@ def _finding_of_pace(
 def _among_ranks(index: Index) -> list[Finding]:
     """The one rank that works while all others spend most of their time in collectives."""
     ranks = ranks_of(index)
-    waits = {each.process: _collective_share(index, each) for each in ranks}
+    waits = {each.process: collective_share(index, each, LEAST_TIME) for each in ranks}
     slow = [each for each in ranks if working_share(index, each) >= SLOW_SHARE]
     others = [each for each in ranks if each not in slow]
     waited = [waits[each.process] for each in others]
@@ -593,23 +597,6 @@ def _is_in_one_wait(index: Index, rank: Process) -> bool:
     return quiet >= ONE_WAIT_S and quiet > USUAL_FACTOR * usual_pause_s(index, rank)
 
 
-def _collective_share(index: Index, rank: Process) -> float:
-    """The share of the time that a rank waits in collectives, of that with a core.
-
-    Such a wait is one for a condition of its own process (gloo), and few stacks are taken: where
-    those that were show a collective, or the last one does, the waits without a stack count as
-    well. On a loaded machine a few stacks are of a line shortly before.
-    """
-    waits = [each for each in shares(index, rank) if each.activity.kind == "waiting"]
-    seen = sum(each.share for each in waits if each.activity.target == "collective")
-    alike = [each for each in waits if each.activity.target == "lock"]
-    is_shown = seen > 0 or in_collective(rank) is not None or is_in_backward(rank)
-    placed = sum(each.share for each in alike if each.activity.place)
-    if is_shown and placed <= seen:
-        seen += sum(each.share for each in alike if not each.activity.place)
-    return with_a_core(index, rank, seen, LEAST_TIME)
-
-
 def _finding_of_ranks(
     index: Index,
     slow: Process,
@@ -619,7 +606,7 @@ def _finding_of_ranks(
 ) -> Finding:
     """Describe the rank for which the others wait in each step."""
     place = work_place(index, [slow])
-    at = f" at {place.words}" if place is not None else ""
+    at = at_place(place)
     has_more = place is not None and _has_more_of_the_same(index, slow, others, place)
     if on_gpu is not None:
         at, has_more = on_gpu
@@ -647,8 +634,8 @@ def _finding_of_ranks(
         ),
         evidence=tuple(evidence),
         cause=(
-            f"{_ENDS if on_gpu is None else _ENDS_ON_GPU} {called(slow)} does more before it "
-            "enters than the others, in each step; the ranks that wait are not the cause."
+            f"{_ENDS if on_gpu is None else _ENDS_ON_GPU} {called(slow)} does more work "
+            "in each step before that than the others; the ranks that wait are not the cause."
             f"{_MORE_OF_THE_SAME if has_more else ''}"
         ),
         advice=_EVEN_SHARES.format(slow=called(slow))
@@ -668,11 +655,11 @@ _ENDS_ON_GPU = (
 )
 _MORE_OF_THE_SAME = (
     " All of them run the same code there, and it computes several times as long as any other: its "
-    "part of the data is larger, by more samples or longer ones."
+    "part of the data is larger, with more or longer samples."
 )
 _EVEN_SHARES = (
     "Give every rank as much to compute in each step, at the line that divides the data (the "
-    "sampler, or what splits a batch): deal samples that are sorted by length out in turn, or pack "
+    "sampler, or what splits a batch): deal out samples sorted by length in turn, or pack "
     "them by their total length, instead of one contiguous part for each rank. Look what {slow} "
     "gets: log the shape of its batch beside that of another rank."
 )
@@ -726,7 +713,7 @@ def _finding_of_rounds(
     """
     sign = _held_up(index, slow, others) or _slowed(index, slow)
     place = work_place(index, [slow])
-    at = f" at {place.words}" if place is not None else ""
+    at = at_place(place)
     idle = sum(waiting_share(index, each) for each in others) / len(others)
     evidence = [
         f"{called(each)}: {words}"
@@ -945,7 +932,7 @@ def _in_loop(index: Index, owner: Process, worker: Process) -> Finding | None:
             f"{end_of_loop(loop, worker)} DataLoader(timeout=...) makes the main process raise."
             if loop is not None and not gives
             else f"Let {frame.function}() return when this worker has nothing to read, before "
-            f"{line}. Use no more workers than there are shards, or split by sample in place of by "
+            f"{line}. Use no more workers than there are shards, or split by sample instead of by "
             "shard."
         ),
     )

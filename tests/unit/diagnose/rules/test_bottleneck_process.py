@@ -797,12 +797,22 @@ def test_ranks_that_reduce_tensor_by_tensor_are_told(no_core: float) -> None:
 
     assert finding.subject == "each tensor"
     assert finding.summary == (
-        "rank 0 (300), rank 1 (301) and rank 2 (302) spend 90% of the time or more at train.py:26 "
-        "average, in one blocking all_reduce for each tensor"
+        "rank 0 (300), rank 1 (301) and rank 2 (302) wait 90% of the time or more, last seen at "
+        "train.py:26 average, in one blocking all_reduce for each tensor"
     )
     assert "in the loop of line 25 over bucket" in finding.evidence[0]
     assert "_flatten_dense_tensors" in finding.advice
     assert "async_op=True at train.py:26 average" in finding.advice
+
+
+def test_ranks_whose_stacks_show_other_waits_are_not_told() -> None:
+    job = averaging(waits=0.9)
+    other = Activity("waiting", "a lock or condition of its own process", "lock", (), "io.py:9 f")
+    shown = {f"p{300 + n}": {other: 0.9, COMPUTES: 0.1} for n in range(3)}
+
+    told = found(check, with_shares(job, **shown), woken(180.0))
+
+    assert [each for each in told if each.subject == "each tensor"] == []
 
 
 def test_collectives_that_hooks_have_counted_are_told_with_their_rate() -> None:

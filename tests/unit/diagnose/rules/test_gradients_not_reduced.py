@@ -160,7 +160,8 @@ def test_a_model_that_is_trained_past_its_wrapper_is_possible_by_its_source() ->
 
     assert (finding.severity, finding.is_doubtful) == (Severity.INFO, True)
     assert finding.summary.startswith(
-        "train.py:37 train_epoch trains the module inside of model, past DistributedDataParallel"
+        "train.py:37 train_epoch trains the module inside of model: where that is wrapped by "
+        "DistributedDataParallel, the gradients are not averaged"
     )
     assert "That model is wrapped there was not observed" in finding.cause
     assert "call the wrapper itself" in finding.advice

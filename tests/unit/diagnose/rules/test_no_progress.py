@@ -183,6 +183,7 @@ def test_a_process_that_computes_is_information_at_most() -> None:
         ("text = PAIRS.sub('', text)", ("wide-pattern", "(?:a|b|ab)*c", 4), True),
         ("text = OTHER.sub('', text)", ("wide-pattern", "(?:a|b|ab)*c", 4), False),
         ("text = text.lower()", ("wide-pattern", "(?:a|b|ab)*c", 4), False),
+        ("text = listed.sub('', text)", ("wide-pattern", "(?:a|b|ab)*c", 4), False),
     ],
 )
 def test_one_that_computes_at_an_ambiguous_pattern_is_said_to_match_it(
@@ -190,7 +191,11 @@ def test_one_that_computes_at_an_ambiguous_pattern_is_said_to_match_it(
 ) -> None:
     kind, about, at = mark
     where = "work" if kind == "uses-wide-pattern" else "<module>"
-    shown = text if kind == "uses-wide-pattern" else 'PAIRS = re.compile("(?:a|b|ab)*c")'
+    shown = 'PAIRS = re.compile("(?:a|b|ab)*c")'
+    if kind == "uses-wide-pattern":
+        shown = text
+    elif "listed" in text:
+        shown = '(re.compile("(?:a|b|ab)*c"), ""),'
     file = own_file("work")
     job = snapshot_of(
         waiting(500.0),
@@ -205,6 +210,33 @@ def test_one_that_computes_at_an_ambiguous_pattern_is_said_to_match_it(
     assert finding.summary.endswith(wide) is is_told
     assert ("a text begins like a match" in finding.cause) is is_told
     assert ("longer timeout do not help" in finding.advice) is is_told
+
+
+@pytest.mark.parametrize(
+    ("stack", "is_told"),
+    [
+        (("re.py:sub:210", "train.py:work:9"), True),
+        (("re/__init__.py:sub:185", "train.py:work:9"), True),
+        (("json/decoder.py:raw_decode:353", "train.py:work:9"), False),
+        (("re/__init__.py:sub:185", "textwrap.py:wrap:3", "train.py:work:9"), False),
+    ],
+)
+def test_only_the_line_itself_or_re_matches_the_pattern_of_a_line(
+    stack: tuple[str, ...], is_told: bool
+) -> None:
+    file, text = own_file("work"), "rows = PAIRS.sub('', json.loads(line)['text'])"
+    shown = Statement(4, 'PAIRS = re.compile("(?:a|b|ab)*c")')
+    job = snapshot_of(
+        waiting(500.0),
+        child(None, *stack, state="R", still_s=0.0),
+        source=(SourceLine(file, 9, "work", Statement(9, text)),),
+        marks=(Mark("wide-pattern", file, "<module>", "(?:a|b|ab)*c", shown),),
+    )
+
+    finding = only(no_progress.check, job)
+
+    assert ("many ways" in finding.summary) is is_told
+    assert ("a text begins like a match" in finding.cause) is is_told
 
 
 RUN_ENDS = (

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.pipes import writers_by_name
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
-from mpwatch.diagnose.analysis.waits.queue_writers import writers_by_name
 from mpwatch.diagnose.rules.hangs import no_progress
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History, Point

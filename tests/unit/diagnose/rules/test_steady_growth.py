@@ -713,7 +713,7 @@ def test_the_statement_that_opens_what_stays_open_is_told_by_the_names_of_the_ne
     assert finding.summary.startswith(
         "main (100) has ever more open files, opened at data.py:21 save_page and never closed: "
     )
-    assert "60 of them have a name as it gives: ocr_*.npy" in finding.evidence
+    assert "60 of them match the name that it gives: ocr_*.npy" in finding.evidence
     assert "at data.py:21 save_page opens one in each call of save_page()" in finding.cause
     assert "Most likely" not in finding.cause
     assert "os.fdopen" in finding.advice
@@ -2031,8 +2031,8 @@ def test_an_entry_that_only_its_owner_takes_out_stays_where_the_owner_has_left()
     finding = only(check, measured(tasks(100), tasks(150), tasks(200), added=added), GROWS)
 
     assert (
-        "only `return self.tasks.pop(key)` at data.py:61 fetch removes one. An entry stays for "
-        "which that is not reached" in finding.cause
+        "only `return self.tasks.pop(key)` at data.py:61 fetch removes one. An entry for "
+        "which that is not reached stays" in finding.cause
     )
     assert finding.advice.startswith("Remove the entry also where its owner gives up")
 

@@ -155,7 +155,7 @@ def test_a_rank_that_computes_longer_at_the_line_of_the_others_has_more_data() -
 
     assert finding.summary.endswith("rank 0 (200), which has more to compute at train.py:30 step")
     assert "its part of the data is larger" in finding.cause
-    assert "sorted by length out in turn" in finding.advice
+    assert "out samples sorted by length in turn" in finding.advice
 
 
 def test_the_last_stack_of_a_rank_that_waits_shows_its_line_as_well() -> None:

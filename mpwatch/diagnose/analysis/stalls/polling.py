@@ -12,11 +12,10 @@ from itertools import pairwise
 from signal import SIGCHLD
 from typing import NamedTuple
 
-from mpwatch.describe.frames import frame_words
 from mpwatch.describe.processes import wait_verb
 from mpwatch.diagnose.analysis.idle_time import last_transfer_s, mean_cpu_percent, quiet_s
 from mpwatch.diagnose.analysis.index import Index, derived
-from mpwatch.diagnose.analysis.mechanisms.cases import NAMED
+from mpwatch.diagnose.analysis.mechanisms.cases import NAMED, at_line, ended_words
 from mpwatch.diagnose.analysis.process_queries import (
     SERVICE_ROLES,
     WORK_ROLES,
@@ -40,7 +39,6 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     main_shape,
     main_thread,
     own_threads,
-    user_frame,
 )
 from mpwatch.diagnose.analysis.waits.blockages import POLLS_PERCENT, at_one_line_s
 from mpwatch.diagnose.analysis.waits.providers import ended_children
@@ -95,9 +93,7 @@ class InVain(NamedTuple):
             yield f"{called(process)} has slept again and again{place(process)}, and nowhere else"
         for process in self.others[:NAMED]:
             yield f"{called(process)} waits{place(process)}"
-        for process in self.ended[:NAMED]:
-            if process.ended is not None:
-                yield f"{called(process)} ended: {process.ended.words}"
+        yield from ended_words(self.ended)
 
     @property
     def cause(self) -> str:
@@ -108,8 +104,8 @@ class InVain(NamedTuple):
         if self.ended and not running:
             count = counted(len(self.ended), "process", "processes")
             words += (
-                f"{count} of the job ended, and no other one is left: what they were to do (count "
-                "up, set a flag, write a file) is missing a part, also where they ended without "
+                f"{count} of the job ended, and no other one is left: they have not done all that "
+                "they were to do (count up, set a flag, write a file), even if they ended without "
                 "an error. "
             )
         elif self.ended:
@@ -429,9 +425,7 @@ class Connecting(NamedTuple):
             f"that line is reached when `{self.connects.text}` in line {self.connects.line} has "
             "failed, in a loop that then tries again"
         )
-        for process in self.ended[:NAMED]:
-            if process.ended is not None:
-                yield f"{called(process)} ended: {process.ended.words}"
+        yield from ended_words(self.ended)
         for process, count in self.kept if not self.ended else ():
             children = counted(count, "child", "children")
             which = "object" if count == 1 else "objects"
@@ -524,9 +518,7 @@ class Unseen(NamedTuple):
         )
         verb = "ignores" if self.is_ignored else "handles"
         yield f"it has no child of its own left, and {verb} SIGCHLD"
-        for process in self.ended[:NAMED]:
-            if process.ended is not None:
-                yield f"{called(process)} ended: {process.ended.words}"
+        yield from ended_words(self.ended)
         if not self.ended:
             yield f"it keeps the objects of {counted(self.kept, 'ended child', 'ended children')}"
         if self.reaped_at is not None:
@@ -692,6 +684,4 @@ def _is_waited_for(others: list[Process]) -> bool:
 
 def place(process: Process) -> str:
     """Its line, ` at train.py:9 wait_for`; empty without a stack."""
-    thread = main_thread(process)
-    frame = user_frame(thread.stack) if thread is not None else None
-    return "" if frame is None else f" at {frame_words(frame)}"
+    return at_line(main_thread(process))

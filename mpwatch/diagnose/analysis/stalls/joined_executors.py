@@ -6,15 +6,19 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from mpwatch.describe.frames import frame_words, own_frames, program_frames
+from mpwatch.describe.frames import at_frame, frame_words, own_frames, program_frames
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.mechanisms.cases import NAMED, at_line
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.diagnose.analysis.source_code import mark_words, marks
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, user_frame
 from mpwatch.diagnose.analysis.waits.edges import is_busy
-from mpwatch.diagnose.analysis.waits.executors import JoinedBy, JoinedExecutor, joined_executor
-from mpwatch.diagnose.analysis.waits.threads import purpose
+from mpwatch.diagnose.analysis.waits.threads import (
+    JoinedBy,
+    JoinedExecutor,
+    joined_executor,
+    purpose,
+)
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Thread
@@ -59,7 +63,7 @@ def joined_words(index: Index, identity: ProcessId) -> JoinedWords | None:
 def _doing(thread: Thread) -> str:
     """`computes at evaluator.py:26 _stage1`, with the code without a file that this has called."""
     frame = user_frame(thread.stack)
-    at = f" at {frame_words(frame)}" if frame is not None else ""
+    at = at_frame(frame)
     inner = _without_file(thread)
     within = f" (in {frame_words(inner)})" if inner is not None else ""
     if is_busy(thread):

@@ -161,34 +161,36 @@ def _nested(
     others = [each for each in callers if each.process != first.process.process]
     wait = "waits" if len(others) == 1 else "wait"
     held = f"; {all_called(others, NAMED)} {wait} for it" if others else ""
-    threads = "only thread" if count == 1 else f"{count} threads"
-    takes = f"takes its {threads}" if count == 1 else f"like others takes one of its {threads}"
+    threads = "its only thread" if count == 1 else f"each of its {count} threads"
+    taken = (
+        f"it runs {first.function} for another process in its only thread for remote calls"
+        if count == 1
+        else f"it runs {first.function} for another process, and all of its {count} threads for "
+        "remote calls wait like this"
+    )
     size = marks(index, "rpc-threads")
-    is_set = f" Their number is set by {mark_words(size[0])}." if len(size) == 1 else ""
+    is_set = f" The number of threads is set by {mark_words(size[0])}." if len(size) == 1 else ""
     return UnansweredCalls(
         callers,
         nested,
         for_s,
         (
-            f"{server} has waited {time} for the answer to a remote call at {first.at}, in "
-            f"{first.function}, which it runs for another process and which {takes} for remote "
-            f"calls{held}"
+            f"{server} has waited {time} for the answer to a remote call at {first.at}: {taken}, "
+            f"so that none is left to receive the answer{held}"
         ),
         (
             *_lines(nested),
             *(f"{called(each)} waits{at_line(main_thread(each))}" for each in others[:NAMED]),
-            f"no process of the job is at work on a remote call, and none of these has got "
-            f"further for {time}",
+            "no process of the job works on a remote call, and none of those that wait has made "
+            f"progress for {time}",
             *(f"{mark_words(each)} sets the number of threads" for each in size[:NAMED]),
         ),
         (
-            f"{server} runs {first.function} for another process, in "
-            f"{'its only thread' if count == 1 else f'each of its {threads}'} for remote calls "
+            f"{server} runs {first.function} for another process in {threads} for remote calls "
             f"({RPC_THREAD}), and waits there for the answer to a remote call of its own, at "
-            f"{first.at}. torch.distributed.rpc completes that answer "
-            "in a thread of the same pool, and none is free, so it never arrives: no process "
-            f"works on it any more. {first.function} does not return, and keeps every lock that "
-            "it has taken; all other calls to this process stand in its queue."
+            f"{first.at}. torch.distributed.rpc receives answers in threads of the same pool, and "
+            f"none is free, so this one never arrives. {first.function} never returns and keeps "
+            "every lock that it has taken, and all other calls to this process stay in its queue."
             f"{is_set}"
         ),
         (
@@ -225,8 +227,14 @@ def _stalled(
         (
             *(f"{called(each)} waits{at_line(main_thread(each))}" for each in callers[:NAMED]),
             *_lines(served),
-            f"{counted(len(served), 'remote call')} of this job "
-            f"{'is' if len(served) == 1 else 'are'} in a function of the program",
+            *(
+                [
+                    f"{counted(len(served), 'remote call')} of this job "
+                    f"{'is' if len(served) == 1 else 'are'} in a function of the program"
+                ]
+                if served
+                else []
+            ),
         ),
         (
             f"{called(served[0].process)} has to return from {served[0].function}, which waits at "

@@ -1,8 +1,12 @@
-"""Two that take from one queue until their own answer comes, and drop the answers of each other.
+"""Readers that take items out of a queue and do not go on: they drop them, or wait for more.
 
+Of two that take from one queue until their own answer comes, each may drop the answer of the other.
 Both are in the same loop of the program now, of which the source shows that it drops what is not
 its own. One of them waits for the lock of the queue's readers, which the other one has while it
 waits for an item; or both wait for the same.
+
+A process that collects items until it has a whole batch waits for the last part of it, which never
+comes where those that send wait for the results of what they have sent.
 """
 
 from __future__ import annotations
@@ -13,17 +17,17 @@ from typing import NamedTuple
 from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.mechanisms.cases import NAMED, Case, Mechanism
-from mpwatch.diagnose.analysis.process_queries import called
-from mpwatch.diagnose.analysis.source_code import capital, marks
-from mpwatch.diagnose.analysis.stack_patterns import calls, user_frame
+from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called
+from mpwatch.diagnose.analysis.source_code import capital, collecting_loop, marks, source_of
+from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, user_frame
+from mpwatch.diagnose.analysis.waits.providers import QUEUE_LOCK
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import READS, Frame
 from mpwatch.model.snapshot import Process, Thread
-from mpwatch.model.source_code import Mark
+from mpwatch.model.source_code import Mark, Statement
 
-_TAKES = ("multiprocessing/queues.py:get", "multiprocessing/connection.py:recv")
-_STATEMENT_LINES = 3
-"""Lines of a statement that takes an item: a stack may be at any of them."""
+_QUEUE_GET = "multiprocessing/queues.py:get"
+_TAKES = (_QUEUE_GET, "multiprocessing/connection.py:recv")
 
 
 class _Taker(NamedTuple):
@@ -51,7 +55,9 @@ def dropped_answers_of(index: Index, process: Process) -> Mechanism | None:
         others = [
             each
             for each in _takers(index)
-            if each.thread is not one.thread and each.mark == one.mark and _is_same(one, each)
+            if each.thread is not one.thread
+            and each.mark == one.mark
+            and _is_same(index, one, each)
         ]
         if others:
             return _mechanism((one, *others))
@@ -72,18 +78,21 @@ def _found_takers(index: Index, loops: Sequence[Mark]) -> Iterator[_Taker]:
             own = own_frames(thread.stack)
             if frame is None or thread.waits_on is None or not any(calls(own, e) for e in _TAKES):
                 continue
+            line = source_of(index, frame)
+            at = frame.line if line is None else line.statement.line
+            here = (frame.file, frame.function, at)
             for mark in loops:
-                line = mark.statement.line
-                is_there = (mark.file, mark.function) == (frame.file, frame.function)
-                if is_there and line <= frame.line < line + _STATEMENT_LINES:
+                if (mark.file, mark.function, mark.statement.line) == here:
                     yield _Taker(process, thread, frame, mark)
                     break
 
 
-def _is_same(one: _Taker, other: _Taker) -> bool:
+def _is_same(index: Index, one: _Taker, other: _Taker) -> bool:
     """Whether two take from one queue, by the pipe or lock for which they wait.
 
-    A queue of threads shows neither: two threads at one line may have a queue each.
+    A queue of threads shows neither: two threads at one line may have a queue each. A reader has
+    the lock of a queue's readers only while it waits for an item; that it is the lock of this queue
+    is known where no other thread of the job waits in Queue.get.
     """
     first, second = one.thread.waits_on, other.thread.waits_on
     if first is None or second is None:
@@ -92,8 +101,20 @@ def _is_same(one: _Taker, other: _Taker) -> bool:
     if kinds == {"semaphore"}:
         return first.segment is not None and first.segment == second.segment
     if "semaphore" in kinds and not kinds.isdisjoint(READS):
-        return True  # a reader has that lock only while it waits for an item
+        return _in_queue_get(index) == 1
     return bool(first.targets) and first.targets == second.targets
+
+
+@derived
+def _in_queue_get(index: Index) -> int:
+    """How many threads of the job wait for an item in Queue.get; each has the lock of a queue."""
+    return sum(
+        thread.waits_on is not None
+        and thread.waits_on.kind in READS
+        and calls(own_frames(thread.stack), _QUEUE_GET)
+        for process in index.snapshot.living()
+        for thread in process.threads
+    )
 
 
 def _mechanism(takers: Sequence[_Taker]) -> Mechanism:
@@ -110,8 +131,8 @@ def _mechanism(takers: Sequence[_Taker]) -> Mechanism:
             f"{capital(whom)} are in the same loop at {at}: `{statement.text}` takes the next item "
             f"of {queue}, whichever of them it is for, and the loop drops each that is not equal "
             f"to its own {own}. So most likely one of them has taken and dropped the answer for "
-            "which another one waits, and that never comes. What has answered is well, and waits "
-            "for the next request; whatever waits for these is only held up."
+            "which another one waits, and that never comes. The process that answered is "
+            "healthy and waits for the next request; whatever waits for these is only held up."
         ),
         advice=(
             f"Hold {lock} from sending the request until its own answer has come, so that one of "
@@ -141,3 +162,71 @@ def _words(taker: _Taker, takers: Sequence[_Taker]) -> str:
     is_main = taker.thread.tid == taker.process.pid
     which = "the main thread" if is_main else f"thread {taker.thread.name}"
     return f"{which} of {called(taker.process)}"
+
+
+def part_batch(case: Case) -> Mechanism | None:
+    """The mechanism where a reader collects a batch, and who would send more waits as well.
+
+    Those that send are other readers: what they wait for are the results of what was sent.
+    """
+    readers = list(_readers(case))
+    for process, frame, header, size in readers:
+        same = [
+            each[0] for each in readers if (each[1].file, each[1].line) == (frame.file, frame.line)
+        ]
+        others = [each for each in _waiting(case) if each.process not in {s.process for s in same}]
+        if not others:
+            continue
+        at = [
+            f"{called(each)} at {frame_words(f)}" for each in others[:NAMED] if (f := _frame(each))
+        ]
+        names = all_called(others)
+        verb = "waits" if len(others) == 1 else "wait"
+        return Mechanism(
+            cause=(
+                f"{called(process)} collects {size} items before it goes on (`{header.text}` of "
+                f"line {header.line}), and gets no more: whoever would send the next ones waits "
+                f"itself, to receive ({', '.join(at)}). Most likely what was sent is no multiple "
+                f"of {size}, and the sender waits for all results of it before it sends more."
+            ),
+            advice=(
+                "Let the sender mark the end of each part with an item that closes the batch, or "
+                "let the reader go on with what it has after a short get(timeout=...), and send "
+                "the results of a batch that is not full as well. More processes or larger queues "
+                "do not help."
+            ),
+            headline=(
+                f"{all_called(same)} {'waits' if len(same) == 1 else 'wait'} for more items of a "
+                f"batch, and {names} {verb} to receive, likely the results of what was sent."
+            ),
+        )
+    return None
+
+
+def _frame(process: Process) -> Frame | None:
+    thread = main_thread(process)
+    return user_frame(thread.stack) if thread is not None else None
+
+
+def _waiting(case: Case) -> list[Process]:
+    """The processes of the job whose main thread waits to receive something."""
+    ids = {
+        (edge.waiter, edge.tid)
+        for edge in case.waits.edges
+        if edge.kind in READS or edge.what.startswith(QUEUE_LOCK)
+    }
+    return [
+        each
+        for each in case.index.snapshot.living()
+        if each.role not in SERVICE_ROLES and (each.process, each.pid) in ids
+    ]
+
+
+def _readers(case: Case) -> Iterator[tuple[Process, Frame, Statement, str]]:
+    """Those of them that collect items, each with its line, the loop and how many it collects."""
+    for process in _waiting(case):
+        frame = _frame(process)
+        line = source_of(case.index, frame) if frame is not None else None
+        found = collecting_loop(line)
+        if frame is not None and found is not None:
+            yield process, frame, *found

@@ -1,0 +1,461 @@
+"""Why a process has exited: by an exception, by its own watchdog, or by a signal and its sender.
+
+What hooks report comes first, then what the source of the job shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from signal import Signals
+from typing import NamedTuple
+
+from mpwatch.describe import processes
+from mpwatch.describe.frames import own_frames
+from mpwatch.diagnose.analysis.exits import TOGETHER_S, cpu_limit_evidence, death_of, last_seen
+from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.process_queries import called, family_head
+from mpwatch.diagnose.analysis.source_code import mark_place, mark_words, marks, source_of
+from mpwatch.diagnose.analysis.stack_patterns import functions_of, main_thread
+from mpwatch.diagnose.known_errors import evidence_of, first_of, gives, place_of
+from mpwatch.model.samples import Ended, Frame
+from mpwatch.model.snapshot import LogEntry, Process, Snapshot
+from mpwatch.model.source_code import Mark, Statement
+
+
+class Why(NamedTuple):
+    """Why a process ended, as far as that is known."""
+
+    brief: str
+    """For the summary, after the way it ended; may be empty."""
+    cause: str
+    advice: str
+
+
+def why_ended(
+    index: Index,
+    process: Process,
+    ended: Ended,
+    by: tuple[str | None, LikelyKiller | None, Mark | None],
+    raised: Sequence[str],
+) -> Why:
+    """What is told of the reason.
+
+    Args:
+        index: The snapshot.
+        process: The process.
+        ended: How it ended.
+        by: Who has sent it a signal as a hook reports, who may have as the source shows, and the
+            statement by which it may have ended itself.
+        raised: What is known of an exception.
+    """
+    sender, killer, group = by
+    cause = _cause(index, process, ended)
+    if sender is not None:
+        cause = f"{sender} ended it. Such a signal ends a process at any line. {_STAYS_LOCKED}"
+        brief = _briefly(index.snapshot, process) or _watchdog_words(index, process, ended)
+        return Why(brief, cause, ADVICE_SENDER)
+    if killer is not None:
+        brief = f", most likely by {killer.process.rstrip(',')} at {killer.place}"
+        return Why(brief, cause, f"Look at the condition for {killer.line} first. {ADVICE_SENDER}")
+    if group is not None:
+        brief = f", most likely by {mark_place(group)} in the process itself"
+        return Why(brief, _cause_of_group(group), _ADVICE_GROUP)
+    brief = _briefly(index.snapshot, process) or _watchdog_words(index, process, ended)
+    return Why(brief, cause, _advice(index, process, ended, raised=raised))
+
+
+def _leads_to(index: Index, stack: Sequence[Frame], mark: Mark) -> bool:
+    """Whether a thread is in a loop in which a statement runs, or a call that leads to it.
+
+    Or in a function that leads to it, which a loop of the program calls again and again.
+    """
+    loops, functions, _ = mark.about.split("; ", 2)
+    for number, frame in enumerate(stack):
+        if frame.file != mark.file:
+            continue
+        if any(str(each.line) in loops.split(", ") for each in _loops_around(index, frame)):
+            return True
+        if frame.function in functions.split(", "):
+            return any(_loops_around(index, each) for each in stack[number + 1 :])
+    return False
+
+
+def _loops_around(index: Index, frame: Frame) -> list[Statement]:
+    line = source_of(index, frame)
+    within = line.within if line is not None else ()
+    return [each for each in within if each.text.startswith(("while ", "for "))]
+
+
+class LikelyKiller(NamedTuple):
+    """A process of the job that may have sent SIGKILL, as its source and its stacks show."""
+
+    process: str
+    """With its thread, in words."""
+    line: str
+    place: str
+    """`pool.py:78 end`."""
+    under: str
+    """The condition for it; empty for none."""
+
+
+def likely_killer(index: Index, ended: Ended) -> LikelyKiller | None:
+    """Which process of the job is in a loop that sends SIGKILL, where it is only one."""
+    if ended.signal != Signals.SIGKILL:
+        return None
+    kills = marks(index, "kills")
+    found = [
+        (process, thread, mark)
+        for process in index.snapshot.living()
+        for thread in process.threads
+        for mark in kills
+        if _leads_to(index, list(own_frames(thread.stack)), mark)
+    ]
+    if len({(process.process, mark) for process, _, mark in found}) != 1:
+        return None
+    process, thread, mark = found[0]
+    by = "" if thread.tid == process.pid else f", in its thread {thread.name},"
+    _, _, condition = mark.about.split("; ", 2)
+    under = f", under `{condition.replace(' in line', '` in line')}" if condition else ""
+    words = mark_words(mark)
+    return LikelyKiller(f"{called(process)}{by}", words, words.rpartition(" at ")[2], under)
+
+
+def group_kill(index: Index, process: Process, ended: Ended) -> Mark | None:
+    """The statement by which a process may have ended itself, with the rest of its group."""
+    thread = main_thread(process)
+    was_at = functions_of(own_frames(thread.stack)) if thread is not None else frozenset()
+    for mark in marks(index, "kills-group"):
+        is_it = ended.signal is not None and mark.about.partition(",")[0] == _name_of(ended.signal)
+        if is_it and (mark.file, mark.function) in was_at:
+            return mark
+    return None
+
+
+def _name_of(number: int) -> str:
+    return Signals(number).name if number in set(Signals) else ""
+
+
+def _cause_of_group(mark: Mark) -> str:
+    signal, _, line = mark.about.partition(", ")
+    return (
+        f"Most likely {mark_words(mark)} ended it: that sends {signal} to the whole process group "
+        f"of the program that line {line} starts. Nothing in that file gives this program a group "
+        "or a session of its own, so it is in the group of the process that starts it: the call "
+        f"ends its own process, and all others of that group. {_STAYS_LOCKED}"
+    )
+
+
+_ADVICE_GROUP = (
+    "Start that program in a group of its own (start_new_session=True, or process_group=0 from "
+    "Python 3.11), or end only the program itself (its kill()). Starting the ended process again "
+    "does not help: it ends itself at the next such program."
+)
+
+
+def _briefly(snapshot: Snapshot, process: Process) -> str:
+    """The exception that has ended a process, for a summary; empty where it is not known."""
+    entry = last_exception(snapshot, process)
+    if entry is None or entry.kind != "exception" or process.ended is None:
+        return ""
+    place = place_of(entry.details)
+    is_likely = entry.details.get("is_certain", True) is False
+    if death_of(process.ended) != "failed" or place is None:
+        return ""
+    name = f"{entry.details['name']} " if "name" in entry.details else ""
+    return f", {'most likely ' if is_likely else ''}{name}by {entry.details.get('type')} at {place}"
+
+
+def _cause(index: Index, process: Process, ended: Ended) -> str:
+    """What such an exit means, as far as it was observed."""
+    death = death_of(ended)
+    if death == "failed":
+        general = _FAILED_LOADING if process.role == "loader-worker" else _FAILED
+        return (
+            _why_raised(index, process)
+            or _by_exception(index.snapshot, process)
+            or _by_watchdog(index, process, ended)
+            or general
+        )
+    if ended.signal is None or death != "killed":
+        return _QUIET
+    if ended.signal == Signals.SIGKILL and cpu_limit_evidence(index, process):
+        return f"{processes.CPU_LIMIT.cause} {_STAYS_LOCKED}"
+    cause = processes.signal_meaning(ended.signal).cause
+    if (killer := likely_killer(index, ended)) is not None:
+        return (
+            f"Most likely {killer.process} ended it: {killer.line} sends that signal"
+            f"{killer.under}. Otherwise: {cause} {_STAYS_LOCKED}"
+        )
+    is_lost = _lost_a_thread(index, process, ended)
+    if (asks := death_signal(index, process, ended)) is not None:
+        seen = "A thread of its parent ended at the same time. " if is_lost else ""
+        return (
+            f"{'Most likely' if is_lost else 'Possible'}: {mark_words(asks)} asks the kernel for a "
+            "signal at the end of the parent (prctl PR_SET_PDEATHSIG). The parent is the thread "
+            "that has started the process: when that thread ends, the process is killed, though "
+            f"the other threads of the parent live. {seen}Otherwise: {cause} {_STAYS_LOCKED}"
+        )
+    if ended.signal == Signals.SIGKILL and is_lost and not index.snapshot.source:
+        cause = f"{_PARENT_THREAD} {cause}"
+    return f"{cause} {_STAYS_LOCKED}"
+
+
+def _by_exception(snapshot: Snapshot, process: Process) -> str:
+    """Which exception has ended a process; empty where that is not known."""
+    entry = last_exception(snapshot, process)
+    if entry is None or entry.kind != "exception":
+        return ""
+    place = place_of(entry.details)
+    what = f"{entry.details.get('type')}{f' at {place}' if place else ''}"
+    if (left_at := _left_in_handler(snapshot, process, entry)) is not None:
+        return f"The program has caught {what}, and ended the process at {left_at}. {_ALONE}"
+    if entry.details.get("is_certain", True):
+        return f"An uncaught {what} ended it. {_ALONE}"
+    log = str(entry.details.get("log")).rpartition("/")[2]
+    return f"Most likely {what} ended it, whose traceback is in {log}. {_ALONE}"
+
+
+def _watchdog(index: Index, process: Process, ended: Ended) -> Mark | None:
+    """The watchdog of faulthandler that may have ended a process, whose exit status is 1.
+
+    It calls _exit(1) in a thread of its own, so that no exception is raised and no handler runs.
+    """
+    if ended.exit_code != 1 or last_exception(index.snapshot, process) is not None:
+        return None
+    found = marks(index, "exits-late")
+    return found[0] if len(found) == 1 else None
+
+
+def _watchdog_words(index: Index, process: Process, ended: Ended) -> str:
+    mark = _watchdog(index, process, ended)
+    return "" if mark is None else f", most likely by its own watchdog at {mark_place(mark)}"
+
+
+def _by_watchdog(index: Index, process: Process, ended: Ended) -> str:
+    """That its own watchdog has ended it; empty where the program has none."""
+    mark = _watchdog(index, process, ended)
+    if mark is None:
+        return ""
+    after = f" after {mark.about}" if mark.about else ""
+    return (
+        f"Most likely its own watchdog: {mark_words(mark)} ends the process{after} with exit code "
+        "1, without an exception, unless it is armed again or cancelled before. It writes "
+        "'Timeout' and the stacks to standard error first, and does not know whether the process "
+        f"makes progress. Otherwise: {_FAILED}"
+    )
+
+
+_ADVICE_WATCHDOG = (
+    "Arm the watchdog again in each round of the loop that makes progress "
+    "(faulthandler.dump_traceback_later() restarts its timer), cancel it with "
+    "cancel_dump_traceback_later() when the work is done, or give it the time of the longest work."
+)
+
+
+def _left_in_handler(snapshot: Snapshot, process: Process, raised: LogEntry) -> str | None:
+    """The line of the program that called `sys.exit` where an exception had been caught.
+
+    A wrapper of a library (`torch.multiprocessing.spawn`) does so as well, at no line of the
+    program.
+    """
+    exits = [
+        entry
+        for entry in snapshot.log
+        if entry.process == process.process
+        and entry.kind == "exit"
+        and entry.details.get("how") == SystemExit.__name__
+    ]
+    return place_of(exits[-1].details) if exits and exits[-1].at_s >= raised.at_s else None
+
+
+def _why_raised(index: Index, process: Process) -> str:
+    """With which exception a failure began, where the one that is told was raised after another.
+
+    Empty where that is not known.
+    """
+    entry = last_exception(index.snapshot, process)
+    first = first_of(entry) if entry is not None else None
+    if entry is not None and first is not None:
+        last, at = entry.details.get("type"), f" at {first.place}" if first.place else ""
+        how = "was raised from it" if first.is_from else "was raised while it was handled"
+        it = "It" if entry.details.get("is_certain", True) else "Most likely it"
+        return (
+            f"{it} began with {first.type}{at}; the {last} that ended the process {how}. {_ALONE}"
+        )
+    given_up = _gives_up(index, process, entry)
+    if given_up is None:
+        return ""
+    sure = "It" if entry is not None else "Likely it" if last_seen(process) else "Possible: it"
+    return (
+        f"{sure} ended by {mark_words(given_up)}, which comes after a loop that has failed in all "
+        f"its rounds: the exceptions that matter were caught by {given_up.about}, and Python keeps "
+        f"no link to them. {_ALONE}"
+    )
+
+
+def _gives_up(index: Index, process: Process, entry: LogEntry | None) -> Mark | None:
+    """The `raise` after a loop of attempts by which a process has failed.
+
+    By the line of its exception; without one, the only such statement of the program, unless its
+    last stack was in other functions.
+    """
+    found = marks(index, "gives-up")
+    if entry is not None:
+        place = place_of(entry.details) or ""
+        return next((each for each in found if place == mark_place(each)), None)
+    thread = main_thread(process)
+    stack = own_frames(thread.stack) if thread is not None else ()
+    inside = functions_of(stack)
+    if process.ended is None or process.ended.exit_code != 1:
+        return None
+    if len(found) != 1 or (inside and (found[0].file, found[0].function) not in inside):
+        return None
+    return found[0]
+
+
+def death_signal(index: Index, process: Process, ended: Ended) -> Mark | None:
+    """What asks for a signal at the end of the parent, in the source of a job whose parent lives.
+
+    Only of a process that a signal has ended, and where one statement of the source does so.
+    """
+    head = family_head(index, process)
+    found = marks(index, "death-signal")
+    if ended.signal is None or head is None or head.is_gone or len(found) != 1:
+        return None
+    return found[0]
+
+
+def _lost_a_thread(index: Index, process: Process, ended: Ended) -> bool:
+    """Whether a thread of its parent, which still runs, ended at about the time of the exit."""
+    head = family_head(index, process)
+    if head is None or head.is_gone:
+        return False
+    near_s = ended.at_s - TOGETHER_S, ended.at_s + TOGETHER_S
+    return any(
+        later.value < before.value and near_s[0] <= later.at_s <= near_s[1]
+        for metric in ("few_threads", "threads")
+        for before, later in pairwise(index.history.of(head.process, metric))
+    )
+
+
+def raised_words(snapshot: Snapshot, process: Process) -> tuple[str, ...]:
+    """The last exception that the hook reported, else an explicit exit, with the line.
+
+    A launcher's wrapper may turn an exception into `SystemExit`, which is the later of the two.
+    """
+    entry = last_exception(snapshot, process)
+    return evidence_of(entry) if entry is not None else ()
+
+
+def last_exception(snapshot: Snapshot, process: Process) -> LogEntry | None:
+    """The note of the last exception of a process, else of its explicit exit."""
+    own = [entry for entry in snapshot.log if entry.process == process.process]
+    exceptions = [entry for entry in own if entry.kind == "exception"] or [
+        entry for entry in own if entry.kind == "exit" and entry.details.get("how")
+    ]
+    return exceptions[-1] if exceptions else None
+
+
+def _advice(index: Index, process: Process, ended: Ended, *, raised: Sequence[str]) -> str:
+    """The fix for this kind of exit."""
+    if ended.signal is not None and death_of(ended) == "killed":
+        if ended.signal == Signals.SIGKILL and cpu_limit_evidence(index, process):
+            return processes.CPU_LIMIT.advice
+        is_lost = ended.signal == Signals.SIGKILL and _lost_a_thread(index, process, ended)
+        if (is_lost and not index.snapshot.source) or death_signal(
+            index, process, ended
+        ) is not None:
+            return _ADVICE_PARENT_THREAD
+        return processes.signal_meaning(ended.signal).advice
+    entry = last_exception(index.snapshot, process)
+    if entry is not None and gives(entry, "file-cut-short"):
+        return _ADVICE_CUT_FILE
+    if entry is None and _watchdog(index, process, ended) is not None:
+        return _ADVICE_WATCHDOG + _checks(index, process)
+    first = first_of(entry) if entry is not None else None
+    given_up = _gives_up(index, process, entry) if death_of(ended) == "failed" else None
+    if given_up is not None and first is None:
+        before = "" if entry is not None else "Read its standard error. If it ended at that line: "
+        return (
+            f"{before}Find the exception that was caught, in the log if the clause writes it down, "
+            f"and fix what raises it: more attempts do not help. Keep it for the last one: {_KEPT}."
+            + _checks(index, process)
+        )
+    if raised:
+        at = "at the line shown" if any(".py:" in each for each in raised) else "that raises it"
+        at = f"at {first.place}" if first is not None and first.place else at
+        return (
+            f"Fix the code {at}. Catch expected exceptions in the worker itself; a library that "
+            f"calls sys.exit or os._exit ends the whole process.{_checks(index, process)}"
+        )
+    advice = _ADVICE if process.role == "loader-worker" else _ADVICE_OTHERS
+    # A hook that has reported no exception would not have done so on another run.
+    return advice if process.hook.state == "absent" else advice.replace(_OR_ATTACH, ". ")
+
+
+def _checks(index: Index, process: Process) -> str:
+    """What to let its parent do, where no pool, loader or launcher reads its exit status."""
+    parent = index.snapshot.get(process.original_parent)
+    is_watched = process.role in ("loader-worker", "pool-worker", "rank")
+    return PARENT_CHECKS if parent is not None and not parent.is_gone and not is_watched else ""
+
+
+_KEPT = "last = error in the except clause, then raise ... from last"
+_ADVICE_CUT_FILE = (
+    "Look at the file rather than at the code: most likely it is shorter than its own header says, "
+    "because what wrote or copied it was interrupted, or still writes. Find which (log the path "
+    "before it is read), delete it and write it anew. Write to a temporary name and rename it with "
+    "os.replace() once it is complete: a check that a file exists also finds half of one. Where "
+    "the program says how much there is to map (numpy.memmap with a shape), compare that with the "
+    "size of the file."
+)
+_QUIET = (
+    "It exited without an error while its parent still needed it: os._exit or sys.exit in "
+    "dataset code, or a forked child shut down the whole set of workers. The parent notices at "
+    "its next check, up to 5 s later."
+)
+_FAILED_LOADING = (
+    "An exception outside the fetching of a sample: while unpickling the dataset in a spawned "
+    "worker, in worker_init_fn or in an import, whose traceback is on the worker's standard "
+    "error, not in the error that main raises; or a call of sys.exit or os._exit."
+)
+_FAILED = (
+    "An uncaught exception in that process, whose traceback is then on its standard error, or a "
+    "call of sys.exit or os._exit, which leaves none. Processes that wait for it are not notified."
+)
+_ALONE = "Processes that wait for this one are not notified."
+_STAYS_LOCKED = (
+    "A lock or queue of multiprocessing that it held at that moment stays locked for ever."
+)
+_PARENT_THREAD = (
+    "A thread of its parent ended at the same time. If the process has asked for a signal at its "
+    "parent's end (prctl PR_SET_PDEATHSIG), the kernel sends it when the thread that started the "
+    "process ends, though the parent lives."
+)
+_ADVICE_PARENT_THREAD = (
+    "Start such processes from the main thread, or keep the thread that starts them alive as long "
+    "as they are needed; or let them notice the end of their parent in another way (os.getppid(), "
+    "the end of a pipe). If they ask for no such signal: search the kernel log (dmesg) for 'Out of "
+    "memory', and the scheduler's log."
+)
+PARENT_CHECKS = (
+    " Its parent is not told: let it check is_alive() or exitcode where it waits for what this "
+    "process sends."
+)
+_OR_ATTACH = ", or attach the hook: the last exception is then shown here. "
+ADVICE_SENDER = (
+    "Nothing is wrong if that was intended and no other process waits for a lock, a queue or a "
+    "result of the ended one. Otherwise ask it to end by an Event or a message that it checks "
+    "outside of every lock, join it with a time limit, and send a signal only after that: neither "
+    "kill() nor terminate() lets it release what it holds."
+)
+_ADVICE = (
+    f"Read the worker's standard error{_OR_ATTACH}"
+    "num_workers=0 raises the error in main with its full traceback, but is slow."
+)
+_ADVICE_OTHERS = (
+    f"Read its standard error{_OR_ATTACH}A parent "
+    "sees such an exit only in exitcode: check it, or use concurrent.futures or "
+    "torch.multiprocessing.spawn, which raise an error in the parent."
+)

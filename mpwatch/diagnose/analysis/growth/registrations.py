@@ -1,0 +1,198 @@
+"""What a program registers or keeps again and again, and never takes back.
+
+Hooks of torch, listeners, timers, handlers of logging, functions of atexit, exceptions that were
+caught: what refers to each of them outlives the loop that adds them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from mpwatch.diagnose.analysis.growth.growing import Explanation
+from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.source_code import mark_place, mark_words, marks
+from mpwatch.diagnose.analysis.stack_patterns import functions_of
+from mpwatch.model.snapshot import Process
+from mpwatch.model.source_code import UNDOES, Mark, MarkKind, Statement
+
+
+def registered_hooks(index: Index, process: Process, seen: list[str]) -> Explanation | None:
+    """Hooks of torch that a function on the way to the present line registers in each of its calls.
+
+    Of other threads and files nothing shows that they run again and again.
+    """
+    if not process.sample.torch_loaded:
+        return None
+    inside = functions_of(f for each in process.threads[:1] for f in each.stack)
+    found = [e for e in marks(index, "registers-hook") if (e.file, e.function) in inside]
+    if len(found) != 1:
+        return None
+    mark = found[0]
+    return Explanation(
+        "private memory",
+        (*seen, f"{mark_words(mark)} registers a hook in each call of {mark.function}()"),
+        f"Most likely hooks accumulate: {mark_words(mark)} registers one in each call of "
+        f"{mark.function}(), and it stays until remove() of its own handle is called. Each of them "
+        "keeps what its function refers to, and each later pass calls all of them, so that passes "
+        "become slower as well.",
+        f"Register it once, before the loop; or keep every handle that {mark.function}() gets "
+        "(append, not assign: a handle that is overwritten can never be removed) and remove all of "
+        "them in a finally block after each use. gc.collect(), no_grad() or smaller batches do not "
+        "help.",
+        is_shown=False,
+    )
+
+
+_REPEATED = re.compile(
+    r"(?P<what>[^;]+); (?:(?P<file>\S+):(?P<first>\d+)-(?P<last>\d+) "
+    r"(?P<is_async>async )?(?P<function>\S+)|(?P<calls>each call of .+))"
+)
+"""What `Mark.about` says of a statement that a loop repeats."""
+
+
+class _Repeated(NamedTuple):
+    """A statement that keeps something more in each round of a loop that a process is in."""
+
+    mark: Mark
+    what: str
+    """The beginning of `Mark.about`."""
+    where: str
+    """`each round of the loop at main.py:51 bench_worker`."""
+
+
+def _repeated(index: Index, process: Process, kind: MarkKind) -> list[_Repeated]:
+    found: dict[tuple[str, Statement], _Repeated] = {}
+    for mark in marks(index, kind):
+        about = _REPEATED.fullmatch(mark.about)
+        if about is not None and _repeats(process, mark, about):
+            where = about["calls"] or (
+                f"each round of the loop at {about['file']}:{about['first']} {about['function']}"
+            )
+            found.setdefault((mark.file, mark.statement), _Repeated(mark, about["what"], where))
+    return list(found.values())
+
+
+def registered_each_round(
+    index: Index, process: Process, seen: Sequence[str]
+) -> Explanation | None:
+    """Something that keeps objects is registered in each round of a loop that the process is in."""
+    found = _repeated(index, process, "registers")
+    if len(found) != 1:
+        return None
+    mark, undo, where = found[0]
+    keeper, advice = _KEEPERS[undo]
+    words = mark_words(mark)
+    none = f"; {mark.file.rpartition('/')[2]} has no {undo}" if undo in _CALLED else ""
+    return Explanation(
+        "private memory",
+        (*seen, f"{words} is reached in {where}{none}"),
+        f"Most likely what {words} registers stays: that is reached in {where}, and {keeper}",
+        f"{advice} gc.collect() does not help, as all of it is referred to.",
+        is_shown=False,
+    )
+
+
+def kept_exceptions(index: Index, process: Process, seen: Sequence[str]) -> Explanation | None:
+    """Exceptions that are kept in each round of a loop that the process is in."""
+    found = _repeated(index, process, "keeps-exception")
+    if len(found) != 1:
+        return None
+    mark, container, where = found[0]
+    return Explanation(
+        "private memory",
+        (*seen, f"nothing in its file removes what {mark_words(mark)} adds, in {where}"),
+        f"Most likely exceptions are kept: {mark_words(mark)} adds to {container} in {where}, and "
+        f"nothing in that file removes any.{EXCEPTION_KEEPS}",
+        f"{exception_advice(mark)} gc.collect() does not help.",
+        is_shown=False,
+    )
+
+
+EXCEPTION_KEEPS = (
+    " What it adds is the exception that was caught there, or refers to it. An exception keeps its "
+    "traceback, and with that every function that it came through and all their local variables "
+    "(the item at work, tables, arrays, tensors)."
+)
+
+
+def exception_advice(mark: Mark) -> str:
+    """What to keep in place of an exception."""
+    place = mark_place(mark).rpartition(" ")[0]
+    return (
+        f"Keep the text in place of the exception at {place}: str(error), repr(error) or "
+        "traceback.format_exc(); or error.with_traceback(None), of which error.__context__ and "
+        "error.__cause__ may still have theirs."
+    )
+
+
+def _repeats(process: Process, mark: Mark, about: re.Match[str]) -> bool:
+    """Whether a process is in the loop that repeats a registration, or gets such calls."""
+    stacks = [each.stack for each in process.threads]
+    if about["is_async"]:  # a coroutine that waits is on no stack
+        files = {each.file for stack in stacks for each in stack if "/asyncio/" in each.file}
+        return bool(files)
+    if about["calls"]:
+        return any(each.file == mark.file for stack in stacks for each in stack)
+    lines = range(int(about["first"]), int(about["last"]) + 1)
+    return any(
+        each.line in lines
+        and each.function == about["function"]
+        and each.file.rpartition("/")[2] == about["file"]
+        for stack in stacks
+        for each in stack
+    )
+
+
+_BOUND = (
+    "with the object that it is a method of, or what it is to be given, and all that these refer "
+    "to, also after that was closed"
+)
+_LISTENERS = (
+    f"what it is registered with refers to each of them, {_BOUND}.",
+    "Take it back where its use ends (in close() or a finally block), or register a function that "
+    "refers to it weakly (weakref.WeakMethod).",
+)
+_CALLED = ("atexit.unregister()", "cancel() of its handle", "removeHandler()")
+_KEEPERS: Mapping[str, tuple[str, str]] = {
+    "atexit.unregister()": (
+        f"atexit keeps each function until the process ends, {_BOUND}.",
+        "Call atexit.unregister() with the same function where its use ends (in close()), or "
+        "weakref.finalize() with a function that does not refer to the object; or register one "
+        "function for all, once, that goes through a weakref.WeakSet.",
+    ),
+    "cancel() of its handle": (
+        "nothing cancels that timer: until its time comes it is kept with its function and what "
+        "that is to be given, also where that is done long before. Memory rises for as long as one "
+        "such delay lasts.",
+        "Keep the handle, and cancel() it in a finally block as soon as what it is for is done; or "
+        "use asyncio.timeout() or asyncio.wait_for(), which do so. Or give it only a number, by "
+        "which it looks up what is still at work. A shorter delay only bounds it.",
+    ),
+    "a function that does not refer to the object": (
+        "what weakref.finalize() is given refers to the object itself, so that nothing ever lets "
+        "the object go, and the function is not called before the process ends.",
+        "Give it a function (a staticmethod) and only what is to be closed, not self, none of its "
+        "methods and no lambda with it.",
+    ),
+    "nothing": (
+        f"what os.register_at_fork() is given stays until the process ends, {_BOUND}.",
+        "Register one function for all, once, that goes through a weakref.WeakSet.",
+    ),
+    "remove() of its handle": (
+        "a module or tensor of torch keeps each hook until remove() of its own handle is called, "
+        "with all that the function of the hook refers to, and each later pass calls all of them, "
+        "so that passes become slower as well.",
+        "Register it once, before the loop; or keep every handle that is returned (append, not "
+        "assign: one that is overwritten can never be removed) and remove all of them in a "
+        "`finally` clause after each use.",
+    ),
+    "removeHandler()": (
+        "a logger keeps every handler that is added, with what the handler refers to, and writes "
+        "each later record once for every one of them, so that logging becomes slower as well.",
+        "Add the handler once, where logging is set up; or call logger.removeHandler(handler) and "
+        "handler.close() where its use ends.",
+    ),
+    **{f"{undo}()": _LISTENERS for undo in UNDOES},
+}
