@@ -132,7 +132,7 @@ class NodesScreen(LiveScreen):
         self._finding_lines.show(lines)
         # Only the table on screen: a job of 1,000 nodes has 64,000 ranks.
         if self._page == "nodes":
-            self._node_table.show(job.node_groups(state), lambda group: job.node_row(group, state))
+            self._node_table.show(job.node_groups(state), job.node_row)
         else:
             self._rank_table.show(
                 job.ranks_of(state, self._only), lambda rank: job.rank_row(rank, state)

@@ -287,6 +287,59 @@ async def test_a_node_without_mpwatch_has_the_option_that_brings_it_and_opens_no
     assert "Nothing of bare can be opened." in findings
 
 
+def ended_job() -> JobState:
+    """A node whose rank has failed, beside one that was lost with a finding of its own."""
+    failed = FindingRow("worker-exited-unexpectedly", "critical", "rank 0 ended: exit code 1", 100)
+    stale = FindingRow("x", "critical", "a finding that was sent before")
+    first, second = node("node-1", 0, 1), node("node-2", 2, 3)
+    assert first.summary is not None
+    assert second.summary is not None
+    nodes = (
+        replace(first, summary=replace(first.summary, findings=(failed,))),
+        replace(
+            second,
+            summary=replace(second.summary, findings=(stale,)),
+            state="ended",
+            last_seen_s=40.0,
+            problem="ssh ended with status 255.",
+        ),
+    )
+    return JobState("ssh:node-1,node-2", nodes, tuple(job_findings(nodes)))
+
+
+async def test_what_a_node_has_found_to_be_critical_is_above_the_nodes() -> None:
+    app = JobApp(ScriptedJob(ended_job()), "ssh:node-1,node-2")
+    async with app.run_test(size=(100, 24)) as pilot:
+        await pilot.pause()
+        first = screen_text(app).splitlines()[1]
+
+    assert first.strip() == "C node-1: rank 0 ended: exit code 1"
+
+
+async def test_findings_are_listed_by_severity_and_those_of_lost_nodes_last() -> None:
+    app = JobApp(ScriptedJob(ended_job()), "ssh:node-1,node-2")
+    async with app.run_test(size=(100, 24)) as pilot:
+        await pilot.pause()
+        await pilot.press("f", "end")
+        await pilot.pause()
+        shown = screen_text(app)
+
+    order = [line for line in shown.splitlines() if line[:1] in "Cwi" and "node-" in line]
+    assert "rank 0 ended" in order[0]
+    assert "a finding that was sent before" in order[-1]
+    assert "as last received: the node does not answer" in shown
+
+
+async def test_ranks_that_are_in_no_collective_come_first_in_the_row_of_their_node() -> None:
+    late = node("node-1", 0, 1, 2, stuck=2)
+    app = JobApp(ScriptedJob(JobState("ssh:node-1", (late,))), "ssh:node-1")
+    async with app.run_test(size=(120, 24)) as pilot:
+        await pilot.pause()
+        (shown,) = rows_with("live", app)
+
+    assert "1 at save.py:9 save, 2 in all_re" in shown
+
+
 def rows_with(word: str, app: JobApp) -> list[str]:
     """The lines of the screen below the first one that have a word, without the cursor."""
     lines = screen_text(app).splitlines()[1:]
