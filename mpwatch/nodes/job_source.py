@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 import time
@@ -135,10 +136,9 @@ class ReplayJobSource:
         """
         self._recording = JobRecording(path)
         self._player = JobPlayer(self._recording)
-        self._commands: queue.SimpleQueue[Seek | Pause | SetSpeed] = queue.SimpleQueue()
+        self._commands: queue.SimpleQueue[Seek | Pause | SetSpeed | None] = queue.SimpleQueue()
         self._speed = 1.0
         self._is_paused = False
-        self._stopping = threading.Event()
         self._thread = DeliveringThread[JobState](self._run, "mpwatch-replay")
 
     @property
@@ -160,7 +160,7 @@ class ReplayJobSource:
 
     def stop(self) -> None:
         """End the replay and close the recording."""
-        self._stopping.set()
+        self._commands.put(None)
         self._thread.join(10.0)
         self._recording.close()
 
@@ -172,13 +172,9 @@ class ReplayJobSource:
             self._thread.deliver(JobState(self.spec, problem=problem))
 
     def _play(self) -> None:
-        passed_s = 0.0
         judge = JobJudge()
-        while not self._stopping.is_set():
-            began_s = time.monotonic()
-            self._obey()
-            if not self._is_paused:
-                self._player.advance(self._player.at_s + passed_s * self._speed)
+        at_s = time.monotonic()
+        while True:
             views = self._player.views()
             playback = Playback(
                 self._player.at_s, self._player.length_s, self._speed, self._is_paused
@@ -186,16 +182,27 @@ class ReplayJobSource:
             findings = tuple(judge.findings(views, playback.at_s))
             problem = " ".join(problems_of(self._recording, self._player))
             self._thread.deliver(JobState(self.spec, views, findings, problem, playback))
-            self._stopping.wait(max(STEP_S, DELIVER_S - (time.monotonic() - began_s)))
-            passed_s = time.monotonic() - began_s
+            if not self._obey(max(STEP_S, DELIVER_S - (time.monotonic() - at_s))):
+                return
+            now_s = time.monotonic()
+            if not self._is_paused:
+                self._player.advance(self._player.at_s + (now_s - at_s) * self._speed)
+            at_s = now_s
 
-    def _obey(self) -> None:
-        """Do what the user has asked for."""
-        while not self._commands.empty():
-            command = self._commands.get()
-            if isinstance(command, Pause):
-                self._is_paused = command.paused
-            elif isinstance(command, SetSpeed):
-                self._speed = max(SLOWEST, min(FASTEST, command.factor))
-            else:
-                self._player.seek(command.at_s)
+    def _obey(self, seconds: float) -> bool:
+        """Do what the user asks for meanwhile, at once; whether to go on."""
+        to_s = None
+        with contextlib.suppress(queue.Empty):
+            command = self._commands.get(timeout=seconds)
+            while command is not None:
+                if isinstance(command, Pause):
+                    self._is_paused = command.paused
+                elif isinstance(command, SetSpeed):
+                    self._speed = max(SLOWEST, min(FASTEST, command.factor))
+                else:
+                    to_s = command.at_s
+                command = self._commands.get_nowait()
+            return False
+        if to_s is not None:
+            self._player.seek(to_s)
+        return True

@@ -369,6 +369,22 @@ async def test_a_recording_of_several_nodes_is_played_and_moved_through(tmp_path
     assert "a" in {view.name for view in app.state.nodes}
 
 
+async def test_each_key_of_a_quick_hand_moves_a_recording(tmp_path: Path) -> None:
+    path = tmp_path / "job.mpw"
+    recorded(path, 60)
+    source = ReplayJobSource(str(path))
+    app = JobApp(source, source.spec)
+    async with app.run_test(size=SIZES[1]) as pilot:
+        await until(pilot, lambda: app.state.playback is not None)
+        await pilot.press("space")
+        await until(pilot, lambda: paused(app) is not None)
+        began_s = paused(app) or 0.0
+        await pilot.press(*["right_square_bracket"] * 3)
+        await pilot.pause(1.0)
+
+        assert paused(app) == began_s + 30.0
+
+
 def paused(app: JobApp) -> float | None:
     """The position of a replay that is paused."""
     playback = app.state.playback
