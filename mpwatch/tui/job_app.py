@@ -17,8 +17,8 @@ from mpwatch.model.findings import JobFinding
 from mpwatch.model.snapshot import Playback, Snapshot
 from mpwatch.nodes.across.ranks import PlacedRank
 from mpwatch.nodes.head.node import SILENT_S
-from mpwatch.nodes.head.view_source import NodeSource
-from mpwatch.nodes.job_source import FASTEST, SLOWEST, JobSource, JobState
+from mpwatch.nodes.job_source import JobSource, JobState, NodeSource
+from mpwatch.observe.sources.replay import FASTEST, SLOWEST
 from mpwatch.observe.sources.source import Pause, Seek, SetSpeed
 from mpwatch.tui.actions import HookActions, JobActions, ReplayActions, StackActions
 from mpwatch.tui.app import DashboardApp

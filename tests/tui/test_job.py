@@ -12,9 +12,9 @@ from textual.pilot import Pilot
 
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.nodes.across.judge import STANDSTILLS, job_findings
+from mpwatch.nodes.head.head import Receive
 from mpwatch.nodes.head.node import BRING_IT, NodeView
-from mpwatch.nodes.head.view_source import NodeSource, Receive
-from mpwatch.nodes.job_source import Deliver, JobState, ReplayJobSource
+from mpwatch.nodes.job_source import Deliver, JobState, NodeSource, ReplayJobSource
 from mpwatch.nodes.wire.messages import Close, Do, Next, Refusal, SnapshotPart
 from mpwatch.nodes.wire.summary import FindingRow, NodeRow, NodeSummary
 from mpwatch.nodes.wire.view_codec import SnapshotEncoder

@@ -13,7 +13,13 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from mpwatch import __version__
 from mpwatch.model.sanitize import clean
-from mpwatch.nodes.launchers.launch import CannotLaunch, Launch, LaunchCause, Pipes
+from mpwatch.nodes.launchers.launch import (
+    CannotLaunch,
+    Launch,
+    LaunchCause,
+    Pipes,
+    not_started,
+)
 from mpwatch.nodes.wire.messages import (
     CHUNK_BYTES,
     NODE_LIMIT_BYTES,
@@ -49,10 +55,6 @@ RESTART_MOST_S = 120.0
 REFUSALS_LIMIT = 5
 REFUSED_S = 1.0
 """Time until a node that was refused for the moment is tried again; each time twice as long."""
-HELD_UP_S = 5.0
-"""A node that has not answered after so long is waited for beside the others: hosts that hang keep
-no other host from being started. The more nodes hang, the shorter (`Head._holding_up`)."""
-HELD_UP_LEAST_S = 1.0
 EXIT_S = 1.0
 """How long the exit status of a launcher whose output has ended is waited for; meanwhile the others
 are read."""
@@ -469,7 +471,7 @@ class Node:
         try:
             self._link.start()
         except OSError as error:
-            self._lose(f"{self._launch.command[0]} cannot be started: {error.strerror}.")
+            self._lose(not_started(self._launch.command, error))
         except CannotLaunch as error:
             self._lose(str(error))
             self._cause, self._launch_fix = error.cause, error.fix
