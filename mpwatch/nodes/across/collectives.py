@@ -172,8 +172,8 @@ def _stuck(live: JobRanks, late: Sequence[PlacedRank], views: Sequence[NodeView]
         ),
         evidence=tuple(evidence),
         cause=(
-            f"{place} ends when all ranks have entered it. The ranks that wait are not the cause, "
-            "whichever of them reports a timeout."
+            f"{_first(place)} ends when all ranks have entered it. The ranks that wait are not the "
+            "cause, whichever of them reports a timeout."
         ),
         advice=_advice(first, place),
         node=first.view.name,
@@ -263,8 +263,8 @@ def _unseen(ranks: JobRanks, missing: Sequence[int], views: Sequence[NodeView]) 
         ),
         evidence=tuple(evidence),
         cause=(
-            f"{place} ends when all ranks have entered it, and nothing is known of some of them"
-            + (": the nodes above do not answer." if silent else ".")
+            f"{_first(place)} ends when all ranks have entered it, and nothing is known of some of "
+            "them" + (": the nodes above do not answer." if silent else ".")
         ),
         advice=(
             "Look at the nodes that do not answer."
@@ -409,6 +409,11 @@ def _place_words(rows: Sequence[RankRow]) -> str:
     all_recorded = all(row.is_unfinished for row in rows)
     number = f" #{numbers.pop()}" if all_recorded and len(numbers) == 1 else ""
     return " and ".join(places[:3]) + (number if len(places) == 1 else "")
+
+
+def _first(place: str) -> str:
+    """A collective as the first words of a sentence; names of functions stay as they are."""
+    return f"T{place[1:]}" if place.startswith("the ") else place
 
 
 def _lines(rows: Sequence[RankRow]) -> str:

@@ -582,6 +582,8 @@ def node_details(group: NodeGroup | None, width: int) -> tuple[Line, ...]:
         title, said = f"{len(group.nodes)} nodes", names_text(each.name for each in group.nodes)
     stacks = view.summary.node.stacks if view.summary is not None else ()
     second = "; ".join((*stacks, *_problems(view)))
+    if second and len(group.nodes) > 1:
+        second = f"{view.name}: {second}"
     return (
         cut(line((f" {title}  ", "title"), said), width),
         cut(cell(f"   {second}", "dim"), width),
