@@ -151,20 +151,40 @@ ANSWER_S = 120.0
 for each process."""
 
 
+STACKS_S = 3.0
+
+
 def dump(arguments: argparse.Namespace) -> int:
     """Print all nodes of a job once."""
     from mpwatch.nodes.across.judge import job_findings
 
     with _connected(arguments) as (head, progress):
-        views = _watch(head, progress, lambda _seconds: head.is_settled, None)
+        _watch(head, progress, lambda _seconds: head.is_settled, None)
         options = {
             "stacks": not arguments.no_stacks,
             "native": arguments.native,
             "locals": arguments.locals,
         }
         documents, problems = _ask_all(head, progress, "dump", options)
+        views = _with_stacks(head)
     _print(views, job_findings(views), arguments, documents, problems)
     return 0
+
+
+def _with_stacks(head: Head) -> tuple[NodeView, ...]:
+    """The nodes, once the stacks of ranks that make no progress are known, or after `STACKS_S`.
+
+    Agents take these one after the other; what a document has is not part of the rows.
+    """
+    end_s = time.monotonic() + STACKS_S
+    while time.monotonic() < end_s and any(
+        row.quiet_at_s is not None and not row.has_stack and not row.is_ended
+        for view in head.views()
+        if view.state == "live" and view.summary is not None
+        for row in view.summary.ranks
+    ):
+        head.step()
+    return head.last_views()
 
 
 def diagnose(arguments: argparse.Namespace) -> int:
@@ -215,7 +235,8 @@ def _exit_code(
     """1 if the job or a node has a finding at or above the threshold, else 0."""
     if arguments.fail_on == "never":
         return 0
-    found = [*(each.severity for each in findings), *severities_of_nodes(views)]
+    present = (each.severity for each in findings if each.resolved_s is None)
+    found = [*present, *severities_of_nodes(views)]
     threshold = Severity[arguments.fail_on.upper()]
     return EXIT_FINDINGS if any(each >= threshold for each in found) else 0
 
@@ -348,6 +369,7 @@ def _print(
     documents: Mapping[str, dict[str, Any]],
     problems: Mapping[str, str],
     wall_s: float | None = None,
+    at_s: float = 0.0,
 ) -> None:
     from mpwatch.nodes.agent.documents import EMPTY_DIAGNOSIS, EMPTY_DUMP
     from mpwatch.nodes.report import NO_FINDINGS, job_json, job_stack_lines, job_text
@@ -356,8 +378,15 @@ def _print(
 
     if arguments.json:
         empty = EMPTY_DUMP if arguments.command[1] == "dump" else EMPTY_DIAGNOSIS
-        at_s = time.time() if wall_s is None else wall_s
-        document = job_json(views, documents, findings, wall_s=at_s, problems=problems, empty=empty)
+        document = job_json(
+            views,
+            documents,
+            findings,
+            wall_s=time.time() if wall_s is None else wall_s,
+            problems=problems,
+            empty=empty,
+            at_s=at_s,
+        )
         print(text_of(document))
     else:
         style = text_style()
@@ -443,7 +472,7 @@ def diagnose_recording(path: str, arguments: argparse.Namespace) -> int:
     missing = "The recording has only the summary of this node."
     problems = {view.name: missing for view in views if view.name not in documents}
     wall_s = recording.header.wall_s + player.at_s
-    _print(views, findings, arguments, documents, problems, wall_s)
+    _print(views, findings, arguments, documents, problems, wall_s, player.at_s)
     for problem in problems_of(recording, player):
         print(f"mpwatch: {problem}", file=sys.stderr)
     return _exit_code(views, findings, arguments)

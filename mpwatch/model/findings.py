@@ -81,3 +81,10 @@ class JobFinding:
     """The node of the process that causes it, or the node itself."""
     pid: int | None = None
     rank: int | None = None
+    resolved_s: float | None = None
+    """Of a recording: since when it no longer holds, seconds since the recording began."""
+
+    @property
+    def key(self) -> tuple[str, str | None, int | None, int | None]:
+        """Identifies the finding at another moment."""
+        return (self.rule, self.node, self.pid, self.rank)

@@ -25,7 +25,7 @@ from mpwatch.report.html import page, table
 from mpwatch.report.json import SCHEMA, utc_text
 from mpwatch.report.prometheus import Metric
 from mpwatch.report.table import TextStyle
-from mpwatch.report.text import frame_lines
+from mpwatch.report.text import frame_lines, heading
 
 SERIES_LIMIT = 20_000
 """Most series of one node that are served."""
@@ -41,6 +41,7 @@ def job_json(
     wall_s: float,
     problems: Mapping[str, str],
     empty: Document = EMPTY_DUMP,
+    at_s: float = 0.0,
 ) -> Document:
     """A job, schema 1.
 
@@ -51,6 +52,7 @@ def job_json(
         wall_s: The time of the document, seconds since 1970.
         problems: Why nodes have not answered, by name.
         empty: The document of a node that has not answered.
+        at_s: Of a recording: the time of the document, seconds since it began.
     """
     return {
         "schema": SCHEMA,
@@ -59,7 +61,7 @@ def job_json(
             node_json(view, {**empty, **documents.get(view.name, {})}, problems.get(view.name, ""))
             for view in views
         ],
-        "findings": [job_finding_json(each) for each in findings],
+        "findings": [job_finding_json(each, at_s) for each in findings],
     }
 
 
@@ -88,8 +90,15 @@ def node_json(view: NodeView, document: Document, problem: str = "") -> Document
     return own | {key: value for key, value in document.items() if key not in own}
 
 
-def job_finding_json(finding: JobFinding) -> Document:
-    """A finding of the job: the keys of a finding, and the node and rank that it is about."""
+def job_finding_json(finding: JobFinding, at_s: float = 0.0) -> Document:
+    """A finding of the job: the keys of a finding, and the node and rank that it is about.
+
+    `resolved_s` is seconds before the time of the document. Only recordings have such findings.
+
+    Args:
+        finding: The finding.
+        at_s: The time of the document, seconds since the recording began.
+    """
     return {
         "rule": finding.rule,
         "severity": finding.severity.word,
@@ -102,6 +111,8 @@ def job_finding_json(finding: JobFinding) -> Document:
         "eta_s": None,
         "node": finding.node,
         "rank": finding.rank,
+        "resolved": finding.resolved_s is not None,
+        "resolved_s": None if finding.resolved_s is None else _rounded(at_s - finding.resolved_s),
     }
 
 
@@ -109,6 +120,7 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 6)
 
 
+RESOLVED_SHOWN = 20
 NO_FINDINGS = "No findings about the job as a whole."
 
 
@@ -128,13 +140,26 @@ def job_text(
         without: What is said where there are none.
     """
     lines: list[str] = []
-    for finding in findings:
+    resolved = [each for each in findings if each.resolved_s is not None]
+    present = [each for each in findings if each.resolved_s is None]
+    for finding in present:
         lines += _finding_lines(finding, style)
-    if not findings:
+    if not present:
         lines += [*style.wrap(without, "", "    "), ""]
+    if resolved:
+        lines += heading("resolved", "findings that no longer hold", style)[1:]
+        for finding in resolved[:RESOLVED_SHOWN]:
+            lines += style.wrap(_resolved_words(finding), "  ", "      ")
+        lines.append("")
     for view in views:
-        lines += _node_lines(view, findings, style)
+        lines += _node_lines(view, present, style)
     return "\n".join(lines).rstrip()
+
+
+def _resolved_words(finding: JobFinding) -> str:
+    """A finding that no longer holds, in one line."""
+    until = seconds_text(finding.resolved_s or 0.0)
+    return f"{finding.severity.word}  {finding.rule}  {finding.summary} (last seen at {until})"
 
 
 def _finding_lines(finding: JobFinding, style: TextStyle) -> Iterator[str]:
@@ -300,9 +325,14 @@ def job_html(
     title = f"mpwatch: {spec}"
     shown = "".join(f"<span>{escape(fact)}</span>" for fact in facts)
     body = [f"<h1>{escape(title)}</h1>", f'<p class="facts">{shown}</p>', "<h2>Findings</h2>"]
-    body += map(_finding_html, findings)
-    if not findings:
+    present = [each for each in findings if each.resolved_s is None]
+    body += map(_finding_html, present)
+    if not present:
         body.append(f"<p>{NO_FINDINGS}</p>")
+    resolved = [each for each in findings if each.resolved_s is not None]
+    if resolved:
+        body.append("<h2>Findings that no longer hold</h2>")
+        body += map(_finding_html, resolved[:RESOLVED_SHOWN])
     body.append("<h2>Nodes</h2>")
     body += table(("Node", "State", "#Last heard of", "~What it runs"), map(_node_cells, views))
     body.append("<h2>Ranks</h2>")
@@ -311,7 +341,7 @@ def job_html(
     of_nodes = [
         (False, (view.name, each.label, each.severity, finding_words(each)))
         for view in views
-        for each in (view.summary.findings if view.summary else ())
+        for each in own_findings(view, present)
     ]
     if of_nodes:
         body.append("<h2>Findings of the nodes</h2>")
@@ -327,15 +357,21 @@ def _finding_html(finding: JobFinding) -> str:
     rows = [*((EVIDENCE, each) for each in finding.evidence)]
     rows += [(CAUSE, finding.cause), (FIX, finding.advice)]
     fields = "".join(f"<dt>{label}</dt><dd>{escape(text)}</dd>" for label, text in rows)
+    kind, note = finding.severity.word, ""
+    if finding.resolved_s is not None:
+        kind = f"{kind} resolved"
+        note = f' <span class="note">last seen at {seconds_text(finding.resolved_s)}</span>'
     return (
-        f'<article class="{finding.severity.word}"><h3><span class="word">'
-        f"{severity_word(finding.severity)}</span> {escape(finding.summary)}</h3>"
+        f'<article class="{kind}"><h3><span class="word">'
+        f"{severity_word(finding.severity)}</span> {escape(finding.summary)}{note}</h3>"
         f'<p class="note"><code>{escape(finding.rule)}</code></p><dl>{fields}</dl></article>'
     )
 
 
 def _node_cells(view: NodeView) -> tuple[bool, Sequence[str]]:
     seen = "-" if view.last_seen_s is None else f"{seconds_text(view.last_seen_s)} ago"
+    if view.state == "live":
+        seen = "now"
     unread = view.summary.node.unread if view.summary is not None else ""
     words = ". ".join(filter(None, (view.problem.rstrip("."), node_words(view), unread)))
     return view.state != "live", (view.name, view.state, seen, words)

@@ -14,11 +14,11 @@ from textual.widget import Widget
 
 from mpwatch.attach.actions import ProcessActions
 from mpwatch.model.findings import JobFinding
-from mpwatch.model.snapshot import Snapshot
+from mpwatch.model.snapshot import Playback, Snapshot
 from mpwatch.nodes.across.ranks import PlacedRank
 from mpwatch.nodes.head.node import SILENT_S
-from mpwatch.nodes.head.view_source import NodeSource
-from mpwatch.nodes.job_source import JobSource, JobState
+from mpwatch.nodes.job_source import JobSource, JobState, NodeSource
+from mpwatch.observe.sources.replay import FASTEST, SLOWEST
 from mpwatch.observe.sources.source import Pause, Seek, SetSpeed
 from mpwatch.tui.actions import HookActions, JobActions, ReplayActions, StackActions
 from mpwatch.tui.app import DashboardApp
@@ -132,7 +132,7 @@ class NodesScreen(LiveScreen):
         self._finding_lines.show(lines)
         # Only the table on screen: a job of 1,000 nodes has 64,000 ranks.
         if self._page == "nodes":
-            self._node_table.show(job.node_groups(state), lambda group: job.node_row(group, state))
+            self._node_table.show(job.node_groups(state), job.node_row)
         else:
             self._rank_table.show(
                 job.ranks_of(state, self._only), lambda rank: job.rank_row(rank, state)
@@ -200,19 +200,25 @@ class NodesScreen(LiveScreen):
 
     def action_pause(self) -> None:
         """Pause or resume a replay."""
-        if self.state.playback is not None:
-            self._source.control(Pause(not self.state.playback.is_paused))
+        if (now := self.state.playback) is not None:
+            self._play(replace(now, is_paused=not now.is_paused), Pause(not now.is_paused))
 
     def action_seek(self, direction: int) -> None:
         """Move a replay by ten seconds."""
-        if self.state.playback is not None:
-            to_s = self.state.playback.at_s + direction * SEEK_S
-            self._source.control(Seek(max(0.0, to_s)))
+        if (now := self.state.playback) is not None:
+            to_s = max(0.0, min(now.length_s, now.at_s + direction * SEEK_S))
+            self._play(replace(now, at_s=to_s), Seek(to_s))
 
     def action_speed(self, factor: float) -> None:
         """Play faster or slower."""
-        if self.state.playback is not None:
-            self._source.control(SetSpeed(self.state.playback.speed * factor))
+        if (now := self.state.playback) is not None:
+            speed = max(SLOWEST, min(FASTEST, now.speed * factor))
+            self._play(replace(now, speed=speed), SetSpeed(speed))
+
+    def _play(self, playback: Playback, command: Pause | Seek | SetSpeed) -> None:
+        """Control a replay. The next key counts from there, before the source has delivered it."""
+        self._source.control(command)
+        self.state = replace(self.state, playback=playback)
 
     def action_findings(self) -> None:
         """Show all findings in full."""

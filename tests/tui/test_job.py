@@ -12,9 +12,9 @@ from textual.pilot import Pilot
 
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.nodes.across.judge import STANDSTILLS, job_findings
+from mpwatch.nodes.head.head import Receive
 from mpwatch.nodes.head.node import BRING_IT, NodeView
-from mpwatch.nodes.head.view_source import NodeSource, Receive
-from mpwatch.nodes.job_source import Deliver, JobState, ReplayJobSource
+from mpwatch.nodes.job_source import Deliver, JobState, NodeSource, ReplayJobSource
 from mpwatch.nodes.wire.messages import Close, Do, Next, Refusal, SnapshotPart
 from mpwatch.nodes.wire.summary import FindingRow, NodeRow, NodeSummary
 from mpwatch.nodes.wire.view_codec import SnapshotEncoder
@@ -287,6 +287,59 @@ async def test_a_node_without_mpwatch_has_the_option_that_brings_it_and_opens_no
     assert "Nothing of bare can be opened." in findings
 
 
+def ended_job() -> JobState:
+    """A node whose rank has failed, beside one that was lost with a finding of its own."""
+    failed = FindingRow("worker-exited-unexpectedly", "critical", "rank 0 ended: exit code 1", 100)
+    stale = FindingRow("x", "critical", "a finding that was sent before")
+    first, second = node("node-1", 0, 1), node("node-2", 2, 3)
+    assert first.summary is not None
+    assert second.summary is not None
+    nodes = (
+        replace(first, summary=replace(first.summary, findings=(failed,))),
+        replace(
+            second,
+            summary=replace(second.summary, findings=(stale,)),
+            state="ended",
+            last_seen_s=40.0,
+            problem="ssh ended with status 255.",
+        ),
+    )
+    return JobState("ssh:node-1,node-2", nodes, tuple(job_findings(nodes)))
+
+
+async def test_what_a_node_has_found_to_be_critical_is_above_the_nodes() -> None:
+    app = JobApp(ScriptedJob(ended_job()), "ssh:node-1,node-2")
+    async with app.run_test(size=(100, 24)) as pilot:
+        await pilot.pause()
+        first = screen_text(app).splitlines()[1]
+
+    assert first.strip() == "C node-1: rank 0 ended: exit code 1"
+
+
+async def test_findings_are_listed_by_severity_and_those_of_lost_nodes_last() -> None:
+    app = JobApp(ScriptedJob(ended_job()), "ssh:node-1,node-2")
+    async with app.run_test(size=(100, 24)) as pilot:
+        await pilot.pause()
+        await pilot.press("f", "end")
+        await pilot.pause()
+        shown = screen_text(app)
+
+    order = [line for line in shown.splitlines() if line[:1] in "Cwi" and "node-" in line]
+    assert "rank 0 ended" in order[0]
+    assert "a finding that was sent before" in order[-1]
+    assert "as last received: the node does not answer" in shown
+
+
+async def test_ranks_that_are_in_no_collective_come_first_in_the_row_of_their_node() -> None:
+    late = node("node-1", 0, 1, 2, stuck=2)
+    app = JobApp(ScriptedJob(JobState("ssh:node-1", (late,))), "ssh:node-1")
+    async with app.run_test(size=(120, 24)) as pilot:
+        await pilot.pause()
+        (shown,) = rows_with("live", app)
+
+    assert "1 at save.py:9 save, 2 in all_re" in shown
+
+
 def rows_with(word: str, app: JobApp) -> list[str]:
     """The lines of the screen below the first one that have a word, without the cursor."""
     lines = screen_text(app).splitlines()[1:]
@@ -314,6 +367,22 @@ async def test_a_recording_of_several_nodes_is_played_and_moved_through(tmp_path
     assert "replay 0:1" in shown
     assert "paused" in shown
     assert "a" in {view.name for view in app.state.nodes}
+
+
+async def test_each_key_of_a_quick_hand_moves_a_recording(tmp_path: Path) -> None:
+    path = tmp_path / "job.mpw"
+    recorded(path, 60)
+    source = ReplayJobSource(str(path))
+    app = JobApp(source, source.spec)
+    async with app.run_test(size=SIZES[1]) as pilot:
+        await until(pilot, lambda: app.state.playback is not None)
+        await pilot.press("space")
+        await until(pilot, lambda: paused(app) is not None)
+        began_s = paused(app) or 0.0
+        await pilot.press(*["right_square_bracket"] * 3)
+        await pilot.pause(1.0)
+
+        assert paused(app) == began_s + 30.0
 
 
 def paused(app: JobApp) -> float | None:

@@ -30,7 +30,9 @@ from mpwatch.nodes.across.ranks import (
     STOPPED,
     JobRanks,
     PlacedRank,
+    awaits,
     does,
+    has_known_place,
     rank_name,
 )
 from mpwatch.nodes.head.node import NodeView
@@ -77,7 +79,7 @@ def of_collectives(ranks: JobRanks, views: Sequence[NodeView]) -> Iterator[JobFi
         return
     late = _awaited_first(live)
     if late or is_stalled:
-        late += _gone(live) if live.most_quiet_s >= STALLED_S else []
+        late += live.gone if live.most_quiet_s >= STALLED_S else []
         if late:
             yield _stuck(live, late, views)
         yield from unseen
@@ -100,7 +102,7 @@ def _of_missing(ranks: JobRanks, live: JobRanks, views: Sequence[NodeView]) -> I
     is_starting = any(view.state in ("waiting", "starting") and not view.problem for view in views)
     if live.most_quiet_s < STALLED_S or is_starting:
         return
-    ended = {each.row.rank for each in _gone(live)}
+    ended = {each.row.rank for each in live.gone}
     missing = [number for number in missing_ranks(ranks, live) if number not in ended]
     if missing:
         yield _unseen(ranks, missing, views)
@@ -113,16 +115,6 @@ def _is_told_by_its_node(ranks: JobRanks) -> bool:
     summary = ranks.parts[0][0].summary
     rules = {each.rule for each in summary.findings} if summary is not None else set()
     return bool(rules & {STUCK, MISMATCH})
-
-
-def _gone(live: JobRanks) -> list[PlacedRank]:
-    """Ranks that have ended.
-
-    The exited process of a rank that was started again keeps no other rank waiting.
-    """
-    ended = live.placed("ended")
-    numbers = {row.rank for _, ranks in live.parts for row in ranks.alive} if ended else set()
-    return [each for each in ended if each.row.rank not in numbers]
 
 
 def missing_ranks(ranks: JobRanks, live: JobRanks) -> list[int]:
@@ -176,14 +168,14 @@ def _stuck(live: JobRanks, late: Sequence[PlacedRank], views: Sequence[NodeView]
         severity=Severity.INFO if is_usual else _severity(since_s, first, late),
         summary=(
             f"{_counted(live)} in {place} for {first.called}{others}, which "
-            f"{does(first, at_most_s)}"
+            f"{does(first, at_most_s)}{_and_awaits(first)}"
         ),
         evidence=tuple(evidence),
         cause=(
-            f"{place} ends when all ranks have entered it. The ranks that wait are not the cause, "
-            "whichever of them reports a timeout."
+            f"{_first(place)} ends when all ranks have entered it. The ranks that wait are not the "
+            "cause, whichever of them reports a timeout."
         ),
-        advice=_advice(first),
+        advice=_advice(first, place),
         node=first.view.name,
         pid=first.row.pid,
         rank=first.row.rank,
@@ -199,11 +191,27 @@ def _severity(since_s: float, first: PlacedRank, late: Sequence[PlacedRank]) -> 
         may_be_meant_s = PAUSE_S
     if since_s < may_be_meant_s:
         return Severity.INFO
-    is_sure = since_s >= CRITICAL_S or first.row.is_ended
+    is_sure = since_s >= CRITICAL_S or first.row.is_ended or _is_sure_of(first)
     return Severity.CRITICAL if is_sure else Severity.WARNING
 
 
-def _advice(first: PlacedRank) -> str:
+def _is_sure_of(late: PlacedRank) -> bool:
+    """Whether the rank's own node has found that it will not come: it has read more of it."""
+    summary = late.view.summary
+    return summary is not None and any(
+        each.rule == STUCK and each.pid == late.row.pid and each.severity == Severity.CRITICAL.word
+        for each in summary.findings
+    )
+
+
+def _and_awaits(late: PlacedRank) -> str:
+    """What a late rank that makes no progress waits for, to be added to where it is."""
+    is_waiting = late.quiet_s >= NAMED_S and late.row.state not in STOPPED
+    known = awaits(late.row) if is_waiting and not late.row.is_ended else ""
+    return f": {known}" if known else ""
+
+
+def _advice(first: PlacedRank, place: str) -> str:
     row = first.row
     if row.is_ended and row.has_failed:
         return "Find out why it ended: its own error is the cause, those of the others follow."
@@ -216,6 +224,11 @@ def _advice(first: PlacedRank) -> str:
             "If it is meant to do that alone, set a timeout of the process group that is longer "
             "than it takes, or share the work between the ranks."
         )
+    if _and_awaits(first):
+        return (
+            "End that wait. What only one rank does has to end before the timeout of the process "
+            f"group, and {first.name} has to call {place} as well."
+        )
     return f"Find out what {first.name} waits for there; its stack is on {first.view.name}."
 
 
@@ -223,36 +236,52 @@ def _unseen(ranks: JobRanks, missing: Sequence[int], views: Sequence[NodeView]) 
     """Ranks wait in a collective, and some of their job are on no node that answers."""
     live = ranks.live
     place = _place_words(live.rows("inside"))
-    lost = {each.row.rank: each for each in ranks.placed() if each.view.state != "live"}
+    known = {each.row.rank: each for each in ranks.placed() if each.view.state != "live"}
+    # Those first that were late when their node was heard of last.
+    lost = sorted((known[n] for n in missing if n in known), key=lambda each: not _was_late(each))
+    first = lost[0] if lost and _was_late(lost[0]) else None
     silent = [view for view in views if view.state in ("silent", "ended", "failed")]
     evidence = [_inside_words(live)]
     evidence += [
-        f"{lost[number].called}, last seen {seconds_text(lost[number].view.last_seen_s)} ago: "
-        f"{lost[number].row.doing or lost[number].row.state}"
-        for number in missing[:NAMES_SHOWN]
-        if number in lost
+        f"{each.called}, last seen {seconds_text(each.view.last_seen_s)} ago: "
+        f"{each.row.doing or each.row.state}"
+        for each in lost[:NAMES_SHOWN]
     ]
     evidence += [f"{view.name}: {view.problem}" for view in silent[:NAMES_SHOWN]]
     numbers = numbers_text(missing)
+    severity, last = Severity.WARNING if silent else Severity.INFO, ""
+    if first is not None:
+        severity = Severity.CRITICAL if live.most_quiet_s >= CRITICAL_S else severity
+        at = f" at {first.row.line}" if first.row.line else " elsewhere"
+        last = f"; {first.called} was last seen{at}{_and_awaits(first)}"
     return JobFinding(
         rule=STUCK,
-        severity=Severity.WARNING if silent else Severity.INFO,
+        severity=severity,
         summary=(
             f"{_counted(live)} in {place}; rank{'s' if len(missing) > 1 else ''} {numbers} "
-            f"{'are' if len(missing) > 1 else 'is'} on no node that answers"
+            f"{'are' if len(missing) > 1 else 'is'} on no node that answers{last}"
         ),
         evidence=tuple(evidence),
         cause=(
-            f"{place} ends when all ranks have entered it, and nothing is known of some of them"
-            + (": the nodes above do not answer." if silent else ".")
+            f"{_first(place)} ends when all ranks have entered it, and nothing is known of some of "
+            "them" + (": the nodes above do not answer." if silent else ".")
         ),
         advice=(
             "Look at the nodes that do not answer."
             if silent
             else "Name all nodes of the job, or look for ranks that were never started."
         ),
-        node=silent[0].name if silent else None,
+        node=first.view.name if first else silent[0].name if silent else None,
+        pid=first.row.pid if first else None,
+        rank=first.row.rank if first else None,
     )
+
+
+def _was_late(lost: PlacedRank) -> bool:
+    """Whether a rank was known to be in no collective, without progress, in the last message."""
+    row = lost.row
+    is_elsewhere = row.place is None and has_known_place(row) and not row.is_ended
+    return is_elsewhere and lost.quiet_s >= NAMED_S
 
 
 def _all_inside(live: JobRanks) -> Iterator[JobFinding]:
@@ -357,8 +386,7 @@ def _first_inside(live: JobRanks) -> PlacedRank:
 
 def _whereabouts(late: PlacedRank, at_most_s: float) -> str:
     row = late.row
-    known = row.doing.removeprefix(f"{row.line}, ")  # the line is said before
-    known = row.chain or known
+    known = row.chain or row.doing.removeprefix(f"{row.line}, ")  # the line is said before
     doing = f"; {known}" if known not in ("", row.line) and not row.is_ended else ""
     return f"{late.called} (pid {row.pid}): {does(late, at_most_s)}{doing}"
 
@@ -381,6 +409,11 @@ def _place_words(rows: Sequence[RankRow]) -> str:
     all_recorded = all(row.is_unfinished for row in rows)
     number = f" #{numbers.pop()}" if all_recorded and len(numbers) == 1 else ""
     return " and ".join(places[:3]) + (number if len(places) == 1 else "")
+
+
+def _first(place: str) -> str:
+    """A collective as the first words of a sentence; names of functions stay as they are."""
+    return f"T{place[1:]}" if place.startswith("the ") else place
 
 
 def _lines(rows: Sequence[RankRow]) -> str:

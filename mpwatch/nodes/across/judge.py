@@ -6,10 +6,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from mpwatch.describe.processes import names_text
+from mpwatch.describe.processes import NAMES_SHOWN, names_text
 from mpwatch.diagnose.analysis.distributed.flight_recorder import MISMATCH, STUCK
 from mpwatch.model.findings import JobFinding, Severity
-from mpwatch.model.units import seconds_text
+from mpwatch.model.units import numbers_text, seconds_text
 from mpwatch.nodes.across.collectives import may_have_slow_ranks, of_collectives, slowest
 from mpwatch.nodes.across.ranks import (
     EVIDENCE_SHOWN,
@@ -69,6 +69,10 @@ _CAUSE_AND_FIX: Mapping[str, tuple[str, str]] = {
     ),
 }
 """Cause and fix by state."""
+_FOLLOWS = (
+    "Ranks on other nodes of the job have failed as well: if the machine or its network is lost, "
+    "their errors follow from that."
+)
 _NO_DESCRIPTORS = (
     "Each node takes some descriptors in this process, and its hard limit is reached.",
     "Raise the limit of this shell as root (prlimit --nofile, or LimitNOFILE and limits.conf for "
@@ -125,9 +129,10 @@ class JobJudge:
                 ranks make some: for a moment the last stack of a rank may be too old.
         """
         nodes = self._cache.nodes(views)
-        found = list(_not_answering(views))
+        jobs = jobs_of(nodes)
+        found = list(_not_answering(views, jobs))
         before, self._standstills = self._standstills, {}
-        for ranks in jobs_of(nodes):
+        for ranks in jobs:
             job, of_job = (ranks.job, ranks.host), list(of_collectives(ranks, views))
             found += of_job
             found += _differences(ranks)
@@ -141,7 +146,7 @@ class JobJudge:
             if job not in self._standstills and 0.0 <= now_s - last.at_s < LINGER_S:
                 self._standstills[job] = last
                 found += last.findings
-        return sorted(found, key=lambda each: -each.severity)
+        return sorted(found, key=lambda each: (-each.severity, not _names_a_rank(each)))
 
     def _note(self, job: tuple[str, str], findings: Sequence[JobFinding], now_s: float) -> bool:
         """Note why a job makes no progress; whether a finding says so."""
@@ -151,7 +156,44 @@ class JobJudge:
         return bool(found)
 
 
-def _not_answering(views: Sequence[NodeView]) -> Iterator[JobFinding]:
+def _names_a_rank(finding: JobFinding) -> bool:
+    """Whether it says why a job makes no progress, and where: that is more urgent than others."""
+    return finding.rule in STANDSTILLS and finding.pid is not None
+
+
+class _Lost(NamedTuple):
+    """The ranks of a job that are on nodes which do not answer."""
+
+    numbers: tuple[int, ...]
+    failed: tuple[PlacedRank, ...]
+    """Those of the same job that have failed on nodes which answer."""
+
+    @property
+    def words(self) -> str:
+        """To be added to a sentence about the nodes; empty without ranks."""
+        if not self.numbers:
+            return ""
+        are = "s" if len(self.numbers) > 1 else "", "are" if len(self.numbers) > 1 else "is"
+        there = f"; rank{are[0]} {numbers_text(self.numbers)} {are[1]} there"
+        count = len(self.failed)
+        ranks = f"{count} ranks on other nodes have" if count > 1 else "a rank on another node has"
+        return f"{there}, and {ranks} failed" if count else there
+
+
+def _lost_ranks(nodes: Sequence[NodeView], jobs: Sequence[JobRanks]) -> _Lost:
+    """The ranks on nodes that do not answer; none if these are of several jobs."""
+    names = {view.name for view in nodes}
+    found = [job for job in jobs if any(v.name in names and r.alive for v, r in job.parts)]
+    if len(found) != 1:
+        return _Lost((), ())
+    (job,) = found
+    elsewhere = {each.row.rank for each in job.live.placed("alive")}
+    lost = [each.row.rank for each in job.placed("alive") if each.view.name in names]
+    failed = [each for each in job.live.gone if each.row.has_failed]
+    return _Lost(tuple(n for n in lost if n is not None and n not in elsewhere), tuple(failed))
+
+
+def _not_answering(views: Sequence[NodeView], jobs: Sequence[JobRanks]) -> Iterator[JobFinding]:
     """One finding for each reason; a thousand hosts may all refuse for the same one."""
     groups: defaultdict[tuple[str, str], list[NodeView]] = defaultdict(list)
     for view in views:
@@ -172,30 +214,42 @@ def _not_answering(views: Sequence[NodeView]) -> Iterator[JobFinding]:
             "again": f"{silent}, and {'its agent is' if len(nodes) == 1 else 'their agents are'} "
             "being started again",
             "ended": f"the agent on {names} has ended{since and f': {since}'}",
-            "failed": f"{names} cannot be read{since and f': {since}'}",
+            "failed": f"{names} cannot be read: {_reason(nodes)}",
             "waiting": f"no agent was started on {names}",
             "starting": f"the agent on {names} has not answered",
             "live": f"{names} {have} not read the processes there",
         }[state]
+        lost = _lost_ranks(nodes, jobs)
         cause, fix = _CAUSE_AND_FIX[state]
+        if lost.failed:
+            cause = f"{cause} {_FOLLOWS}"
         if nodes[0].cause == "no-descriptor":
             cause, fix = _NO_DESCRIPTORS
         elif state == "failed" and nodes[0].fix != BRING_IT:
             # A recording does not have the command.
             by_hand = f"Try by hand what starts mpwatch there: {nodes[0].fix}"
             fix = by_hand if nodes[0].fix else "Start mpwatch there by hand, as the agent was."
+        evidence = [
+            f"{view.name}: {view.problem or _last_received(view)}"
+            for view in nodes[:EVIDENCE_SHOWN]
+        ]
+        failed = lost.failed[:NAMES_SHOWN]
+        evidence += [f"{each.called} has ended: {each.row.ended}" for each in failed]
         yield JobFinding(
             rule=NOT_ANSWERING,
-            severity=Severity.WARNING,
-            summary=words,
-            evidence=tuple(
-                f"{view.name}: {view.problem or _last_received(view)}"
-                for view in nodes[:EVIDENCE_SHOWN]
-            ),
+            severity=Severity.CRITICAL if lost.failed else Severity.WARNING,
+            summary=f"{words}{lost.words}",
+            evidence=tuple(evidence),
             cause=cause,
             advice=fix,
             node=nodes[0].name,
         )
+
+
+def _reason(nodes: Sequence[NodeView]) -> str:
+    """Why nodes cannot be read, to end a sentence with."""
+    first = nodes[0]
+    return (first.problem if len(nodes) == 1 else first.reason).rstrip(".") or "no reason known"
 
 
 def _last_received(view: NodeView) -> str:

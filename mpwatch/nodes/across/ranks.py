@@ -84,13 +84,20 @@ def does(late: PlacedRank, at_most_s: float = _NOW) -> str:
     row = late.row
     quiet_s = min(late.quiet_s, at_most_s)
     at = f" at {row.line}" if row.line else ""
+    least = "at least " if row.is_since_watched and quiet_s == late.quiet_s else ""
     if row.is_ended:
         return f"has ended ({row.ended})"
     if row.state in STOPPED:
         return f"is {row.state}{at}"
     if quiet_s >= NAMED_S:
-        return f"has made no progress for {seconds_text(quiet_s)}{at}"
+        return f"has made no progress for {least}{seconds_text(quiet_s)}{at}"
     return f"is still working{at}" if late.is_working else f"was last seen{at or ' elsewhere'}"
+
+
+def awaits(row: RankRow) -> str:
+    """What a rank that has not ended waits for, in words; empty if unknown."""
+    known = row.doing.removeprefix(f"{row.line}, ") if row.line else row.doing
+    return row.chain or (known if known.startswith("waits ") else "")
 
 
 class RankSet(NamedTuple):
@@ -162,8 +169,8 @@ def is_rank(row: RankRow) -> bool:
     return row.rank is not None or row.world_size is not None
 
 
-def _is_known(row: RankRow) -> bool:
-    """Whether it is known that a rank that is in no collective is in none."""
+def has_known_place(row: RankRow) -> bool:
+    """Whether it is known that a rank of which no collective is known is in none."""
     return row.has_stack or row.state in STOPPED
 
 
@@ -171,8 +178,8 @@ def _rank_set(rows: tuple[RankRow, ...]) -> RankSet:
     alive = [row for row in rows if not row.is_ended]
     inside = tuple(row for row in alive if row.place is not None)
     late = tuple(row for row in alive if row.place is None)
-    known = tuple(row for row in late if _is_known(row))
-    unknown = tuple(row for row in late if not _is_known(row))
+    known = tuple(row for row in late if has_known_place(row))
+    unknown = tuple(row for row in late if not has_known_place(row))
     waiting = [row for row in alive if (row.waits_percent or 0) >= WAITING_PERCENT]
     fast = tuple(filter(_has_enough_waits, waiting))
     return RankSet(
@@ -250,6 +257,13 @@ class JobRanks:
             PlacedRank(view, row) for view, ranks in self.parts for row in getattr(ranks, what)
         ]
         return sorted(found, key=_by_number)
+
+    @property
+    def gone(self) -> list[PlacedRank]:
+        """Ranks that have ended, without those that were started again."""
+        ended = self.placed("ended")
+        numbers = {row.rank for _, ranks in self.parts for row in ranks.alive} if ended else set()
+        return [each for each in ended if each.row.rank not in numbers]
 
     @property
     def quiet_s(self) -> float:

@@ -26,6 +26,7 @@ from mpwatch.nodes.wire.messages import (
     CHUNK_BYTES,
     HEAD_LIMIT_BYTES,
     PROTOCOL,
+    SILENCE_S,
     Answer,
     Ask,
     Close,
@@ -52,9 +53,6 @@ SAMPLE_S = 0.5
 """Mean interval at which the main threads of the ranks are sampled: 0.06 ms for each."""
 SAMPLE_PATIENCE = 100
 """Samples of all ranks that took so long is followed by a pause of this many times that."""
-SILENCE_S = 120.0
-"""An agent that has received nothing for so long ends: its head, or the network to it, has ended.
-A head sends a message every few seconds, so half a minute without a network ends no agent."""
 STOP_S = 2.0
 """How long the end waits for what observes the jobs."""
 

@@ -15,15 +15,12 @@ from collections.abc import Sequence
 from typing import IO
 
 from mpwatch import __version__
-from mpwatch.nodes.launchers.launch import ChildPipes, Launch
+from mpwatch.nodes.launchers.launch import GRACE_S, ChildPipes, Launch, not_started
 from mpwatch.nodes.wire.channels import Event, Happened, Kind, Multiplexer
+from mpwatch.nodes.wire.messages import SILENCE_S
 
 HELLO_S = 2.0
 """Interval at which it says that it is there, while it has nothing else to send."""
-SILENCE_S = 120.0
-"""As of an agent: a relay that has received nothing for so long ends."""
-GRACE_S = 3.0
-"""How long an agent may take to end once its input is closed."""
 EXIT_S = 1.0
 """How long a launcher may take to exit once its output has ended."""
 _POLL_S = 0.05
@@ -91,7 +88,7 @@ class Relay:
         try:
             child = ChildPipes(launch.command, launch.environment)
         except OSError as error:
-            words = f"{launch.command[0]} cannot be started: {error.strerror}"
+            words = not_started(launch.command, error)
             self._way.send(Kind.ERROR, channel, words.encode("utf-8", "replace"))
             self._way.send(Kind.END, channel, b"%d" % _NOT_STARTED)
             return

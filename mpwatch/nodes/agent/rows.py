@@ -13,7 +13,7 @@ import msgspec
 
 from mpwatch.collect.job.roles import whole_number
 from mpwatch.collect.process.identify import PREFIXES
-from mpwatch.describe.findings import unresolved
+from mpwatch.describe.findings import problems_of, unresolved
 from mpwatch.describe.frames import RAY_WORKER_FILE, waits_for_ray_call
 from mpwatch.describe.processes import names_text, process_state, unique_names
 from mpwatch.diagnose.analysis.distributed.flight_recorder import number_of, recorded
@@ -187,6 +187,8 @@ class Rows:
         self._wait_sample = wait_sample
         self._texts = _Texts()
         self._quiet: dict[str, _Quiet] = {}
+        self._first_s: dict[str, float] = {}
+        """When each process was read first."""
         self._waits: dict[str, RankWaits] = {}
 
     def sections(
@@ -215,6 +217,7 @@ class Rows:
                 label = names.get(each.process, "") if each.process is not None else ""
                 findings.append((each, self._finding_row(each, label, snapshot.at_s)))
         self._quiet = {key: quiet for key, quiet in self._quiet.items() if key in ranks}
+        self._first_s = {key: first_s for key, first_s in self._first_s.items() if key in ranks}
         self._waits = {key: waits for key, waits in self._waits.items() if key in ranks}
         self._texts.forget_others()
         findings.sort(key=lambda pair: -pair[0].severity)
@@ -258,8 +261,17 @@ class Rows:
             quiet_at_s = self._quiet_since(process, index)
             edges = waits.get(process.process, ())
             row = _rank_row(process, index, edges, worst, quiet_at_s, known)
-            doing = self._texts.steady(_key(process.process), row.doing, snapshot.at_s)
-            yield process.process, msgspec.structs.replace(row, doing=doing)
+            key = _key(process.process)
+            doing = self._texts.steady(key, row.doing, snapshot.at_s)
+            first_s = self._first_s.setdefault(key, snapshot.at_s)
+            yield (
+                process.process,
+                msgspec.structs.replace(
+                    row,
+                    doing=doing,
+                    is_since_watched=quiet_at_s is not None and quiet_at_s < first_s + MOVED_S,
+                ),
+            )
 
     def _finding_row(self, finding: Finding, label: str, at_s: float) -> FindingRow:
         eta_s = finding.eta_s
@@ -325,7 +337,7 @@ def node_row(snapshots: Sequence[Snapshot], facts: Mapping[str, str], unread: st
         state = "ended"
     else:
         state = "watching"
-    problems = [words for snapshot in snapshots for words in snapshot.problems]
+    problems = [words for snapshot in snapshots for words in problems_of(snapshot)]
     rss = sum(each.sample.memory.rss_bytes or 0 for each in living if each.sample.memory)
     return NodeRow(
         state=state,

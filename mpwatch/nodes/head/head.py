@@ -13,22 +13,32 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
 from mpwatch.collect.process.fds import raise_own_limit
-from mpwatch.nodes.head.node import (
-    HELD_UP_LEAST_S,
-    HELD_UP_S,
-    Keep,
-    Node,
-    NodeView,
-    unfinished,
+from mpwatch.nodes.head.node import Keep, Node, NodeView, unfinished
+from mpwatch.nodes.launchers.launch import (
+    GRACE_S,
+    CannotLaunch,
+    ChangingNodes,
+    Launch,
+    Pipes,
 )
-from mpwatch.nodes.head.view_source import OpenedJob, Receive
-from mpwatch.nodes.launchers.launch import CannotLaunch, ChangingNodes, Launch, Pipes
-from mpwatch.nodes.wire.messages import Answer, Ask, Close, Do, Next, Summary
+from mpwatch.nodes.wire.messages import (
+    SNAPSHOTS_ON_THE_WAY,
+    Answer,
+    Ask,
+    Close,
+    Do,
+    Next,
+    Open,
+    Refusal,
+    SnapshotPart,
+    Summary,
+)
+from mpwatch.nodes.wire.view_codec import VERSION
 
 STEP_S = 0.1
 """How long one step receives; between two, callers see to what else is due."""
@@ -40,14 +50,21 @@ SPACING_S = 0.05
 """Mean time from one start to the next. An sshd, also that of a jump host, refuses connections
 at random while ten are not authenticated yet (MaxStartups in sshd_config(5), OpenSSH 9.2), and a
 host takes 0.2 s for that."""
-GRACE_S = 3.0
-"""How long agents may take to end once their input is closed."""
+HELD_UP_S = 5.0
+"""A node that has not answered after so long is waited for beside the others: hosts that hang keep
+no other host from being started. The more nodes hang, the shorter (`Head._holding_up`)."""
+HELD_UP_LEAST_S = 1.0
 FOLLOW_S = 1.0
 """Interval at which an engine whose nodes join and leave is asked for them."""
 RESERVED_DESCRIPTORS = 64
 """For what else a head opens: programs being started, a recording, the terminal."""
 CHECK_S = 0.05
 """Interval at which all nodes are looked after; a thousand of them send at as many moments."""
+UNSENT_LIMIT = 64
+"""Requests about an opened job that wait for a node that does not read; older ones are dropped."""
+
+Receive: TypeAlias = Callable[[SnapshotPart | Refusal], None]
+"""Called on the thread of the head; returns at once."""
 
 
 def free_descriptors() -> int:
@@ -329,3 +346,72 @@ class Head:
         hanging = sum(age_s >= HELD_UP_S for age_s in ages_s)
         held_up_s = max(HELD_UP_LEAST_S, HELD_UP_S / (1 + hanging / STARTING_LIMIT))
         return sum(age_s < held_up_s for age_s in ages_s)
+
+
+# --- opened jobs ----------------------------------------------------------------------------------
+
+
+class ViewNode(Protocol):
+    """A node, as far as an opened job needs it."""
+
+    greetings: int
+    """Agents that have greeted so far."""
+
+    @property
+    def view_version(self) -> int:
+        """Which version of opened jobs its agent has; 0 if none."""
+        ...
+
+    @property
+    def version(self) -> str:
+        """The version of mpwatch of its agent."""
+        ...
+
+    def send(self, message: Open | Next | Do | Close) -> bool:
+        """Send a message; whether the node is live and takes it."""
+        ...
+
+
+class OpenedJob:
+    """A job that is opened on a node, on the thread of the head.
+
+    Attributes:
+        node: Name of the node.
+    """
+
+    def __init__(self, view: int, node: str, pid: int, receive: Receive) -> None:
+        self.node = node
+        self.receive = receive
+        self._view = view
+        self._pid = pid
+        self._greetings = 0
+        self._unsent: list[Open | Next | Do | Close] = []
+        self._watches: dict[str, Do] = {}
+
+    def tell(self, message: Next | Do | Close) -> None:
+        """Send a message as soon as the node takes one."""
+        if isinstance(message, Do) and message.what in ("follow", "focus"):
+            self._watches[message.what] = message
+        self._unsent = [*self._unsent, message][-UNSENT_LIMIT:]
+
+    def go_on(self, node: ViewNode | None) -> bool:
+        """Send what is to be sent, to a new agent from the beginning; whether nothing is left."""
+        if node is None:
+            return False
+        if node.greetings != self._greetings:
+            self._greetings = node.greetings
+            more = [Next(self._view)] * (SNAPSHOTS_ON_THE_WAY - 1)
+            self._unsent = [Open(self._view, self._pid), *more, *self._watches.values()]
+            if node.view_version != VERSION:
+                self._unsent = []
+                self.receive(Refusal(self._view, _too_old(self.node, node.version), is_over=True))
+        while self._unsent and node.send(self._unsent[0]):
+            del self._unsent[0]
+        return not self._unsent
+
+
+def _too_old(name: str, version: str) -> str:
+    return (
+        f"The mpwatch {version} of {name} cannot show its dashboard to this one: use the same "
+        "version on both."
+    )

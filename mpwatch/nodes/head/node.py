@@ -13,7 +13,13 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from mpwatch import __version__
 from mpwatch.model.sanitize import clean
-from mpwatch.nodes.launchers.launch import CannotLaunch, Launch, LaunchCause, Pipes
+from mpwatch.nodes.launchers.launch import (
+    CannotLaunch,
+    Launch,
+    LaunchCause,
+    Pipes,
+    not_started,
+)
 from mpwatch.nodes.wire.messages import (
     CHUNK_BYTES,
     NODE_LIMIT_BYTES,
@@ -49,10 +55,6 @@ RESTART_MOST_S = 120.0
 REFUSALS_LIMIT = 5
 REFUSED_S = 1.0
 """Time until a node that was refused for the moment is tried again; each time twice as long."""
-HELD_UP_S = 5.0
-"""A node that has not answered after so long is waited for beside the others: hosts that hang keep
-no other host from being started. The more nodes hang, the shorter (`Head._holding_up`)."""
-HELD_UP_LEAST_S = 1.0
 EXIT_S = 1.0
 """How long the exit status of a launcher whose output has ended is waited for; meanwhile the others
 are read."""
@@ -74,8 +76,8 @@ _ONLY_STATUS = re.compile(r"\b(?:exited|terminated) with exit code [0-9]+\.?$", 
 the node has said."""
 
 NodeState: TypeAlias = Literal["waiting", "starting", "live", "silent", "ended", "failed"]
-"""`waiting` to be started; `failed`: no agent could be reached, or it is not understood; `ended`:
-the agent or the connection to it has ended."""
+"""`waiting` to be started; `failed`: no agent was ever reached, or it is not understood; `ended`:
+the agent or the connection to it has ended, and no other one was reached since."""
 Keep: TypeAlias = Callable[[str, FromNode], None]
 """Is called with the name of a node and a message that it has sent."""
 
@@ -469,9 +471,9 @@ class Node:
         try:
             self._link.start()
         except OSError as error:
-            self._fail(f"{self._launch.command[0]} cannot be started: {error.strerror}.")
+            self._lose(not_started(self._launch.command, error))
         except CannotLaunch as error:
-            self._fail(str(error), "ended" if self._heard_s is not None else "failed")
+            self._lose(str(error))
             self._cause, self._launch_fix = error.cause, error.fix
 
     def hang_up(self) -> None:
@@ -498,11 +500,15 @@ class Node:
         if self.is_starting and now_s - self._started_s > self.start_s:
             self.kill()
             told = last_line(self._link.told_text, self._frames.text)
-            self._fail(f"It did not answer within {self.start_s:.0f} s{told and f': {told}'}.")
+            self._lose(f"It did not answer within {self.start_s:.0f} s{told and f': {told}'}.")
         elif self._state == "live" and now_s - self._pinged_s >= PING_S:
             self._pinged_s = now_s
             self.send(Ping(now_s))
         self._link.flush()
+
+    def _lose(self, problem: str) -> None:
+        """Note why no agent is reached; of a node that had one, that it has ended."""
+        self._fail(problem, "failed" if self._heard_s is None else "ended")
 
     def _fail(self, problem: str, state: NodeState = "failed") -> None:
         is_closed = problem.endswith(("?.", "!."))  # what a launcher has said may be a question
@@ -599,7 +605,6 @@ class Node:
     def _output_ended(self) -> None:
         """The agent, or the connection to it, has ended."""
         self._link.read_last_words()
-        was_live = self._state == "live"
         code = self.kill()
         told_text = self._link.told_text
         if self._heard_s is None and self._is_refused(told_text):
@@ -607,7 +612,7 @@ class Node:
         explain = self._launch.explain
         why = explain(told_text) if explain is not None else ""
         if why:
-            self._fail(why, "failed" if self._heard_s is None else "ended")
+            self._lose(why)
             return
         program = os.path.basename(self._launch.command[0])
         told = last_line(told_text, self._frames.text)
@@ -616,7 +621,7 @@ class Node:
         else:
             how = f"signal {-code}" if code < 0 else f"status {code}"
             sentence = f"{program} ended with {how}{told and f': {told}'}."
-        self._fail(sentence, "ended" if was_live else "failed")
+        self._lose(sentence)
 
     def _is_refused(self, told: str) -> bool:
         """Whether the way was refused for the moment only; then it is waited for once more."""

@@ -369,15 +369,15 @@ def _selected(kubectl: str, where: list[str], selector: str) -> list[str]:
     return [line.removeprefix("pod/") for line in lines]
 
 
-_LISTED: Mapping[str, Callable[[str, AgentCommand], list[Launch]]] = MappingProxyType(
+_BETWEEN_NODES: Mapping[str, Callable[[str, AgentCommand], list[Launch]]] = MappingProxyType(
     {"ssh": _by_ssh, "slurm": _by_slurm}
 )
+"""Those by which a node reaches others of its job."""
 LAUNCHERS: Mapping[str, Callable[[str, AgentCommand], Sequence[Launch] | ChangingNodes]] = (
     MappingProxyType(
         {
+            **_BETWEEN_NODES,
             "local": _on_this_machine,
-            "ssh": _by_ssh,
-            "slurm": _by_slurm,
             "k8s": _by_kubectl,
             "ray": ray.nodes,
         }
@@ -409,7 +409,8 @@ def relayed(spec: str, agent: AgentCommand) -> list[Launch]:
         CannotLaunch: SPEC is no list of nodes, or its engine is absent.
     """
     kind, _, rest = spec.partition(":")
-    if kind not in ("ssh", "slurm"):
+    launcher = _BETWEEN_NODES.get(kind)
+    if launcher is None:
         raise CannotLaunch(f"{spec!r} is nothing that a relay can reach.")
     own = agent.here() if not agent.program else ("sh", "-c", agent.shell_line())
-    return [Launch("here", own), *_LISTED[kind](rest, agent)]
+    return [Launch("here", own), *launcher(rest, agent)]

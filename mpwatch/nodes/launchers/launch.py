@@ -24,6 +24,8 @@ _HAS_MPWATCH = (
 )
 START_S = 45.0
 """How long a node may take from the start of its launcher to its first message."""
+GRACE_S = 3.0
+"""How long agents may take to end once their input is closed."""
 
 
 class Pipes(Protocol):
@@ -256,6 +258,11 @@ class AgentCommand:
         return f"exec sh -c {shlex.quote(script)}"
 
 
+def not_started(command: Sequence[str], error: OSError) -> str:
+    """Why a command of an engine cannot be started, in one sentence."""
+    return f"{command[0]} cannot be started: {error.strerror}."
+
+
 def own_program() -> tuple[str, ...]:
     """The command that started this mpwatch."""
     if is_archive():
@@ -309,7 +316,7 @@ def lines_of(command: Sequence[str], environment: Mapping[str, str] | None = Non
             f"{name} did not answer within {QUERY_S:.0f} s.", shlex.join(command)
         ) from None
     except OSError as error:
-        raise CannotLaunch(f"{name} cannot be started: {error.strerror}.") from None
+        raise CannotLaunch(not_started(command, error)) from None
     if done.returncode != 0:
         told = clean(done.stderr.strip()) or f"it ended with status {done.returncode}"
         raise CannotLaunch(f"{name} failed: {told}", shlex.join(command))

@@ -33,6 +33,10 @@ NODE_LIMIT_BYTES = 16 << 20
 """Longest body that a node sends: the dump of some hundred processes with stacks."""
 HEAD_LIMIT_BYTES = 64 << 10
 """Longest body that a head sends."""
+SILENCE_S = 120.0
+"""An agent or a relay that has received nothing for so long ends: its head, or the network to it,
+has ended. A head sends a message every few seconds, so half a minute without a network ends none.
+"""
 CHUNK_BYTES = 1 << 16
 """Read from a pipe at once: what a pipe holds (pipe(7))."""
 TEXT_KEPT_BYTES = 2048
@@ -155,7 +159,7 @@ class Hello(msgspec.Struct, tag="hello"):
     host: str
     pid: int
     view: int = 0
-    """`mpwatch.nodes.view_codec.VERSION` of the agent; 0 if it cannot show its jobs."""
+    """`mpwatch.nodes.wire.view_codec.VERSION` of the agent; 0 if it cannot show its jobs."""
 
 
 class Summary(msgspec.Struct, tag="summary"):

@@ -93,6 +93,8 @@ class RankRow(msgspec.Struct, frozen=True):
     """Whether `place` and `line` are known: there is a stack since it last moved."""
     quiet_at_s: float | None = None
     """Since when it has made no progress; `None` if it does, or if unknown."""
+    is_since_watched: bool = False
+    """Whether that is when the agent has begun to watch it: it may have made none for longer."""
     is_ended: bool = False
     ended: str = ""
     """How it ended, in words."""

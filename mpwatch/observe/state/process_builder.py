@@ -361,6 +361,8 @@ def wait_words(waits_on: WaitedOn) -> str:
             return f"waits for the exit of {targets.replace('pid ', '') or 'a child'}"
         case "futex":
             return f"waits for {LOCK_OF_THREADS}"
+        case "unknown" if waits_on.call in ("open", "openat") and targets:
+            return f"waits for {targets}"  # of a FIFO
         case "unknown":
             return f"in {waits_on.call} {targets}".rstrip()
         case "poll" if not targets:

@@ -82,6 +82,8 @@ class NodeGroup:
     nodes: tuple[NodeView, ...]
     doing: str = ""
     """What each of several nodes does."""
+    severity: Severity | None = None
+    """The worst finding about one of them, of the node itself or of the job."""
 
     @property
     def names(self) -> frozenset[str]:
@@ -164,8 +166,11 @@ def node_groups(state: JobState) -> list[NodeGroup]:
         doing = _activity(view, usual_s)
         trouble = (view.state, view.reason, worst.get(view.name), bool(_unread(view)))
         groups[doing, trouble].append(view)
-    found = [NodeGroup(tuple(views), doing) for (doing, _), views in groups.items()]
-    return sorted(found, key=lambda group: _trouble(group.nodes[0], worst))
+    found = [
+        NodeGroup(tuple(views), doing, worst.get(views[0].name))
+        for (doing, _), views in groups.items()
+    ]
+    return sorted(found, key=_trouble)
 
 
 def _usual_quiet_s(state: JobState) -> float:
@@ -182,9 +187,9 @@ def _usual_quiet_s(state: JobState) -> float:
     return max(STALLED_S, HABIT * usual_s)
 
 
-def _trouble(view: NodeView, worst: dict[str, Severity]) -> tuple[int, int]:
+def _trouble(group: NodeGroup) -> tuple[int, int]:
     """Sort key, smallest first."""
-    return (-int(worst.get(view.name, 0)), 0 if view.state in ("failed", "ended", "silent") else 1)
+    return -int(group.severity or 0), int(group.nodes[0].state not in ("failed", "ended", "silent"))
 
 
 def _worst_by_node(state: JobState) -> dict[str, Severity]:
@@ -203,11 +208,9 @@ def _worst_by_node(state: JobState) -> dict[str, Severity]:
     return worst
 
 
-def node_row(group: NodeGroup, state: JobState) -> Row:
+def node_row(group: NodeGroup) -> Row:
     """A row of the nodes page; numbers of several nodes are added, shares are the largest."""
     first = group.nodes[0]
-    severities = _worst_by_node(state)
-    severity = max((severities[name] for name in group.names if name in severities), default=None)
     rows = [view.summary.node for view in group.nodes if view.summary is not None]
     ranks = sum(
         row.rank is not None and not row.is_ended
@@ -233,7 +236,7 @@ def node_row(group: NodeGroup, state: JobState) -> Row:
             _node_doing(group),
         ),
         tone="" if first.state == "live" else "dim",
-        mark=MARKS[severity] if severity else Span(" "),
+        mark=MARKS[group.severity] if group.severity else Span(" "),
     )
 
 
@@ -259,7 +262,9 @@ def _node_doing(group: NodeGroup) -> Line:
 
 
 def _activity(view: NodeView, working_s: float = 0.0) -> str:
-    """What the ranks of a node do, the most common first: `7 in all_reduce, 1 at save.py:9`.
+    """What the ranks of a node do: `1 at save.py:9, 7 in all_reduce`.
+
+    Those that are in no collective come first, because the end of the line may be cut.
 
     Args:
         view: The node.
@@ -268,15 +273,16 @@ def _activity(view: NodeView, working_s: float = 0.0) -> str:
     """
     rows = view.summary.ranks if view.summary is not None else ()
     doing = Counter(
-        "working"
+        (False, "working")
         if not row.is_ended and PlacedRank(view, row).quiet_s < working_s
-        else _place_words(row)
+        else (row.place is not None and not row.is_ended, _place_words(row))
         for row in rows
     )
     if not doing:
         return node_words(view)
-    common = sorted(doing.items(), key=lambda item: (-item[1], item[0]))[:3]
-    return ", ".join(f"{count} {words}" for words, count in common)
+    common = sorted(doing.items(), key=lambda item: (-item[1], item[0][1]))[:3]
+    common.sort(key=lambda item: item[0][0])
+    return ", ".join(f"{count} {words}" for (_, words), count in common)
 
 
 def _place_words(row: RankRow) -> str:
@@ -375,14 +381,15 @@ def _playback_words(playback: Playback) -> str:
 
 
 def finding_lines(state: JobState, width: int) -> tuple[Line, ...]:
-    """The most urgent findings of the job with their summaries; why there is nothing to see."""
+    """The most urgent findings with their summaries; why there is nothing to see."""
     lines: list[Line] = []
     if state.problem:
         lines += headed(" ", "critical", state.problem, width)
-    for each in state.findings[:FINDINGS_SHOWN]:
-        mark = MARKS[each.severity]
-        lines += headed(f" {mark.text} ", mark.tone, each.summary, width)
-    more = len(state.findings) - FINDINGS_SHOWN
+    urgent = _most_urgent(state)
+    for severity, words in urgent[:FINDINGS_SHOWN]:
+        mark = MARKS[severity]
+        lines += headed(f" {mark.text} ", mark.tone, words, width)
+    more = len(urgent) - FINDINGS_SHOWN
     if more > 0:
         lines.append(cell(f"   and {more} more: f", "dim"))
     unread = [view for view in state.nodes if _unread(view)]
@@ -393,6 +400,22 @@ def finding_lines(state: JobState, width: int) -> tuple[Line, ...]:
     for sentence in _why_empty(state):
         lines += headed(" ", "dim", sentence, width)
     return tuple(lines)
+
+
+def _most_urgent(state: JobState) -> list[tuple[Severity, str]]:
+    """The findings of the job, and the critical ones of nodes that answer; most urgent first."""
+    found = [(each.severity, each.summary) for each in state.findings]
+    critical = Severity.CRITICAL.word
+    for view in state.nodes:
+        summary = view.summary if view.state == "live" else None
+        if summary is None or all(row.severity != critical for row in summary.findings):
+            continue
+        found += [
+            (Severity.CRITICAL, f"{view.name}: {finding_words(row)}")
+            for row in own_findings(view, state.findings)
+            if row.severity == critical
+        ]
+    return sorted(found, key=lambda pair: -pair[0])
 
 
 def lines_above(
@@ -456,6 +479,8 @@ class NamedFinding(NamedTuple):
     """For a finding of the job; of others the node has the evidence."""
     number: int = 0
     """Its place among those of the same rule about the same process."""
+    is_old: bool = False
+    """Whether its node does not answer any more."""
 
     @property
     def key(self) -> tuple[str, str | None, int | None, bool, int]:
@@ -464,7 +489,10 @@ class NamedFinding(NamedTuple):
 
 
 def named_findings(state: JobState) -> list[NamedFinding]:
-    """The findings of the job, then those of each node that the job's do not say better."""
+    """The findings of the job, and those of each node that the job's do not say better.
+
+    Most urgent first; those that nodes which do not answer have sent before come last.
+    """
     found = [
         NamedFinding(each.severity, each.summary, each.rule, each.node, each.pid, full=each)
         for each in state.findings
@@ -477,10 +505,12 @@ def named_findings(state: JobState) -> list[NamedFinding]:
             view.name,
             row.pid,
             row.label,
+            is_old=view.state != "live",
         )
         for view in state.nodes
         for row in own_findings(view, state.findings)
     ]
+    found.sort(key=lambda each: (each.is_old, -each.severity))
     counts: Counter[object] = Counter()
     for place, each in enumerate(found):
         found[place] = each._replace(number=counts[each.key])
@@ -494,6 +524,7 @@ def finding_row(item: NamedFinding) -> Row:
     return Row(
         item.key,
         (cell(where, "title" if item.node else "dim"), cell(item.summary)),
+        tone="dim" if item.is_old else "",
         mark=MARKS[item.severity],
     )
 
@@ -506,7 +537,9 @@ def finding_details(item: NamedFinding | None, state: JobState, width: int) -> t
         lines = _in_full(item.full, width)
     else:
         about = f"{item.node}{f', {item.label}' if item.label else ''}: {item.severity.word}"
-        lines = [*headed("", "title", item.summary, width), cell(f"  {about}, {item.rule}"), ()]
+        old = ", as last received: the node does not answer" if item.is_old else ""
+        about = f"  {about}, {item.rule}{old}"
+        lines = [*headed("", "title", item.summary, width), cell(about), ()]
     opens = "It names no node."
     if item.node is not None and item.pid is None and root_on(state, item.node) is None:
         opens = f"Nothing of {item.node} can be opened."
@@ -549,6 +582,8 @@ def node_details(group: NodeGroup | None, width: int) -> tuple[Line, ...]:
         title, said = f"{len(group.nodes)} nodes", names_text(each.name for each in group.nodes)
     stacks = view.summary.node.stacks if view.summary is not None else ()
     second = "; ".join((*stacks, *_problems(view)))
+    if second and len(group.nodes) > 1:
+        second = f"{view.name}: {second}"
     return (
         cut(line((f" {title}  ", "title"), said), width),
         cut(cell(f"   {second}", "dim"), width),

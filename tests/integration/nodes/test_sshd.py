@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from mpwatch.nodes.across.judge import job_findings
-from mpwatch.nodes.agent.agent import SILENCE_S
 from mpwatch.nodes.head import node as node_module
 from mpwatch.nodes.head.head import STARTING_LIMIT, Head
 from mpwatch.nodes.head.node import SILENT_S
@@ -23,6 +22,7 @@ from mpwatch.nodes.launchers import relays
 from mpwatch.nodes.launchers.engines import launches
 from mpwatch.nodes.launchers.launch import AgentCommand
 from mpwatch.nodes.launchers.relays import DIRECT_NODES
+from mpwatch.nodes.wire.messages import SILENCE_S
 from mpwatch.nodes.wire.summary import BYTES_PER_S
 from tests import procfs
 from tests.conftest import Start, free_port

@@ -115,6 +115,6 @@ def test_many_hosts_that_hang_keep_others_waiting_for_seconds_only(
         while head.views()[-1].state == "waiting":
             head.step(0.0)
             now_s += head_module.SPACING_S
-            assert now_s < node_module.HELD_UP_S * 160 / head_module.STARTING_LIMIT / 2
+            assert now_s < head_module.HELD_UP_S * 160 / head_module.STARTING_LIMIT / 2
     finally:
         head.close()

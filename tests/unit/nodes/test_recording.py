@@ -17,6 +17,7 @@ from mpwatch.nodes.recording import (
     problems_of,
     replayed_to_end,
 )
+from mpwatch.nodes.report import job_json, job_text
 from mpwatch.nodes.wire.messages import Answer, Hello, Summary
 from mpwatch.nodes.wire.summary import NodeRow, NodeSummary, RankRow, SummaryReader, row_of
 from mpwatch.observe.recording.file import (
@@ -25,6 +26,7 @@ from mpwatch.observe.recording.file import (
     RecordingWriter,
     is_of_several_nodes,
 )
+from mpwatch.report.table import PLAIN
 from tests.builders.clock import Clock
 
 GOLDEN = Path(__file__).parents[2] / "data" / "job-recording-schema-1.mpw"
@@ -192,6 +194,37 @@ def test_an_agent_that_ends_and_one_that_is_started_again(tmp_path: Path) -> Non
     assert (ended.state, ended.problem) == ("ended", "ssh ended with status 255.")
     assert player.views()[1].state == "live"
     assert doing(player) == ["step 1", "again"]
+
+
+def test_a_finding_that_no_longer_holds_at_the_end_is_told_last(tmp_path: Path) -> None:
+    path = tmp_path / "job.mpw"
+    job = Job(path)
+    places = {"a": {"place": "all_reduce"}, "b": {"line": "save.py:9 save"}}
+    numbers = {"a": 0, "b": 1}
+    for second in range(60):
+        is_stuck = second < 50
+        for name, place in places.items():
+            row = RankRow(7, "r", numbers[name], 2, "10.0.0.1:1", has_stack=True)
+            fields = {**row_of(row), **(place if is_stuck else {})}
+            fields |= {"quiet_at_s": 0.0} if is_stuck else {}
+            node = row_of(NodeRow(state="watching", processes=1))
+            changed = {"ranks": {"7.1": fields}, "node": {"": node}}
+            job.tell(name, Summary(second, job.clock(), is_full=True, changed=changed))
+        job.writer.states(job.views(), tuple)
+        job.clock.now_s += 1.0
+    job.writer.close()
+
+    _, player, views, findings = replayed_to_end(str(path))
+
+    (found,) = findings
+    assert (found.rule, found.rank, found.node) == ("rank-stuck-in-collective", 1, "b")
+    assert found.resolved_s is not None
+    assert 40.0 < found.resolved_s < 60.0
+    text = job_text(views, findings, style=PLAIN)
+    assert text.startswith("No findings about the job as a whole.\n\nRESOLVED")
+    assert "for rank 1 on b, which has made no progress" in " ".join(text.split())
+    (said,) = job_json(views, {}, findings, wall_s=0.0, problems={}, at_s=player.at_s)["findings"]
+    assert (said["resolved"], said["resolved_s"]) == (True, player.at_s - found.resolved_s)
 
 
 def test_the_documents_of_the_nodes_are_kept(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from mpwatch.diagnose.analysis.distributed.nccl_words import Pending, pending_ca
 from mpwatch.diagnose.analysis.idle_time import STALLED_S, is_stalled, quiet_s
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import PipeEnds, channels_among
-from mpwatch.diagnose.analysis.process_queries import called, family_head
+from mpwatch.diagnose.analysis.process_queries import called, family_head, is_stopped
 from mpwatch.diagnose.analysis.shares import is_at_one_wait, shares, with_a_core
 from mpwatch.diagnose.analysis.source_code import Guard, branch_of_one_side, source_of
 from mpwatch.diagnose.analysis.stack_patterns import (
@@ -119,7 +119,13 @@ _CALLERS = 3
 
 
 def place_of(rank: Process, index: Index) -> str | None:
-    """The collective a rank is in; the backward pass, if it has been stalled in it."""
+    """The collective a rank is in; the backward pass, if it has been stalled in it.
+
+    One that is stopped waits in none: it may have been stopped in the collective before the one
+    that the others are in, which ends for them without it.
+    """
+    if is_stopped(rank.sample.state, main_thread(rank)):
+        return None
     if _makes_group(rank):
         return NEW_GROUP
     name = in_collective(rank)

@@ -100,6 +100,18 @@ def test_an_explicit_collective_against_a_backward_pass_is_a_mismatch() -> None:
     assert found(rank_stuck_in_collective.check, job) == []
 
 
+def test_a_rank_that_was_stopped_in_the_collective_before_is_late_and_calls_no_other_one() -> None:
+    size = {"WORLD_SIZE": "3"}
+    others = [backward(number, environment=size) for number in range(2)]
+    stopped = called(2, "all_reduce", state="T", environment=size)
+    job = snapshot_of(main(), *others, stopped)
+
+    assert found(collective_mismatch.check, job) == []
+    finding = only(rank_stuck_in_collective.check, job)
+    assert "2 ranks wait in the backward pass for rank 2 (302)" in finding.summary
+    assert "is stopped" in finding.cause
+
+
 @pytest.mark.parametrize(
     "job",
     [

@@ -88,11 +88,30 @@ def test_the_rank_that_is_elsewhere_is_named_with_its_node() -> None:
     )
 
 
-def test_the_line_of_a_rank_is_said_once() -> None:
+def test_what_a_late_rank_waits_for_is_part_of_the_summary_and_its_line_is_said_once() -> None:
     late = elsewhere(1, line="save.py:9 save", doing="save.py:9 save, waits for a FIFO")
     found = only(node("a", row(0, world=2)), node("b", late))
 
+    assert found.summary.endswith(" at save.py:9 save: waits for a FIFO")
     assert found.evidence[1].endswith(" at save.py:9 save; waits for a FIFO")
+    assert found.advice.startswith("End that wait.")
+
+
+def test_a_rank_that_has_not_moved_since_it_is_watched_may_not_have_for_longer() -> None:
+    late = elsewhere(1, quiet_s=30.0, is_since_watched=True)
+    found = only(node("a", row(0, world=2, quiet_s=30.0)), node("b", late))
+
+    assert "has made no progress for at least 30 s" in found.summary
+
+
+def test_a_wait_is_critical_where_the_node_of_the_late_rank_is_sure() -> None:
+    def severity(rule: str, pid: int) -> Severity:
+        told = FindingRow(rule, "critical", "s", pid=pid)
+        late = node("b", elsewhere(1, quiet_s=30.0), findings=(told,))
+        return only(node("a", row(0, world=2, quiet_s=30.0)), late).severity
+
+    assert severity(STUCK, 101) is Severity.CRITICAL
+    assert {severity(STUCK, 7), severity("other", 101)} == {Severity.WARNING}
 
 
 def test_what_a_late_rank_waits_for_on_its_node_is_evidence() -> None:
@@ -318,27 +337,57 @@ def test_no_finding_without_evidence(views: tuple[NodeView, ...]) -> None:
     assert job_findings(views) == []
 
 
-def test_ranks_of_a_node_that_does_not_answer_are_named_first() -> None:
-    found = job_findings(
-        [
-            node("a", row(0), row(1)),
-            node("b", row(2), elsewhere(3), state="silent", problem="Nothing.", last_seen_s=40.0),
-        ]
+def test_a_late_rank_of_a_node_that_does_not_answer_is_named_first() -> None:
+    lost: dict[str, Any] = {"state": "silent", "problem": "Nothing.", "last_seen_s": 40.0}
+    waits = elsewhere(3, doing="save.py:9 save, waits for a FIFO")
+    stuck, silent = job_findings([node("a", row(0), row(1)), node("b", row(2), waits, **lost)])
+
+    assert (stuck.rule, stuck.severity, stuck.node) == (STUCK, Severity.CRITICAL, "b")
+    assert (stuck.rank, stuck.pid) == (3, 103)
+    assert stuck.summary == (
+        "2 ranks wait in all_reduce; ranks 2-3 are on no node that answers; rank 3 on b was last "
+        "seen at save.py:9 save: waits for a FIFO"
+    )
+    assert stuck.evidence[1] == "rank 3 on b, last seen 40 s ago: save.py:9 save, waits for a FIFO"
+    assert (silent.rule, silent.summary) == (
+        NOT_ANSWERING,
+        "b has sent nothing for 40 s; ranks 2-3 are there",
     )
 
+
+def test_a_node_that_does_not_answer_is_told_before_ranks_that_were_not_late() -> None:
+    lost = node("b", row(2), row(3), state="silent", last_seen_s=40.0)
+    found = job_findings([node("a", row(0), row(1)), lost])
+
     assert [each.rule for each in found] == [NOT_ANSWERING, STUCK]
-    assert found[0].summary == "b has sent nothing for 40 s"
-    assert found[1].summary == "2 ranks wait in all_reduce; ranks 2-3 are on no node that answers"
-    assert found[1].severity is Severity.WARNING
-    assert "rank 3 on b, last seen 40 s ago: open(2)" in found[1].evidence
+    assert found[1].rank is None
+
+
+def test_a_lost_node_is_critical_once_ranks_elsewhere_have_failed() -> None:
+    failed = row(0, place=None, is_ended=True, has_failed=True, ended="exit code 1")
+    again = node("c", failed, row(0, quiet_s=None, place=None))
+    lost = node("b", row(1), state="ended", problem="ssh ended.", last_seen_s=40.0)
+    (found,) = job_findings([node("a", failed), lost])
+
+    assert (found.rule, found.severity) == (NOT_ANSWERING, Severity.CRITICAL)
+    assert found.summary.endswith("; rank 1 is there, and a rank on another node has failed")
+    assert found.evidence == ("b: ssh ended.", "rank 0 on a has ended: exit code 1")
+    assert [each.severity for each in job_findings([again, lost])] == [Severity.WARNING]
 
 
 @pytest.mark.parametrize(
     ("state", "problem", "words"),
     [
-        ("ended", "ssh ended.", "the agent on b has ended: nothing was received for 40 s"),
-        ("failed", "ssh failed.", "b cannot be read: nothing was received for 40 s"),
-        ("starting", "", "b has sent nothing for 40 s, and its agent is being started again"),
+        (
+            "ended",
+            "ssh ended.",
+            "the agent on b has ended: nothing was received for 40 s; rank 1 is there",
+        ),
+        (
+            "starting",
+            "",
+            "b has sent nothing for 40 s, and its agent is being started again; rank 1 is there",
+        ),
     ],
 )
 def test_for_how_long_nothing_was_received_is_said_until_the_node_answers(
@@ -384,8 +433,10 @@ def test_a_rank_of_a_silent_node_is_told_before_one_that_only_takes_long() -> No
     )
 
     assert [each.rule for each in found] == [NOT_ANSWERING, STUCK]
-    assert [each.severity for each in lost] == [Severity.WARNING] * 2 + [Severity.INFO]
-    assert "rank 3 is on no node that answers" in lost[1].summary
+    assert found[0].summary == "c has sent nothing for 40 s"  # rank 3 was started again
+    severities = [Severity.CRITICAL, Severity.WARNING, Severity.INFO]
+    assert [each.severity for each in lost] == severities
+    assert "rank 3 is on no node that answers" in lost[0].summary
     assert lost[2].rank == 2
 
 
@@ -466,7 +517,8 @@ def test_nodes_that_fail_for_one_reason_are_one_finding() -> None:
 
     assert found.rule == NOT_ANSWERING
     assert found.summary == (
-        "node-0, node-1, node-2, node-3, node-4, node-5 and 3 more cannot be read"
+        "node-0, node-1, node-2, node-3, node-4, node-5 and 3 more cannot be read: ssh ended with "
+        "status 255: Permission denied"
     )
 
 

@@ -132,7 +132,7 @@ def test_a_host_that_does_not_answer_has_failed_after_the_limit_of_its_engine() 
 
 @pytest.mark.usefixtures("agents_are_killed_soon")
 def test_hosts_that_hang_do_not_hold_up_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_module, "HELD_UP_S", 0.2)
+    monkeypatch.setattr(head_module, "HELD_UP_S", 0.2)
     monkeypatch.setattr(head_module, "STARTING_LIMIT", 2)
     hung = [Launch(f"hung-{n}", ("sleep", "1000"), start_s=1000.0) for n in range(6)]
     fine = [Launch(f"fine-{n}", agent("say(hello + full); until_eof()")) for n in range(3)]

@@ -30,6 +30,13 @@ def test_a_system_call_is_described_by_its_target() -> None:
     assert wait_words(waits_on) == "waits for data on pipe 18174"
 
 
+def test_the_open_of_a_fifo_says_what_it_waits_for() -> None:
+    target = "a process that opens /tmp/f for reading"
+
+    assert wait_words(WaitedOn("unknown", "openat", (target,))) == f"waits for {target}"
+    assert wait_words(WaitedOn("unknown", "openat", ())) == "in openat"
+
+
 def test_the_state_reported_by_the_hook_takes_precedence_over_the_stack() -> None:
     thread = Thread(1, "python", "S", stack=(Frame("decode", "/home/u/data.py", 31),))
     load = WorkerLoad(worker_id=0, task=None)

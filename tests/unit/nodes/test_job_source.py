@@ -10,7 +10,8 @@ import pytest
 
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.nodes.head.view_source import PARTS_LIMIT, NodeSource, OpenedJob, Receive
+from mpwatch.nodes.head.head import OpenedJob, Receive
+from mpwatch.nodes.job_source import PARTS_LIMIT, NodeSource
 from mpwatch.nodes.wire.messages import (
     SNAPSHOTS_ON_THE_WAY,
     Close,
