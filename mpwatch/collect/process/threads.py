@@ -186,7 +186,10 @@ def _read_thread(
         sample, waits = before.sample, before.sample.waits_on
         if resolver is not None and waits is not None and waits.kind == "timer":
             waits = resolver.resolve(parse_syscall(line), sample.state, sample.wchan)
-        return ThreadReading(now, line, replace(sample, cpu_ticks=_ticks(now), waits_on=waits))
+        ticks = _ticks(now)
+        if ticks != sample.cpu_ticks or waits is not sample.waits_on:
+            sample = replace(sample, cpu_ticks=ticks, waits_on=waits)
+        return ThreadReading(now, line, sample)
     try:
         stat = procfs.parse_stat(procfs.read(f"{folder}/stat", 4096))
     except (OSError, ValueError):
