@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -94,6 +95,34 @@ def test_the_row_of_a_process_that_has_changed_is_that_of_a_first_view(later: Pr
 
     assert row == tree.PAGE.row(tree.nodes(first_view, Order())[1], first_view)
     assert row != old
+
+
+@pytest.mark.parametrize(
+    "place", [{"depth": 3}, {"children": 2}, {"children": 2, "is_folded": True}]
+)
+def test_the_row_of_a_process_at_another_place_is_that_of_a_first_view(place: Any) -> None:
+    job = scripted.loader_job()
+    before, first_view = SnapshotView(job), SnapshotView(job)
+    node = tree.nodes(before, Order())[1]
+    old = tree.PAGE.row(node, before)
+    later = replace(node, **place)
+
+    row = tree.PAGE.row(later, SnapshotView(job, rows_before=before.rows))
+
+    assert row == tree.PAGE.row(later, first_view)
+    assert row != old
+
+
+def test_a_new_finding_marks_the_row_of_an_unchanged_process() -> None:
+    job = scripted.loader_job()
+    before, view = SnapshotView(replace(job, findings=())), SnapshotView(job)
+    nodes = {node.process.process: node for node in tree.nodes(view, Order())}
+    marked = nodes[next(each.process for each in job.findings if each.process in nodes)]
+    old = tree.PAGE.row(marked, before)
+
+    view = SnapshotView(job, rows_before=before.rows)
+
+    assert (old.mark.text, tree.PAGE.row(marked, view).mark.text != " ") == (" ", True)
 
 
 def test_a_process_whose_parent_is_not_observed_is_still_shown() -> None:
