@@ -221,6 +221,10 @@ def main():
     arguments = parser.parse_args()
     versions = {"mpwatch": sys.executable}
     versions.update(each.split("=", 1) for each in arguments.beside)
+    versions = {name: os.path.abspath(python) for name, python in versions.items()}
+    # `python -m` looks for mpwatch in the working directory first: in that of a checkout, each
+    # version would be the one of the checkout.
+    os.chdir("/")
     # With it every start would compile all modules again, which is not what users have.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     job = start_job(arguments.workers)

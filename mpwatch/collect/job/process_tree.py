@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from mpwatch.collect.job import roles
@@ -21,8 +21,10 @@ SCAN_INTERVAL_S = 10.0
 """How often the children of every process, and orphans on the machine, are looked up. In between
 only the pids that the kernel has given out since are read."""
 PROCESSES_LIMIT = 10_000
-NEW_PIDS_LIMIT = 256
-"""With more new pids than this, reading the children of every process is cheaper."""
+NEW_PIDS_LIMIT = 64
+"""With more new pids than this, the processes of the machine are listed, of which most of the new
+ones are none any more: 0.17 ms for 230 processes, and 3.6 us to ask for each pid. To read the
+children of 65 processes takes 2.2 ms."""
 
 
 class TreeEntry(NamedTuple):
@@ -152,7 +154,7 @@ class ProcessTree:
         self._seen.pop(process, None)
         self._files.forget(f"{self._proc}/{process.pid}/stat")
 
-    def _new_pids(self) -> range | None:
+    def _new_pids(self) -> Sequence[int] | None:
         """The pids that the kernel has given out since the last call; `None` if that is unknown.
 
         `loadavg` shows the last one; the kernel counts upwards until it wraps around, threads
@@ -161,15 +163,16 @@ class ProcessTree:
         before = self._last_pid
         try:
             line = self._files.read(self._loadavg)
-            last = int(line[line.rindex(b" ") :])
+            last = self._last_pid = int(line[line.rindex(b" ") :])
+            if before is None:
+                return None
+            if 0 <= last - before <= NEW_PIDS_LIMIT:
+                return range(before + 1, last + 1)
+            return _given_since(before, last, procfs.pids(self._proc))
         except (OSError, ValueError):
             return None
-        self._last_pid = last
-        if before is None or not 0 <= last - before <= NEW_PIDS_LIMIT:
-            return None
-        return range(before + 1, last + 1)
 
-    def _add_new(self, given: range, living: dict[int, Stat]) -> list[ProcessId]:
+    def _add_new(self, given: Sequence[int], living: dict[int, Stat]) -> list[ProcessId]:
         """Add the new pids whose parent belongs to the job, parents before children.
 
         A pid of another program costs one read.
@@ -308,6 +311,14 @@ class ProcessTree:
         if parents != self._sorted[0]:
             self._sorted = parents, _sorted(parents, self._root)
         return [TreeEntry(by_process[process], parents[process]) for process in self._sorted[1]]
+
+
+def _given_since(before: int, last: int, pids: Sequence[int]) -> list[int]:
+    """Those of some pids that were given out after one and up to another one, in that order."""
+    pids = sorted(pids)
+    if before <= last:
+        return [pid for pid in pids if before < pid <= last]
+    return [pid for pid in pids if pid > before] + [pid for pid in pids if pid <= last]
 
 
 def _own_branch(root: ProcessId, proc: str) -> frozenset[int]:

@@ -198,7 +198,10 @@ def _read_thread(
         sample, waits = before.sample, before.sample.waits_on
         if resolver is not None and waits is not None and waits.kind == "timer":
             waits = resolver.resolve(parse_syscall(line), sample.state, sample.wchan)
-        sample = replace(sample, cpu_ticks=_ticks(now), waits_on=waits, ran_at_s=None)
+        ticks = _ticks(now)
+        is_same = ticks == sample.cpu_ticks and waits is sample.waits_on
+        if not is_same or sample.ran_at_s is not None:
+            sample = replace(sample, cpu_ticks=ticks, waits_on=waits, ran_at_s=None)
         return ThreadReading(now, line, sample)
     try:
         stat = procfs.parse_stat(procfs.read(f"{folder}/stat", 4096))

@@ -55,10 +55,6 @@ class _Line:
         """Drop every second point of the older half."""
         self.moments, self.values = _thinned(self.moments), _thinned(self.values)
 
-    def recent(self) -> Sequence[float]:
-        """The last `TREND_POINTS` values."""
-        return self.values[-TREND_POINTS:]
-
 
 class _Regular(NamedTuple):
     """The points that each reading adds of a process as long as its sample is the same.
@@ -217,7 +213,11 @@ class HistoryKeeper:
     def trends(self, process: ProcessId) -> Trends:
         """The last values of what is drawn in a row."""
         lines = self._lines.get(process, {})
-        cpu, private, fds, maps, shm = (_recent(lines.get(metric)) for metric in _TRENDS)
+        # Written out, as `_add_again`: with functions for them, 325 of a reading took 0.2 ms more.
+        cpu, private, fds, maps, shm = [
+            line.values[-TREND_POINTS:] if (line := lines.get(metric)) is not None else ()
+            for metric in _TRENDS
+        ]
         return Trends(cpu_percent=cpu, private_bytes=private, fds=fds, maps=maps, shm_bytes=shm)
 
     def history(self) -> History:
@@ -261,10 +261,6 @@ def _sleep_left_s(sample: ProcSample) -> float | None:
     """What the sleep of the main thread has left; `None` where it does not sleep."""
     wait = sample.threads[0].waits_on if sample.threads else None
     return wait.timeout_s if wait is not None and wait.kind == "timer" else None
-
-
-def _recent(line: _Line | None) -> Sequence[float]:
-    return () if line is None else line.recent()
 
 
 def _process_values(sample: ProcSample) -> dict[ProcessMetric, float | None]:

@@ -148,20 +148,19 @@ def _threads(record: ProcessRecord, ticks_per_s: int) -> tuple[Thread, ...]:
     elapsed_s = sample.at_s - earlier.at_s if earlier else 0.0
     before = {thread.tid: thread for thread in (earlier.threads or ())} if earlier else {}
     stacks = _with_remote_calls(record)
-    out = [
-        _thread(
-            thread,
-            before.get(thread.tid),
-            elapsed_s * ticks_per_s,
-            stacks.get(thread.tid),
-            record.still_s(thread.tid),
-            record.waits_s(thread),
-            record.futex_s(thread),
-            record.confirmed_s,
-        )
-        for thread in sample.threads or ()
-    ]
-    return tuple(out)
+    return tuple(
+        [
+            _thread(
+                thread,
+                before.get(thread.tid),
+                elapsed_s * ticks_per_s,
+                stacks.get(thread.tid),
+                record.times_s(thread),
+                record.confirmed_s,
+            )
+            for thread in sample.threads or ()
+        ]
+    )
 
 
 def _with_remote_calls(record: ProcessRecord) -> Mapping[int, StackSample]:
@@ -196,11 +195,10 @@ def _thread(
     before: ThreadSample | None,
     elapsed_ticks: float,
     stack: StackSample | None,
-    still_s: float | None,
-    waits_s: float | None,
-    futex_s: float | None,
+    times_s: tuple[float | None, float | None, float | None],
     at_s: float,
 ) -> Thread:
+    still_s, waits_s, futex_s = times_s
     percent = None
     if before is not None and thread.cpu_ticks is not None and before.cpu_ticks is not None:
         ticks = thread.cpu_ticks - before.cpu_ticks

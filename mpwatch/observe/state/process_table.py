@@ -137,22 +137,20 @@ class ProcessRecord:
             return None
         return 100 * (now.cpu_ticks - earlier.cpu_ticks) / ticks_per_s / elapsed_s
 
-    def still_s(self, tid: int) -> float | None:
-        """For how long a thread has used no cpu; `None` if it has since the sample before."""
-        since_s = self.still_since.get(tid)
-        return None if since_s is None else self.confirmed_s - since_s
+    def times_s(self, thread: ThreadSample) -> tuple[float | None, float | None, float | None]:
+        """For how long a thread has used no cpu, waited for the same, and been in one futex.
 
-    def waits_s(self, thread: ThreadSample) -> float | None:
-        """For how long a thread has waited for the same; `None` if it does not wait."""
-        wait = self.waits.get(thread.tid)
-        if wait is None or thread.waits_on is None or thread.state == "R":
-            return None
-        return self.confirmed_s - wait.since_s
-
-    def futex_s(self, thread: ThreadSample) -> float | None:
-        """For how long a thread has been in the same wait for a futex; `None` if it is in none."""
-        wait = self.futexes.get(thread.tid)
-        return None if wait is None else self.confirmed_s - wait.since_s
+        In seconds; `None` if it has used cpu since the sample before, waits for nothing, and is in
+        no wait for a futex.
+        """
+        tid, now_s = thread.tid, self.confirmed_s
+        since_s, wait, futex = self.still_since.get(tid), self.waits.get(tid), self.futexes.get(tid)
+        is_waiting = wait is not None and thread.waits_on is not None and thread.state != "R"
+        return (
+            None if since_s is None else now_s - since_s,
+            now_s - wait.since_s if wait is not None and is_waiting else None,
+            None if futex is None else now_s - futex.since_s,
+        )
 
     def _note_threads(self, sample: ProcSample) -> None:
         """Note since when threads use no cpu and wait for the same."""

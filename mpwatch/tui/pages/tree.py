@@ -137,35 +137,50 @@ def _count(view: SnapshotView, process: ProcessId) -> int:
 
 
 def _row(node: TreeRow, view: SnapshotView) -> Row:
-    """The row of a process; the row of the previous view if all its inputs are unchanged.
+    """The row of a process; of what the previous view has shown, only what has changed is made.
 
-    An exited process is the same object in the next snapshot.
+    Of a process that does nothing, these are its trends, which take a fifth of a row.
     """
     process = node.process
     state, severity = view.state(process), view.severity(process.process)
-    basis = (state, severity, node.depth, node.children, node.is_folded)
+    basis = _basis(node, state, severity)
     known = view.rows.get(process.process) or view.rows_before.get(process.process)
-    if known is None or known[0] is not process or known[1] != basis:
+    if known is None or known[1] != basis:
         known = process, basis, new_row(node, state, severity)
+    elif known[0] is not process:  # of one that has exited it is the same object
+        known = process, basis, _with_trends(known[2], process)
     view.rows[process.process] = known
     return known[2]
 
 
-def new_row(node: TreeRow, state: str, severity: Severity | None) -> Row:
-    """Build the row of a process; `PAGE.row` calls this only for a changed process."""
+def _basis(node: TreeRow, state: str, severity: Severity | None) -> tuple[object, ...]:
+    """All that the row of a process shows, but for its trends."""
     process = node.process
-    trends = process.trends
+    fds, maps = process.sample.fds, process.sample.maps
+    return (
+        *(node.depth, node.children, node.is_folded, severity, state, process.label),
+        *(process.ended, process.cpu_percent, process.private_bytes, process.shm_bytes),
+        (fds.used, fds.soft_limit) if fds is not None else None,
+        (maps.used, maps.limit) if maps is not None else None,
+        *(_thread_count(process), process.hook.state, can_have_hook(process), process.doing),
+    )
+
+
+def new_row(node: TreeRow, state: str, severity: Severity | None) -> Row:
+    """Build the row of a process, of what `_basis` has and its trends."""
+    process = node.process
+    cpu_trend, fds_trend = _trends(process)
     return Row(
         process.process,
         (
             _name_cell(node),
             cell(state, state_tone(state)),
             cell(percent_text(None if process.is_gone else process.cpu_percent)),
-            Trend(trends.cpu_percent, top=100.0),
+            cpu_trend,
             cell(bytes_text(process.private_bytes)),
             cell(bytes_text(process.shm_bytes)),
             fds_cell(process),
-            Trend(trends.fds, least_span=16),
+            fds_trend,
             _maps(process),
             cell(short_count(_thread_count(process))),
             hook_cell(process),
@@ -174,6 +189,19 @@ def new_row(node: TreeRow, state: str, severity: Severity | None) -> Row:
         tone="dim" if process.is_gone else "",
         mark=MARKS[severity] if severity else Span(" "),
     )
+
+
+def _trends(process: Process) -> tuple[Trend, Trend]:
+    """The trends beside the cpu use and the number of descriptors."""
+    trends = process.trends
+    return Trend(trends.cpu_percent, top=100.0), Trend(trends.fds, least_span=16)
+
+
+def _with_trends(row: Row, process: Process) -> Row:
+    """A row with the present trends, its other cells as they are."""
+    trends = iter(_trends(process))
+    cells = tuple([next(trends) if isinstance(each, Trend) else each for each in row.cells])
+    return Row(row.key, cells, row.tone, row.mark)
 
 
 def _name_cell(node: TreeRow) -> Cell:

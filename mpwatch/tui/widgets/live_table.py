@@ -197,7 +197,8 @@ class LiveTable(LineCanvas, Generic[T], can_focus=True):
         start = end = 0
         at = GUTTER
         for index, width in self._places():
-            if not looks_alike(before.cells[index], after.cells[index], width):
+            old, new = before.cells[index], after.cells[index]
+            if old is not new and not looks_alike(old, new, width):
                 start = start or at
                 end = at + width
             at += width + 1

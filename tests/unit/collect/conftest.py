@@ -135,11 +135,12 @@ class FakeProc:
         ticks: int = 5,
         flags: int = 0,
         environment_at: int = 0,
+        faults: int = 11,
     ) -> bytes:
         """A stat line with all 52 fields."""
         raw = name.encode() if isinstance(name, str) else name
         head = (
-            f"{state} {parent} {group} 600 0 -1 {flags} 11 0 12 0 {ticks} "
+            f"{state} {parent} {group} 600 0 -1 {flags} {faults} 0 12 0 {ticks} "
             f"0 0 0 20 0 {threads} 0 {start} "
         )
         places = f"{environment_at} {environment_at + 512 * bool(environment_at)} "

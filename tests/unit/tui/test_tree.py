@@ -5,15 +5,18 @@ from __future__ import annotations
 import gc
 import weakref
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import Ended, FdSample, MapSample
+from mpwatch.model.snapshot import Hook, Process
 from mpwatch.model.waits import WaitGraph
 from mpwatch.tui.elements.page import Order, SnapshotView
 from mpwatch.tui.elements.styled_text import drawn, text_of
 from mpwatch.tui.pages import tree
-from tests.builders.screen_job import MAIN, worker_id
+from tests.builders.screen_job import MAIN, worker, worker_id
 from tests.tui import scripted
 from tests.tui.scripted import loader_job
 
@@ -55,6 +58,71 @@ def test_a_name_that_has_to_be_cut_keeps_its_number(width: int, name: str) -> No
 
     assert shown.endswith(f" {name}")
     assert len(shown) <= width
+
+
+BUSY = worker(7)
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        replace(BUSY, label="rank 7"),
+        replace(BUSY, ended=Ended(BUSY.process, 9.0, 1)),
+        replace(BUSY, cpu_percent=93.0),
+        replace(BUSY, private_bytes=77 << 30),
+        replace(BUSY, shm_bytes=78 << 30),
+        replace(BUSY, sample=replace(BUSY.sample, fds=FdSample(77, 1024, 4096))),
+        replace(BUSY, sample=replace(BUSY.sample, fds=FdSample(64, 99, 4096))),
+        replace(BUSY, sample=replace(BUSY.sample, maps=MapSample(7777, 65530))),
+        replace(BUSY, sample=replace(BUSY.sample, maps=MapSample(420, 7777))),
+        replace(BUSY, sample=replace(BUSY.sample, thread_count=77)),
+        replace(BUSY, sample=replace(BUSY.sample, state="D")),
+        replace(BUSY, hook=Hook("silent")),
+        replace(BUSY, role="forkserver", hook=Hook()),
+        replace(BUSY, doing="data.py:31 decode"),
+        replace(BUSY, trends=replace(BUSY.trends, cpu_percent=(0.0, 90.0))),
+        replace(BUSY, trends=replace(BUSY.trends, fds=(3.0, 90.0))),
+    ],
+)
+def test_the_row_of_a_process_that_has_changed_is_that_of_a_first_view(later: Process) -> None:
+    job = scripted.loader_job()
+    before = SnapshotView(replace(job, processes=(job.processes[0], BUSY)))
+    old = tree.PAGE.row(tree.nodes(before, Order())[1], before)
+    changed = replace(job, processes=(job.processes[0], later))
+    view, first_view = SnapshotView(changed, rows_before=before.rows), SnapshotView(changed)
+
+    row = tree.PAGE.row(tree.nodes(view, Order())[1], view)
+
+    assert row == tree.PAGE.row(tree.nodes(first_view, Order())[1], first_view)
+    assert row != old
+
+
+@pytest.mark.parametrize(
+    "place", [{"depth": 3}, {"children": 2}, {"children": 2, "is_folded": True}]
+)
+def test_the_row_of_a_process_at_another_place_is_that_of_a_first_view(place: Any) -> None:
+    job = scripted.loader_job()
+    before, first_view = SnapshotView(job), SnapshotView(job)
+    node = tree.nodes(before, Order())[1]
+    old = tree.PAGE.row(node, before)
+    later = replace(node, **place)
+
+    row = tree.PAGE.row(later, SnapshotView(job, rows_before=before.rows))
+
+    assert row == tree.PAGE.row(later, first_view)
+    assert row != old
+
+
+def test_a_new_finding_marks_the_row_of_an_unchanged_process() -> None:
+    job = scripted.loader_job()
+    before, view = SnapshotView(replace(job, findings=())), SnapshotView(job)
+    nodes = {node.process.process: node for node in tree.nodes(view, Order())}
+    marked = nodes[next(each.process for each in job.findings if each.process in nodes)]
+    old = tree.PAGE.row(marked, before)
+
+    view = SnapshotView(job, rows_before=before.rows)
+
+    assert (old.mark.text, tree.PAGE.row(marked, view).mark.text != " ") == (" ", True)
 
 
 def test_a_process_whose_parent_is_not_observed_is_still_shown() -> None:

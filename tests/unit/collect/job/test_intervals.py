@@ -10,7 +10,8 @@ import pytest
 
 from mpwatch.collect.job.reader import ReadRequest, TreeCollector
 from mpwatch.collect.process import fds, memory, procfs, threads
-from mpwatch.collect.process.schedule import CALM_AFTER_S, MANY
+from mpwatch.collect.process.process_reader import FEW_PAGES
+from mpwatch.collect.process.schedule import CALM_AFTER_S, CALM_FACTOR, MANY, THREADS_S
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample, TreeSample
 from tests.builders.clock import Clock
@@ -338,6 +339,21 @@ def test_an_idle_process_of_a_calm_job_keeps_its_sample_until_something_changes(
     # The first sample without more cpu time says that it uses none: only then is it idle again.
     assert after.at_s == job.clock.now_s - 1
     assert still is after
+
+
+def test_an_idle_process_that_takes_a_few_pages_keeps_its_sample_for_seconds_only(
+    proc: FakeProc, reads: list[int]
+) -> None:
+    job = calm(proc, reads)
+
+    for faults in (12, 13, 14):
+        proc.write(f"{CHILD}/stat", proc.stat(CHILD, 10, start=CHILD, faults=faults))
+        assert job.child().minor_faults == 11
+    assert 14 in [job.child().minor_faults for _ in range(int(CALM_FACTOR * THREADS_S))]
+
+    faults = 14 + FEW_PAGES + 1
+    proc.write(f"{CHILD}/stat", proc.stat(CHILD, 10, start=CHILD, faults=faults))
+    assert job.child().minor_faults == faults
 
 
 def test_a_change_of_state_makes_a_new_sample_of_an_idle_process(proc: FakeProc) -> None:

@@ -134,6 +134,27 @@ def test_a_child_is_found_after_any_last_pid(proc: FakeProc, last: int) -> None:
     assert tree.started() == [(11, 11)]
 
 
+@pytest.mark.parametrize(
+    ("child", "grandchild", "last"),
+    [(2_000, 3_000, 4_000), (5_000, 12, 14)],
+    ids=["far ahead", "wrapped around"],
+)
+def test_a_machine_that_starts_very_much_hides_no_grandchild(
+    proc: FakeProc, child: int, grandchild: int, last: int
+) -> None:
+    proc.process(1_000)
+    tree = ProcessTree(ProcessId(1_000, 1_000), str(proc))
+    tree.update()
+    proc.process(child, parent=1_000)
+    proc.process(grandchild, parent=child)
+    for pid in (1_000, child):  # they are found without a search for children
+        proc.write(f"{pid}/task/{pid}/children", "")
+    proc.write("loadavg", f"0 0 0 1/2 {last}\n")
+
+    assert tree.started() == [(child, child), (grandchild, grandchild)]
+    assert pids(tree) == [1_000, child, grandchild]
+
+
 def test_without_children_files_the_whole_machine_is_searched(proc: FakeProc) -> None:
     (proc.root / "thread-self/children").unlink()
     proc.process(10)

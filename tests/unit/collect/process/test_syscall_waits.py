@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from mpwatch.collect.process import syscall_waits
+from mpwatch.collect.process import procfs, syscall_waits
 from mpwatch.collect.process.memory import Mappings, parse_mappings
 from mpwatch.collect.process.syscall_waits import BlockedCall, WaitResolver, parse_syscall
 from mpwatch.collect.process.threads import ThreadReading, read_threads, without_unsure
@@ -340,6 +340,23 @@ def test_a_thread_that_has_not_run_is_not_read_again(proc: FakeProc) -> None:
 
     assert same[10].sample is first[10].sample
     assert (moved[10].sample.state, moved[10].sample.waits_on) == ("R", None)
+
+
+def test_a_thread_that_woke_up_has_a_new_sample_once_it_has_used_a_tick(proc: FakeProc) -> None:
+    tick_ns = 1_000_000_000 // procfs.TICKS_PER_S
+    line = "0 0x3 0x0 0x0 0x0 0x0 0x0 0x7f 0x7f\n"
+    proc.process(10)
+    proc.fd(10, 3, "pipe:[1]")
+    proc.thread(10, 10, syscall=line, counters="10 20 30\n")
+    first = threads(proc, {})
+    proc.thread(10, 10, syscall=line, counters=f"{tick_ns - 1} 20 31\n")
+    woken = threads(proc, first)
+    proc.thread(10, 10, syscall=line, counters=f"{tick_ns} 20 32\n")
+    ran = threads(proc, woken)
+
+    assert woken[10].sample is first[10].sample
+    assert [kept[10].sample.cpu_ticks for kept in (first, woken, ran)] == [0, 0, 1]
+    assert ran[10].sample.waits_on == first[10].sample.waits_on
 
 
 def test_a_thread_that_sleeps_again_has_its_new_duration(proc: FakeProc) -> None:
