@@ -13,8 +13,7 @@ from signal import Signals
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
-from mpwatch.collect.source.ambiguous_patterns import PatternUses
-from mpwatch.collect.source.control_flow import LOGS, RAISES_NOT, STARTS_TASK
+from mpwatch.collect.source.control_flow import RAISES_NOT, STARTS_TASK
 from mpwatch.collect.source.handing_over import Handing, find_handing, handing_of
 from mpwatch.collect.source.kept import (
     ARRAYS,
@@ -50,6 +49,7 @@ from mpwatch.collect.source.kept import (
     variables_of,
 )
 from mpwatch.collect.source.kept_references import HOOKS
+from mpwatch.collect.source.pattern_uses import FileNames, PatternUses
 from mpwatch.collect.source.pipe_statements import (
     BufferedFiles,
     buffered_files,
@@ -93,11 +93,13 @@ from mpwatch.collect.source.syntax import (
     ADDS,
     BRANCHES,
     FUNCTIONS,
+    LOGS,
     LOOPS,
     QUOTE_LIMIT,
     SHOWN,
     Found,
     ParsedFile,
+    bindings,
     children,
     every_node,
     expression_text,
@@ -121,7 +123,10 @@ _SUBMITS: Final = STARTS_TASK | {"remote"}
 
 
 def marks(
-    file: str, module: ParsedFile, elsewhere: Mapping[str, ReturnedSlice] = MappingProxyType({})
+    file: str,
+    module: ParsedFile,
+    elsewhere: Mapping[str, ReturnedSlice] = MappingProxyType({}),
+    names: FileNames | None = None,
 ) -> Iterator[Mark]:
     """Statements that can be the reason for what is observed, in no order.
 
@@ -129,8 +134,9 @@ def marks(
         file: The path.
         module: The file.
         elsewhere: Functions of other files that return a slice.
+        names: What its names are given, also in the files that it imports.
     """
-    known = _names_of(module.tree, elsewhere)
+    known = _names_of(module.tree, elsewhere, names or FileNames(module.tree, file))
     for function in (module.tree, *functions_in(module.tree)):
         name = function.name if isinstance(function, FUNCTIONS) else "<module>"
         for kind, about, node in (*_found_in(module, function, known), *_decorations(function)):
@@ -181,7 +187,7 @@ class _Names(NamedTuple):
     patterns: PatternUses
 
 
-def _names_of(tree: ast.Module, elsewhere: Mapping[str, ReturnedSlice]) -> _Names:
+def _names_of(tree: ast.Module, elsewhere: Mapping[str, ReturnedSlice], names: FileNames) -> _Names:
     bounded = set(bounded_names(tree))
     set_back = frozenset(
         name
@@ -227,7 +233,7 @@ def _names_of(tree: ast.Module, elsewhere: Mapping[str, ReturnedSlice]) -> _Name
         reducers=reducers_of(tree) if "torch" in imported_roots(tree) else {},
         managers=frozenset(_managers(tree)),
         cached=cached_variants(defined),
-        patterns=PatternUses(tree),
+        patterns=PatternUses(names),
     )
 
 
@@ -247,7 +253,8 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     yield from _draws(nodes)
     yield from _releases(nodes)
     yield from _walks(nodes, known.sequences)
-    yield from _slow(slow(nodes, known.sequences, known.assigned))
+    is_once = name in ("", "__init__", "main")
+    yield from _slow(slow(nodes, known.sequences, known.assigned, is_once=is_once))
     yield from find_held_futures(nodes, known.dropped)
     yield from find_graphs(function, nodes, known.models)
     yield from _collections(function, nodes)
@@ -449,12 +456,7 @@ def _unbounded(nodes: Sequence[ast.AST]) -> Iterator[Found]:
 def _managers(tree: ast.Module) -> Iterator[str]:
     """What a file binds to `Manager()` or `SyncManager()`."""
     for node in every_node(tree):
-        bound: list[tuple[ast.expr, ast.expr]] = []
-        if isinstance(node, ast.Assign):
-            bound = [(node.value, target) for target in node.targets]
-        elif isinstance(node, ast.With | ast.AsyncWith):
-            bound = [(e.context_expr, e.optional_vars) for e in node.items if e.optional_vars]
-        for value, target in bound:
+        for target, value in bindings(node):
             if isinstance(value, ast.Call) and last_name(value.func) in _MANAGERS:
                 yield expression_text(target)
 
@@ -464,27 +466,28 @@ _MANAGERS: Final = frozenset(("Manager", "SyncManager"))
 
 def _managed(nodes: Sequence[ast.AST], managers: Container[str]) -> Iterator[Found]:
     """`self.results = manager.Queue()`, and where it is given on at once; with no maxsize."""
+    calls = [e for e in nodes if isinstance(e, ast.Call) and last_name(e.func) in _MANAGED]
+    made = set(map(id, calls))
     names = {
         id(node.value): expression_text(node.targets[0])
         for node in nodes
-        if isinstance(node, ast.Assign) and len(node.targets) == 1
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and id(node.value) in made
     }
-    for call in nodes:
-        if not isinstance(call, ast.Call) or last_name(call.func) not in _MANAGED:
-            continue
+    for call in calls:
+        assert isinstance(call, ast.Call)
         owner = call.func.value if isinstance(call.func, ast.Attribute) else None
         is_made_there = isinstance(owner, ast.Call) and last_name(owner.func) in _MANAGERS
         is_manager = receiver_of(call) in managers or is_made_there
         is_called_so = owner is not None and re.search("manager", last_name(owner), re.IGNORECASE)
         sizes = [*call.args, *(each.value for each in call.keywords)]
-        if (is_manager or is_called_so) and not any(map(_is_bound, sizes)):
+        if (is_manager or is_called_so) and not any(map(_limits_queue, sizes)):
             yield "managed-queue", names.get(id(call), ""), call
 
 
 _MANAGED: Final = frozenset(("Queue", "JoinableQueue"))
 
 
-def _is_bound(size: ast.expr) -> bool:
+def _limits_queue(size: ast.expr) -> bool:
     """Whether a maxsize limits a queue: anything but a number that is not above 0."""
     if isinstance(size, ast.UnaryOp) and isinstance(size.op, ast.USub):
         return False

@@ -1,12 +1,11 @@
 """Calls of libraries that do more, or less, than their line shows.
 
 A logger whose records are put into the queue that logs them, writes to streams of asyncio without a
-limit, a watchdog that ends its own process, a regular expression that can match the same text in
-many ways, a part of a model that is made anew or unfrozen when the model has been wrapped,
-gradients that are averaged more often than they are used, a deadline that is put off each time,
-names of files with numbers that are sorted as texts, a signal to a group of processes that the
-sender is in, a collective for each of many tensors, which waits for all ranks, and the threads for
-remote calls.
+limit, a watchdog that ends its own process, a part of a model that is made anew or unfrozen when
+the model has been wrapped, gradients that are averaged more often than they are used, a deadline
+that is put off each time, names of files with numbers that are sorted as texts, a signal to a group
+of processes that the sender is in, a collective for each of many tensors, which waits for all
+ranks, and the threads for remote calls.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Final
 
-from mpwatch.collect.source.ambiguous_patterns import matches_in_many_ways
 from mpwatch.collect.source.rank_differences import reads_clock
 from mpwatch.collect.source.syntax import (
     FUNCTIONS,
@@ -36,18 +34,12 @@ from mpwatch.collect.source.syntax import (
     receiver_of,
 )
 
-_PATTERN_CALLS: Final = frozenset(
-    ("compile", "findall", "finditer", "fullmatch", "match", "search", "split", "sub", "subn")
-)
-_MODULES: Final = frozenset(("re", "regex"))
-
 
 def find_pitfalls(function: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[Found]:
     """The statements of this kind in one function, or in a file outside of its functions."""
     yield from _queue_handlers(nodes)
     yield from _undrained(function, nodes)
     yield from _watchdogs(nodes)
-    yield from _patterns(nodes)
     yield from _rpc_threads(nodes)
     yield from _replaced_modules(function, nodes)
     yield from _accumulations(nodes)
@@ -384,19 +376,6 @@ def _lengths(nodes: Sequence[ast.AST]) -> Iterator[Found]:
                 text = ast.unparse(part.args[0])
                 if text in encoded - bound:
                     yield "length-of-text", text, call
-
-
-def _patterns(nodes: Sequence[ast.AST]) -> Iterator[Found]:
-    """A literal pattern of `re` whose parts can match the same text in many ways."""
-    for call in nodes:
-        if not isinstance(call, ast.Call) or last_name(call.func) not in _PATTERN_CALLS:
-            continue
-        if not isinstance(call.func, ast.Attribute) or names_in(call.func.value) - _MODULES:
-            continue
-        first = call.args[0] if call.args else None
-        pattern = first.value if isinstance(first, ast.Constant) else None
-        if isinstance(pattern, str) and matches_in_many_ways(pattern):
-            yield "wide-pattern", pattern, call
 
 
 def _rpc_threads(nodes: Sequence[ast.AST]) -> Iterator[Found]:

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from mpwatch.collect.source.syntax import (
     FUNCTIONS,
+    LOGS,
     LOOPS,
     Found,
     ParsedFile,
@@ -239,9 +240,6 @@ def taken_by(node: ast.AST) -> Iterator[str]:
 
 # --- loops that drop what is not their own --------------------------------------------------------
 
-_LOGS: Final = frozenset(
-    ("critical", "debug", "error", "exception", "info", "log", "print", "warn", "warning")
-)
 _RECEIVES: Final = frozenset(("recv", "recv_pyobj"))
 
 
@@ -331,7 +329,7 @@ def _uses(body: Sequence[ast.stmt], items: set[str], besides: ast.stmt | None = 
     waiting: list[ast.AST] = [each for each in body if each is not besides]
     while waiting:
         node = waiting.pop()
-        if isinstance(node, ast.Call) and last_name(node.func) in _LOGS:
+        if isinstance(node, ast.Call) and last_name(node.func) in LOGS:
             continue
         if isinstance(node, ast.Name) and node.id in items:
             return True

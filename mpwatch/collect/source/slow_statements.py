@@ -47,6 +47,8 @@ def slow(
     nodes: Sequence[ast.AST],
     sequences: Container[str],
     assigned: Mapping[str, ast.expr] = MappingProxyType({}),
+    *,
+    is_once: bool = False,
 ) -> Iterator[Slow]:
     """The slow expressions of one function.
 
@@ -54,6 +56,7 @@ def slow(
         nodes: The syntax of the function, without that of functions defined in it.
         sequences: Last names of the variables and attributes of the file that are lists or deques.
         assigned: What the file gives to its variables and attributes.
+        is_once: Whether it is a file, or a function that is called once for an object.
     """
     unpacked = set(_from_zip(nodes))
     own = {
@@ -91,7 +94,7 @@ def slow(
             if is_kept and last_name(given) in sequences:
                 yield Slow("all-of", node)
     yield from _single_values(nodes)
-    yield from _opened_anew(nodes)
+    yield from _opened_anew(nodes, _in_loops(nodes) if is_once else None)
 
 
 _ARCHIVES: Final = {
@@ -106,16 +109,22 @@ _ARCHIVES: Final = {
 """What opens files with a table of contents, and the position of its mode; -1 for none."""
 
 
-def _opened_anew(nodes: Sequence[ast.AST]) -> Iterator[Slow]:
+def _opened_anew(nodes: Sequence[ast.AST], inside: Container[int] | None) -> Iterator[Slow]:
     """`with zipfile.ZipFile(self.path) as archive:`, an archive that is opened for each call.
 
-    Of one path: an attribute, or a name that the function does not set. Not one that is opened
-    under a condition, as where it is kept from one call to the next.
+    Of one path: a name that the function does not set and is not given, or an attribute of its
+    object or of such a name. Not one that is opened under a condition, as where it is kept from one
+    call to the next.
+
+    Args:
+        nodes: The syntax of the function.
+        inside: The ids of the syntax that is looked at, where that is not all of it.
     """
     calls = [
         each
         for each in nodes
         if isinstance(each, ast.Call) and each.args and _called(each.func) in _ARCHIVES
+        if inside is None or id(each) in inside
     ]
     if not calls:
         return
@@ -138,17 +147,29 @@ def _opened_anew(nodes: Sequence[ast.AST]) -> Iterator[Slow]:
         for call in calls_in(part)
     }
     own = {
-        target.id for node in nodes for target in _bound_by(node) if isinstance(target, ast.Name)
-    }
+        each.arg if isinstance(each, ast.arg) else each.id
+        for each in nodes
+        if isinstance(each, ast.arg) or (isinstance(each, ast.Name) and not _is_read(each))
+    } - {"self", "cls"}
+    own |= {expression_text(e) for e in nodes if isinstance(e, ast.Attribute) and not _is_read(e)}
     for call in calls:
         path = call.args[0]
-        while isinstance(path, ast.Call) and len(path.args) == 1:  # str(self.path)
+        while isinstance(path, ast.Call) and len(path.args) == 1 and last_name(path.func) in _PATHS:
             path = path.args[0]
-        is_one = isinstance(path, ast.Attribute) or (
-            isinstance(path, ast.Name) and path.id not in own
-        )
+        name = _dotted(path)
+        is_one = bool(name) and name not in own and name.partition(".")[0] not in own
         if is_one and id(call) not in kept and _only_reads(call) and not _is_kept(call, nodes):
             yield Slow("archive", call)
+
+
+_PATHS: Final = frozenset(
+    ("BytesIO", "Path", "abspath", "expanduser", "fspath", "open", "realpath", "str")
+)
+"""Calls whose result stands for the same file as their argument."""
+
+
+def _is_read(node: ast.Name | ast.Attribute) -> bool:
+    return isinstance(node.ctx, ast.Load)
 
 
 def _is_kept(call: ast.Call, nodes: Sequence[ast.AST]) -> bool:

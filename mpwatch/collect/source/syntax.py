@@ -36,6 +36,10 @@ CONTAINERS: Final = frozenset(
     ("Counter", "OrderedDict", "defaultdict", "deque", "dict", "list", "set")
 )
 """What makes an empty container, called without arguments."""
+LOGS: Final = frozenset(
+    ("critical", "debug", "error", "exception", "info", "log", "print", "warn", "warning")
+)
+"""Methods that log, and print()."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 BRANCHES = (ast.If, ast.ExceptHandler, ast.match_case)
 LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
@@ -151,6 +155,21 @@ def calls_in(node: ast.AST) -> Iterator[ast.Call]:
     return (each for each in ast.walk(node) if isinstance(each, ast.Call))
 
 
+def parameters(function: FunctionNode) -> list[str]:
+    """The names of its parameters that a call gives one value each."""
+    given = function.args
+    return [each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+
+
+def argument(call: ast.Call, name: str, place: int) -> ast.expr | None:
+    """What a call gives to a parameter, by its name or its place; `None` if that is not known."""
+    for keyword in call.keywords:
+        if keyword.arg == name:
+            return keyword.value
+    known = next((n for n, e in enumerate(call.args) if isinstance(e, ast.Starred)), len(call.args))
+    return call.args[place] if 0 <= place < known else None
+
+
 def names_in(node: ast.AST) -> set[str]:
     """The variables in a piece of syntax."""
     return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
@@ -205,7 +224,32 @@ def imported_roots(tree: ast.Module) -> set[str]:
     return found
 
 
+def bindings(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """The targets of an assignment or of a `with` statement, each with what it is given."""
+    if isinstance(node, ast.Assign):
+        yield from ((target, node.value) for target in node.targets)
+    elif isinstance(node, ast.AnnAssign | ast.NamedExpr):
+        if node.value is not None:
+            yield node.target, node.value
+    elif isinstance(node, ast.With | ast.AsyncWith):
+        for each in node.items:
+            if each.optional_vars is not None:
+                yield each.optional_vars, each.context_expr
+
+
+_DOTS: Final = EXPRESSION_NODES // 2 - 2
+"""Of a name with so many dots, no more than `EXPRESSION_NODES` are looked at."""
+
+
 def expression_text(node: ast.AST) -> str:
     """An expression as it would be written; empty for a long one, which is hostile or no name."""
+    # Most are names with dots, for which this takes a thirtieth of the time of ast.unparse().
+    parts: list[str] = []
+    inner = node
+    while isinstance(inner, ast.Attribute) and len(parts) < _DOTS:
+        parts.append(inner.attr)
+        inner = inner.value
+    if isinstance(inner, ast.Name):
+        return ".".join((inner.id, *reversed(parts)))
     is_short = sum(1 for _ in islice(ast.walk(node), EXPRESSION_NODES)) < EXPRESSION_NODES
     return ast.unparse(node) if is_short else ""
