@@ -396,7 +396,7 @@ MarkKind: TypeAlias = Literal[
     # Has a thread run a function from a coroutine: run_in_executor() or to_thread(). About: the
     # function.
     "runs-in-thread",
-    # Seeds `random`.
+    # Seeds `random`, or calls what may, by its name: where there is one, nothing is said of draws.
     "seed",
     # Defines, in a function, one that calls itself, which is a reference cycle.
     "self-reference",

@@ -9,6 +9,7 @@ that back to itself (Weber and Seidl, On the degree of ambiguity of finite autom
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence, Set
 from functools import lru_cache
 from importlib import import_module
@@ -39,16 +40,20 @@ _Items: TypeAlias = Sequence[tuple[Any, Any]]
 
 
 @lru_cache(maxsize=512)
-def matches_in_many_ways(pattern: str) -> bool:
+def matches_in_many_ways(pattern: str, is_verbose: bool = False) -> bool:
     """Whether the number of ways to match a part of a text grows with its square, or faster.
 
     Where the pattern is complete once that part is, the first way is taken and none of the others
     is tried: that is harmless.
+
+    Args:
+        pattern: As it is written.
+        is_verbose: Whether spaces and comments in it count for nothing (re.VERBOSE).
     """
     if len(pattern) > _PATTERN_LIMIT:
         return False
     try:
-        parsed = sre.parse(pattern)
+        parsed = sre.parse(pattern, re.VERBOSE if is_verbose else 0)
         automaton = _Automaton({*_PROBES, *pattern})
         last = automaton.add(parsed).last
     except (sre.error, OverflowError, RecursionError, _TooManyError):

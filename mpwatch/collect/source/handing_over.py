@@ -17,6 +17,7 @@ from mpwatch.collect.source.syntax import (
     FUNCTIONS,
     Found,
     FunctionNode,
+    are_apart,
     expression_text,
     first_line,
     functions_by_name,
@@ -95,7 +96,11 @@ def _emptied_late(
         if not name or not others:
             continue
         line = first_line(node)
-        reads = [last_line(each) for each in _copies(nodes, name) if last_line(each) < line]
+        reads = [
+            last_line(each)
+            for each in _copies(nodes, name)
+            if last_line(each) < line and not are_apart(nodes, each, node)
+        ]
         if not reads:
             continue
         last = max(reads)

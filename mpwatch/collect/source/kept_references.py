@@ -27,6 +27,7 @@ from mpwatch.collect.source.syntax import (
     every_node,
     expression_text,
     first_line,
+    imported_roots,
     last_line,
     last_name,
     names_in,
@@ -62,6 +63,7 @@ def registrations(file: str, module: ParsedFile) -> Iterator[Repeatable]:
     }
     called = {last_name(each.func) for each in calls}
     called |= {expression_text(e.func) for e in calls if isinstance(e.func, ast.Attribute)}
+    called |= imported_roots(tree) & {"threading"}
     for function, owner in functions_with_classes(tree):
         if not isinstance(function, FUNCTIONS):
             continue
@@ -138,6 +140,8 @@ def _registered(
         return None if "atexit.unregister" in called else _Given(given, "atexit.unregister()")
     if name == "register_at_fork":
         return _Given(given, "nothing")
+    if name == "Timer" and to != "threading" and (to or "threading" not in called):
+        return None  # that of timeit
     if name in ("call_later", "call_at", "Timer") and len(given) > 1:
         return _timer(call, name, given, called, nodes, function)
     if name == "finalize" and len(given) > 1:

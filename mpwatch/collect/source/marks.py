@@ -38,10 +38,12 @@ from mpwatch.collect.source.kept import (
     find_sums,
     find_views,
     forward_passes,
+    has_many_entries,
     is_cycle,
     is_unbounded_cache,
     names_dropped_from,
     names_set,
+    plain_containers,
     registries_of,
     returned_slices_of,
     sequences_of,
@@ -63,6 +65,8 @@ from mpwatch.collect.source.pitfalls import (
     find_renewed_deadlines,
     find_text_order,
     find_unfrozen,
+    has_wrappers,
+    is_wrapped_module,
     reducers_of,
 )
 from mpwatch.collect.source.rank_differences import (
@@ -77,6 +81,7 @@ from mpwatch.collect.source.repetition import (
     Takers,
     find_emptying,
     find_own_answers,
+    may_be_queue,
     taken_by,
     takers_of,
 )
@@ -95,10 +100,12 @@ from mpwatch.collect.source.syntax import (
     FUNCTIONS,
     LOGS,
     LOOPS,
+    ORDERS,
     QUOTE_LIMIT,
     SHOWN,
     Found,
     ParsedFile,
+    are_apart,
     bindings,
     children,
     every_node,
@@ -122,6 +129,14 @@ _SUBMITS: Final = STARTS_TASK | {"remote"}
 """`remote` is Ray's, and that of what imitates it."""
 
 
+FUNCTION_NODES: Final = 12_000
+"""A function of more syntax of its own is not marked, nor is a file outside of its functions.
+
+Several questions compare each two of the statements of a function. A function that is written by
+hand has a tenth of that; what has more is generated, or hostile.
+"""
+
+
 def marks(
     file: str,
     module: ParsedFile,
@@ -138,6 +153,8 @@ def marks(
     """
     known = _names_of(module.tree, elsewhere, names or FileNames(module.tree, file))
     for function in (module.tree, *functions_in(module.tree)):
+        if len(own_nodes(function)) > FUNCTION_NODES:
+            continue
         name = function.name if isinstance(function, FUNCTIONS) else "<module>"
         for kind, about, node in (*_found_in(module, function, known), *_decorations(function)):
             if kind == "cache" and (used := _decorated(known.defined, function)):
@@ -167,6 +184,8 @@ class _Names(NamedTuple):
     may_hold_back: bool
     """Whether nothing in the file sends small writes at once, or collects them."""
     sequences: Mapping[str, str]
+    plain: frozenset[str]
+    """Containers of Python, whose parts refer to no memory but their own."""
     sets: frozenset[str]
     clocks: frozenset[str]
     unfrozen: Sequence[tuple[ast.AST, str, ast.AST]]
@@ -176,6 +195,7 @@ class _Names(NamedTuple):
     models: Tensors
     uses_arrays: bool
     unwrapping: frozenset[str]
+    has_wrappers: bool
     tensors: Mapping[str, frozenset[str]]
     returned: Mapping[str, ReturnedSlice]
     forwards: set[int]
@@ -198,6 +218,7 @@ def _names_of(tree: ast.Module, elsewhere: Mapping[str, ReturnedSlice], names: F
     )
     emptied_dicts = map(container_of, (*bounded, *(e for e in set_back if "[" not in e)))
     uses_arrays = not ARRAYS.isdisjoint(imported_roots(tree))
+    is_wrapping = has_wrappers(tree)
     defined = [n for n in every_node(tree) if isinstance(n, (*FUNCTIONS, ast.ClassDef))]
     return _Names(
         defined=defined,
@@ -218,6 +239,7 @@ def _names_of(tree: ast.Module, elsewhere: Mapping[str, ReturnedSlice], names: F
             for name in [last_name(node) if isinstance(node, ast.expr) else ""]
         ),
         sequences=sequences_of(tree),
+        plain=frozenset(plain_containers(tree)) if uses_arrays else frozenset(),
         sets=sets_of(tree),
         clocks=clocks_of(tree),
         unfrozen=list(find_unfrozen(tree)),
@@ -226,7 +248,8 @@ def _names_of(tree: ast.Module, elsewhere: Mapping[str, ReturnedSlice], names: F
         assigned=_assigned(tree),
         models=tensors_of(tree),
         uses_arrays=uses_arrays,
-        unwrapping=frozenset(_unwrapping(tree)),
+        unwrapping=frozenset(_unwrapping(tree, is_wrapping)),
+        has_wrappers=is_wrapping,
         tensors=tensors_in(tree) if uses_arrays else {},
         returned={**elsewhere, **returned_slices_of(tree)} if uses_arrays else {},
         forwards={id(each) for each in forward_passes(tree)} if uses_arrays else set(),
@@ -239,7 +262,7 @@ def _names_of(tree: ast.Module, elsewhere: Mapping[str, ReturnedSlice], names: F
 
 def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[Found]:
     """The marked statements of one function, or of a file outside of its functions."""
-    nodes = list(own_nodes(function))
+    nodes = own_nodes(function)
     name = function.name if isinstance(function, FUNCTIONS) else ""
     yield from _calls_marked(nodes)
     yield from find_awaited_tasks(function, nodes)
@@ -276,7 +299,7 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     yield from find_buffered_reads(function, nodes, known.buffered)
     yield from find_emptying(function, known.takers)
     yield from find_default_sigpipe(nodes, known.assigned)
-    yield from find_pitfalls(function, nodes)
+    yield from find_pitfalls(function, nodes, known.has_wrappers)
     yield from known.patterns.find(function, nodes)
     yield from find_own_answers(nodes)
     yield from find_group_kills(module.tree, nodes)
@@ -302,8 +325,8 @@ def _found_of_arrays(
 ) -> Iterator[Found]:
     """The marked statements about arrays and tensors."""
     name = function.name if isinstance(function, FUNCTIONS) else "<module>"
-    yield from find_views(nodes, known.returned)
-    yield from _unwrapped(nodes, known.unwrapping)
+    yield from find_views(nodes, known.returned, known.plain)
+    yield from _unwrapped(nodes, known.unwrapping, known.has_wrappers)
     yield from _fresh_losses(module, nodes)
     yield from _slow(elements(nodes, known.tensors.get(name, ()), known.tensors.get("", ())))
     yield from find_looped_collectives(nodes, known.reducers)
@@ -324,7 +347,7 @@ def _decorations(function: ast.AST) -> Iterator[Found]:
 def _cached(function: ast.AST) -> Iterator[tuple[int, str]]:
     """The line and text of each decorator of a function that is a cache without a bound."""
     for each in function.decorator_list if isinstance(function, FUNCTIONS) else ():
-        if is_unbounded_cache(each):
+        if is_unbounded_cache(each) and has_many_entries(function):
             yield each.lineno, clean(f"@{expression_text(each)}", QUOTE_LIMIT)
 
 
@@ -376,7 +399,10 @@ def _calls_marked(nodes: Sequence[ast.AST]) -> Iterator[Found]:
         elif name in _OF_CHUNKS and _is_chunk_of_one(node, name):
             yield "one-by-one", name, node
         elif name in ("put", "put_nowait") and isinstance(node.func, ast.Attribute) and node.args:
-            yield "put", expression_text(node.func.value), node
+            flags = node.args[1:2]  # `put(key, value)` is of a cache
+            is_flag = all(isinstance(getattr(each, "value", None), bool) for each in flags)
+            if is_flag and may_be_queue(node.func.value):
+                yield "put", expression_text(node.func.value), node
         elif queue := next(taken_by(node), ""):
             yield "takes", queue, node
 
@@ -395,7 +421,10 @@ def _passed_over(nodes: Sequence[ast.AST]) -> Iterator[Found]:
         if not isinstance(loop, ast.For):
             continue
         target = loop.target
-        is_numbered = isinstance(loop.iter, ast.Call) and last_name(loop.iter.func) == "enumerate"
+        made = last_name(loop.iter.func) if isinstance(loop.iter, ast.Call) else ""
+        if made == "range":
+            continue  # of numbers, which cost nothing
+        is_numbered = made == "enumerate"
         if is_numbered and isinstance(target, ast.Tuple) and len(target.elts) > 1:
             target = ast.Tuple(target.elts[1:])
         items = names_in(target)
@@ -403,7 +432,9 @@ def _passed_over(nodes: Sequence[ast.AST]) -> Iterator[Found]:
         if not isinstance(first, ast.If) or first.orelse or not items or items & names_in(first):
             continue
         is_skip = isinstance(first.body[-1], ast.Continue)
-        if is_skip and isinstance(first.test, ast.Compare | ast.Name | ast.Attribute):
+        test = first.test  # one that is equal, or is among some, is chosen
+        is_order = isinstance(test, ast.Compare) and isinstance(test.ops[0], ORDERS)
+        if is_skip and (is_order or isinstance(test, ast.Name | ast.Attribute)):
             yield "passed-over", f"{loop.lineno}-{last_line(first)}", first
 
 
@@ -536,37 +567,37 @@ def _is_main(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and "__name__" in names_in(node.test)
 
 
-def _unwrapped(nodes: Sequence[ast.AST], unwrapping: frozenset[str]) -> Iterator[Found]:
+def _unwrapped(
+    nodes: Sequence[ast.AST], unwrapping: frozenset[str], is_wrapping: bool
+) -> Iterator[Found]:
     """`model.module` that is returned, kept, or called, but not to read or write its state.
 
     Args:
         nodes: The syntax of a function.
         unwrapping: Functions that return it: calls of them count as well.
+        is_wrapping: See `has_wrappers`.
     """
     state = {
         id(node.value)
         for node in nodes
         if isinstance(node, ast.Attribute) and node.attr in _OF_STATE
     }
+    # `program.module()` of torch.export gives a module.
+    state |= {id(node.func) for node in nodes if isinstance(node, ast.Call) and not node.args}
     for node in nodes:
-        is_it = _is_module_of(node) or (
+        is_it = is_wrapped_module(node, is_wrapping) or (
             isinstance(node, ast.Call) and last_name(node.func) in unwrapping
         )
         if is_it and id(node) not in state:
             yield "unwrapped", expression_text(node), node
 
 
-def _is_module_of(node: ast.AST) -> bool:
-    if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load):
-        return False
-    return node.attr == "module"
-
-
-def _unwrapping(tree: ast.Module) -> Iterator[str]:
+def _unwrapping(tree: ast.Module, is_wrapping: bool) -> Iterator[str]:
     """Functions that return `model.module`."""
     for function in every_node(tree):
         if isinstance(function, FUNCTIONS) and any(
-            isinstance(node, ast.Return) and node.value and any(map(_is_module_of, ast.walk(node)))
+            isinstance(node, ast.Return)
+            and any(is_wrapped_module(each, is_wrapping) for each in ast.walk(node))
             for node in own_nodes(function)
         ):
             yield function.name
@@ -591,10 +622,11 @@ def _reaps_any(call: ast.Call, name: str) -> bool:
 
 
 _COLLECTIVES = re.compile(
-    r"(?:monitored_)?barrier|all_?reduce|all_?gather\w*|all_to_all\w*|broadcast\w*|gather"
-    r"|reduce_scatter\w*|reduce|scatter\w*|wait_for_everyone"
+    r"(?:monitored_)?barrier|all_?reduce\w*|all_?gather\w*|all_to_all\w*|"
+    r"broadcast(?!_(?:arrays|in_dim|like|shapes|tensors|to)$)\w*"
+    r"|gather(?:_object)?|reduce_scatter\w*|reduce|scatter(?:_object_list)?|wait_for_everyone"
 )
-_OTHERS_TOO: Final = frozenset(("broadcast", "gather", "reduce", "scatter", "scatter_"))
+_OTHERS_TOO: Final = frozenset(("broadcast", "gather", "reduce", "scatter"))
 """Names that tensors and arrays have for something else."""
 _OF_CHUNKS: Final = frozenset(("imap", "imap_unordered", "map", "starmap"))
 """Methods with a chunksize that are not in `_SUBMITS`; map() and starmap() of a Pool choose one."""
@@ -704,7 +736,7 @@ def _truncates(nodes: Sequence[ast.AST], assigned: Mapping[str, ast.expr]) -> It
 def _flushes_input(tree: ast.Module) -> bool:
     """Whether a file flushes what it writes to the input of other programs, or has no buffer."""
     for call in (node for node in every_node(tree) if isinstance(node, ast.Call)):
-        if last_name(call.func) in ("flush", "communicate", "reconfigure"):
+        if last_name(call.func) in ("flush", "communicate", "drain", "reconfigure"):
             return True
         for each in call.keywords:
             value = getattr(each.value, "value", None)
@@ -717,7 +749,12 @@ def _flushes_input(tree: ast.Module) -> bool:
 
 def _unflushed(module: ParsedFile, nodes: Sequence[ast.AST]) -> Iterator[Found]:
     """What is written to the input of another program, in a file that flushes none of it."""
-    found = list(_writes_to_input(nodes))
+    closed = {
+        receiver_of(each)
+        for each in nodes
+        if isinstance(each, ast.Call) and last_name(each.func) == "close"
+    }
+    found = [each for each in _writes_to_input(nodes) if each[1] not in closed]
     if found and not _flushes_input(module.tree):
         yield from found
 
@@ -915,8 +952,9 @@ def _calls(call: ast.Call, method: str) -> bool:
 
 def _is_for(call: ast.Call, method: str, name: str, wrappers: Container[str]) -> bool:
     """Whether a call does that to what has a name, itself or by a function of the file for it."""
-    is_direct = _calls(call, method) and container_of(receiver_of(call)) == name
-    return is_direct or last_name(call.func) in wrappers
+    if _calls(call, method) and (of := receiver_of(call)) != "self":
+        return container_of(of) == name  # another one may have a method of that name
+    return last_name(call.func) in wrappers
 
 
 def _unreleased(permits: _Permits, nodes: Sequence[ast.AST]) -> Iterator[Found]:
@@ -958,9 +996,13 @@ def _two_writes(nodes: Sequence[ast.AST]) -> Iterator[Found]:
     for call in calls:
         name = last_name(call.func)
         is_body = name == "write" and container_of(receiver_of(call)) == "wfile"
-        if before is not None and (
-            (is_body and last_name(before.func) == "end_headers")
-            or (name in _SENDS and receiver_of(before) == receiver_of(call))
+        if (
+            before is not None
+            and not are_apart(nodes, before, call)
+            and (
+                (is_body and last_name(before.func) == "end_headers")
+                or (name in _SENDS and receiver_of(before) == receiver_of(call))
+            )
         ):
             yield "two-writes", "", call
             return
@@ -982,8 +1024,13 @@ _ONCE: Final = re.compile(
 
 
 def _hooks(function: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[Found]:
-    """`layer.register_forward_hook(f)`, but in a function that prepares something once."""
+    """`layer.register_forward_hook(f)`, but in a function that prepares something once.
+
+    Nor in one that removes hooks.
+    """
     if isinstance(function, FUNCTIONS) and not _ONCE.fullmatch(function.name.lower()):
+        if any(isinstance(each, ast.Call) and last_name(each.func) == "remove" for each in nodes):
+            return
         for node in nodes:
             if isinstance(node, ast.Call) and HOOKS.fullmatch(last_name(node.func)):
                 yield "registers-hook", "", node
@@ -1125,9 +1172,15 @@ def _gives_up(module: ParsedFile, function: ast.AST) -> Iterator[Found]:
             around = [child for _, child in children(parents[-1])] if parents else own
             after = around[around.index(node) + 1 :][:1]
             for each in (*node.orelse, *after):
-                is_new = isinstance(each, ast.Raise) and each.exc is not None and not each.cause
+                is_new = isinstance(each, ast.Raise) and not each.cause and _is_new(each.exc)
                 if is_new and handler is not None:
                     yield "gives-up", _handler_words(module, handler), each
+
+
+def _is_new(raised: ast.expr | None) -> bool:
+    """Whether an exception is made where it is raised: not `raise errors[0]` of those caught."""
+    named = raised.func if isinstance(raised, ast.Call) else raised
+    return named is not None and last_name(named)[:1].isupper()
 
 
 def _swallows(loop: ast.AST) -> Iterator[ast.ExceptHandler]:

@@ -300,7 +300,7 @@ class PatternUses:
             first = call.args[0] if call.args else None
             if is_module and (first is None or isinstance(first, ast.Constant)):
                 pattern = getattr(first, "value", None)
-                if isinstance(pattern, str) and matches_in_many_ways(pattern):
+                if isinstance(pattern, str) and matches_in_many_ways(pattern, _is_verbose(call)):
                     yield "wide-pattern", pattern, call
                 continue
             if not self._is_needed or call.func.attr == "compile":
@@ -308,24 +308,28 @@ class PatternUses:
             self._left = _STEPS
             of = first if is_module and first is not None else owner
             start = _Place(of, _Scope(self._names, function))
-            found = dict.fromkeys(self._patterns(start, frozenset(), is_text=is_module))
-            wide = (each for each in found if matches_in_many_ways(each[1]))
-            for line, pattern in islice(wide, _SHOWN):
+            found = dict.fromkeys(
+                self._patterns(start, frozenset(), is_text=is_module, is_verbose=_is_verbose(call))
+            )
+            wide = (each for each in found if matches_in_many_ways(*each[1:]))
+            for line, pattern, _ in islice(wide, _SHOWN):
                 yield "uses-wide-pattern", f"{line}, {pattern}", call
 
     def _patterns(
-        self, start: _Place, seen: frozenset[int], *, is_text: bool
-    ) -> Iterator[tuple[str, str]]:
-        """The literal patterns that an expression can be, with their lines."""
+        self, start: _Place, seen: frozenset[int], *, is_text: bool, is_verbose: bool
+    ) -> Iterator[tuple[str, str, bool]]:
+        """The literal patterns that an expression can be, with their lines, and if verbose."""
         for node, scope in self._values(start, seen):
             if _compiles(node) and isinstance(node, ast.Call) and node.args:
                 # `pattern = re.compile(pattern)` leads back to itself.
                 if id(node) not in seen:
                     text = _Place(node.args[0], scope)
-                    yield from self._patterns(text, seen | {id(node)}, is_text=True)
+                    yield from self._patterns(
+                        text, seen | {id(node)}, is_text=True, is_verbose=_is_verbose(node)
+                    )
             elif is_text and isinstance(node, ast.Constant) and isinstance(node.value, str):
                 file = "" if scope.file is self._names else f"{scope.file.name}:"
-                yield f"{file}{first_line(node)}", node.value
+                yield f"{file}{first_line(node)}", node.value, is_verbose
 
     def _values(self, place: _Place, seen: frozenset[int]) -> Iterator[_Place]:
         """What an expression can be, of literals and calls."""
@@ -480,6 +484,16 @@ def _compiles(node: ast.AST) -> bool:
         and isinstance(func.value, ast.Name)
         and func.value.id in _MODULES
     )
+
+
+def _is_verbose(call: ast.Call) -> bool:
+    """Whether a call of `re` has the flag VERBOSE."""
+    given = [*call.args[1:], *(each.value for each in call.keywords)]
+    parts = (part for each in given for part in ast.walk(each))
+    return any(isinstance(e, ast.Name | ast.Attribute) and last_name(e) in _VERBOSE for e in parts)
+
+
+_VERBOSE: Final = frozenset(("VERBOSE", "X"))
 
 
 def _is_method(node: ast.AST, names: Sequence[str]) -> bool:

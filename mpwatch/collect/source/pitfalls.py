@@ -15,6 +15,7 @@ import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Final
 
+from mpwatch.collect.source.kept import MODELS
 from mpwatch.collect.source.rank_differences import reads_clock
 from mpwatch.collect.source.syntax import (
     FUNCTIONS,
@@ -35,22 +36,61 @@ from mpwatch.collect.source.syntax import (
 )
 
 
-def find_pitfalls(function: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[Found]:
-    """The statements of this kind in one function, or in a file outside of its functions."""
+def find_pitfalls(
+    function: ast.AST, nodes: Sequence[ast.AST], has_wrappers: bool
+) -> Iterator[Found]:
+    """The statements of this kind in one function, or in a file outside of its functions.
+
+    Args:
+        function: The function, or the file.
+        nodes: Its own syntax.
+        has_wrappers: See `has_wrappers`.
+    """
     yield from _queue_handlers(nodes)
     yield from _undrained(function, nodes)
     yield from _watchdogs(nodes)
     yield from _rpc_threads(nodes)
-    yield from _replaced_modules(function, nodes)
+    yield from _replaced_modules(function, nodes, has_wrappers)
     yield from _accumulations(nodes)
     yield from _lengths(nodes)
-    yield from _past_wrappers(nodes)
+    yield from _past_wrappers(nodes, has_wrappers)
     for call in nodes:
         if isinstance(call, ast.Call) and last_name(call.func) in _WRAPPERS:
             yield "wraps", last_name(call.func), call
 
 
-def _past_wrappers(nodes: Sequence[ast.AST]) -> Iterator[Found]:
+def is_wrapped_module(node: ast.AST, has_wrappers: bool) -> bool:
+    """Whether it is the module in a wrapped model, `model.module`, as far as words show.
+
+    Many objects have an attribute of that name.
+
+    Args:
+        node: A piece of syntax.
+        has_wrappers: Whether the file wraps models, or asks for such an attribute.
+    """
+    if not isinstance(node, ast.Attribute) or node.attr != "module":
+        return False
+    of = node.value
+    if not isinstance(node.ctx, ast.Load) or last_name(of) in ("", "args", "modules", "nn"):
+        return False
+    return has_wrappers or MODELS.fullmatch(last_name(of)) is not None
+
+
+def has_wrappers(tree: ast.AST) -> bool:
+    """Whether a file wraps models, or asks whether one is wrapped: `hasattr(model, "module")`."""
+    for node in every_node(tree):
+        if isinstance(node, ast.alias) and node.name.rpartition(".")[2] in _KINDS_OF_WRAPPERS:
+            return True
+        if isinstance(node, ast.Name | ast.Attribute) and last_name(node) in _KINDS_OF_WRAPPERS:
+            return True
+        if isinstance(node, ast.Call) and last_name(node.func) in ("getattr", "hasattr"):
+            asked = [getattr(each, "value", None) for each in node.args[1:2]]
+            if asked == ["module"]:
+                return True
+    return False
+
+
+def _past_wrappers(nodes: Sequence[ast.AST], has_wrappers: bool) -> Iterator[Found]:
     """`loss = criterion(model.module.encode(x))`, and then `loss.backward()`.
 
     Only the forward pass of the wrapper prepares that gradients are averaged.
@@ -67,7 +107,7 @@ def _past_wrappers(nodes: Sequence[ast.AST]) -> Iterator[Found]:
         inner = call.func
         if isinstance(inner, ast.Attribute) and inner.attr != "module":
             inner = inner.value
-        if not isinstance(inner, ast.Attribute) or inner.attr != "module":
+        if not isinstance(inner, ast.Attribute) or not is_wrapped_module(inner, has_wrappers):
             continue
         wrapper = expression_text(inner.value)
         if wrapper not in ("", "self", *called) and last_name(call.func) not in _NO_FORWARD:
@@ -387,7 +427,9 @@ def _rpc_threads(nodes: Sequence[ast.AST]) -> Iterator[Found]:
                     yield "rpc-threads", expression_text(each.value), each
 
 
-def _replaced_modules(function: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[Found]:
+def _replaced_modules(
+    function: ast.AST, nodes: Sequence[ast.AST], has_wrappers: bool
+) -> Iterator[Found]:
     """`self.head = nn.Linear(n, m)` where the old one is read, and `model.module.add_classes()`."""
     makers = [each for each in nodes if isinstance(each, ast.Assign) and _makes_module(each.value)]
     if makers and isinstance(function, FUNCTIONS) and function.name != "__init__":
@@ -395,12 +437,15 @@ def _replaced_modules(function: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[F
         made = {
             target.id for node in makers for target in node.targets if isinstance(target, ast.Name)
         }
+        new = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
         for node in nodes:
             if not isinstance(node, ast.Assign):
                 continue
             is_made = isinstance(node.value, ast.Name) and node.value.id in made
             for target in node.targets if is_made or node in makers else ():
-                if isinstance(target, ast.Attribute) and (name := ast.unparse(target)) in read:
+                if not isinstance(target, ast.Attribute) or not names_in(target).isdisjoint(new):
+                    continue  # of a model that the function has made
+                if (name := ast.unparse(target)) in read:
                     yield "replaces-module", name, node
     if any(last_name(each.func) in _WRAPPERS for each in nodes if isinstance(each, ast.Call)):
         return  # it wraps the model again
@@ -408,7 +453,7 @@ def _replaced_modules(function: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[F
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             owner = node.func.value
             is_own = node.func.attr not in _OF_EVERY_MODULE
-            if is_own and isinstance(owner, ast.Attribute) and owner.attr == "module":
+            if is_own and is_wrapped_module(owner, has_wrappers):
                 yield "calls-wrapped", node.func.attr, node
 
 
@@ -450,6 +495,12 @@ _OF_EVERY_MODULE: Final = frozenset(
     )
 )
 """Methods of each torch.nn.Module, which make no parameter."""
+_KINDS_OF_WRAPPERS: Final = frozenset(
+    (
+        *("DDP", "DataParallel", "DistributedDataParallel", "FSDP", "FullyShardedDataParallel"),
+        *("is_parallel", "unwrap_model"),
+    )
+)
 _WRAPPERS: Final = frozenset(("DDP", "DistributedDataParallel", "FSDP", "FullyShardedDataParallel"))
 
 

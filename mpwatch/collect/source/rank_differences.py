@@ -193,12 +193,30 @@ def find_clocks(
     """
     if not isinstance(function, FUNCTIONS) or function.name not in clocks:
         return
+    times = {
+        name
+        for node in nodes
+        if isinstance(node, ast.Assign) and _tells_time(node.value, clocks, ())
+        for target in node.targets
+        for name in names_in(target)
+    }
     for node in nodes:
         is_decided = isinstance(node, ast.Return) and any(
-            isinstance(each, ast.Compare) for each in ast.walk(node)
+            isinstance(each, ast.Compare) and _tells_time(each, clocks, times)
+            for each in ast.walk(node)
         )
         if is_decided:
             yield "asks-clock", function.name, node
+
+
+def _tells_time(value: ast.AST, clocks: Container[str], times: Container[str]) -> bool:
+    """Whether an expression reads a clock, by a function of the file, or uses what one has told."""
+    return any(
+        reads_clock(each)
+        or _uses(each, clocks)
+        or (isinstance(each, ast.Name) and each.id in times)
+        for each in ast.walk(value)
+    )
 
 
 _PLAIN: Final = frozenset(("abs", "float", "len", "max", "min", "round", "sum"))
@@ -269,6 +287,15 @@ _WITHOUT_ORDER: Final = frozenset(
 )
 
 
+def _has_no_order(statement: ast.stmt) -> bool:
+    """Whether a statement of a loop does the same in any order, as `names.add(each)` does."""
+    if isinstance(statement, ast.If):
+        return all(map(_has_no_order, (*statement.body, *statement.orelse)))
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        return last_name(statement.value.func) in ("add", "discard", "remove")
+    return isinstance(statement, ast.Pass | ast.Continue | ast.Delete)
+
+
 def find_set_order(nodes: Sequence[ast.AST], sets: frozenset[str]) -> Iterator[Found]:
     """`for name in self.names:` and `{key: None for key in keys & known}`, of sets.
 
@@ -286,6 +313,8 @@ def find_set_order(nodes: Sequence[ast.AST], sets: frozenset[str]) -> Iterator[F
         if id(node) in unordered:
             continue
         if isinstance(node, ast.For):
+            if all(map(_has_no_order, node.body)):
+                continue
             iterated = node.iter
         elif isinstance(node, ast.ListComp | ast.DictComp | ast.GeneratorExp):
             iterated = node.generators[0].iter

@@ -21,6 +21,7 @@ from mpwatch.collect.source.syntax import (
     assigned_to,
     calls_in,
     expression_text,
+    functions_by_name,
     functions_in,
     last_name,
     own_nodes,
@@ -61,7 +62,7 @@ def slow(
     unpacked = set(_from_zip(nodes))
     own = {
         target.id for node in nodes for target in _bound_by(node) if isinstance(target, ast.Name)
-    }
+    } | {each.arg for each in nodes if isinstance(each, ast.arg)}
     for node in nodes:
         if not isinstance(node, ast.Call):
             continue
@@ -241,6 +242,7 @@ def tensors_in(tree: ast.AST) -> dict[str, frozenset[str]]:
         Last names, by the name of the function; attributes under an empty name.
     """
     functions = functions_in(tree)
+    single = functions_by_name(tree)
     attributes: set[str] = set()
     found: dict[str, set[str]] = {}
     for function in functions:
@@ -255,10 +257,10 @@ def tensors_in(tree: ast.AST) -> dict[str, frozenset[str]]:
     for function in functions:
         for node in own_nodes(function):
             called = _called(node.func)[1] if isinstance(node, ast.Call) else ""
-            others = [each for each in functions if each.name == called]
-            if not isinstance(node, ast.Call) or len(others) != 1:
+            other = single.get(called)
+            if not isinstance(node, ast.Call) or other is None:
                 continue
-            names = [each.arg for each in others[0].args.args if each.arg not in ("self", "cls")]
+            names = [each.arg for each in other.args.args if each.arg not in ("self", "cls")]
             for name, given in zip(names, node.args, strict=False):
                 if _is_tensor(given, found[function.name], attributes):
                     found[called].add(name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
@@ -111,6 +111,16 @@ def before_in_round(
     yield from before(inside[first - 1] if first else function, inside[first:])
 
 
+def are_apart(nodes: Iterable[ast.AST], one: ast.AST, other: ast.AST) -> bool:
+    """Whether two pieces of a function's syntax are in different branches of one `if`."""
+    lines = sorted((first_line(one), first_line(other)))
+    return any(
+        first_line(each) <= lines[0] < first_line(each.orelse[0]) <= lines[1] <= last_line(each)
+        for each in nodes
+        if isinstance(each, ast.If) and each.orelse
+    )
+
+
 def condition(module: ParsedFile, node: ast.If) -> Statement:
     """`if step > 9: break`, with the statement that leaves."""
     header, last = quoted(module, node), quoted(module, node.body[-1])
@@ -140,14 +150,24 @@ def last_name(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def own_nodes(function: ast.AST) -> Iterator[ast.AST]:
-    """The syntax of a function, without that of functions defined in it."""
+def own_nodes(function: ast.AST) -> Sequence[ast.AST]:
+    """The syntax of a function, or of a file, without that of functions defined in it.
+
+    It is kept with these, as that of `every_node` is: three dozen questions go through it.
+    """
+    known: tuple[ast.AST, ...] | None = vars(function).get("own_nodes")
+    if known is not None:
+        return known
+    found: list[ast.AST] = []
     waiting = list(ast.iter_child_nodes(function))
     while waiting:
         node = waiting.pop()
-        yield node
+        found.append(node)
         if not isinstance(node, FUNCTIONS):
             waiting += ast.iter_child_nodes(node)
+    if isinstance(function, (*FUNCTIONS, ast.Module)):
+        vars(function)["own_nodes"] = tuple(found)
+    return found
 
 
 def calls_in(node: ast.AST) -> Iterator[ast.Call]:
@@ -193,9 +213,13 @@ def every_node(tree: ast.AST) -> tuple[ast.AST, ...]:
     return found
 
 
-def functions_in(tree: ast.AST) -> list[FunctionNode]:
+def functions_in(tree: ast.AST) -> Sequence[FunctionNode]:
     """The functions of a file, also those within classes and functions."""
-    return [each for each in every_node(tree) if isinstance(each, FUNCTIONS)]
+    found: list[FunctionNode] | None = vars(tree).get("functions")
+    if found is None:
+        found = [each for each in every_node(tree) if isinstance(each, FUNCTIONS)]
+        vars(tree)["functions"] = found
+    return found
 
 
 def functions_by_name(tree: ast.AST) -> dict[str, FunctionNode]:

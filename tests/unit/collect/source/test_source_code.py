@@ -2293,7 +2293,8 @@ def test_what_keeps_the_graphs_of_training_steps_is_marked(tmp_path: Path) -> No
         ("Popen(command, stdin=PIPE, text=True, bufsize=1)", []),
         ("Popen(command, stdin=PIPE, bufsize=-1)", [2, 3]),
         ("print(line, file=self.proc.stdin, flush=True)", []),
-        ("self.proc.stdin.close()", [2, 3]),
+        ("self.proc.stdin.close()", [3]),
+        ("await proc.stdin.drain()", []),
     ],
 )
 def test_input_of_another_program_that_nothing_flushes_is_marked(
