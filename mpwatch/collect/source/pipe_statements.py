@@ -1,22 +1,28 @@
-"""Statements by which a pipe fails: reads through a buffer beside poll(), and SIGPIPE as a signal.
+"""Statements by which a pipe or socket fails or waits: buffers beside poll() and before flush().
 
 Python reads from a pipe or socket as much as there is, and gives out of that what was asked for.
 poll() and select() see only what is still in the kernel. The default action of SIGPIPE ends the
-process that writes.
+process that writes. What is written to a program stays in a buffer until it is flushed, and of a
+message that is sent in two parts the second may wait for the answer to the first (Nagle).
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from mpwatch.collect.source.kept import container_of
 from mpwatch.collect.source.syntax import (
     FUNCTIONS,
     LOOPS,
     Found,
+    ParsedFile,
+    are_apart,
     every_node,
     expression_text,
+    first_line,
     imported_roots,
     last_name,
     own_nodes,
@@ -289,3 +295,70 @@ def _is_sigpipe(node: ast.AST) -> bool:
     if isinstance(node, ast.Constant):
         return node.value == _SIGNAL
     return isinstance(node, ast.Name | ast.Attribute) and last_name(node) == _SIGNAL
+
+
+def _flushes_input(tree: ast.Module) -> bool:
+    """Whether a file flushes what it writes to the input of other programs, or has no buffer."""
+    for call in (node for node in every_node(tree) if isinstance(node, ast.Call)):
+        if last_name(call.func) in ("flush", "communicate", "drain", "reconfigure"):
+            return True
+        for each in call.keywords:
+            value = getattr(each.value, "value", None)
+            if each.arg in ("flush", "line_buffering", "write_through") and value is not False:
+                return True
+            if each.arg == "bufsize" and expression_text(each.value) != "-1":
+                return True
+    return False
+
+
+def find_unflushed(module: ParsedFile, nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """What is written to the input of another program, in a file that flushes none of it."""
+    closed = {
+        receiver_of(each)
+        for each in nodes
+        if isinstance(each, ast.Call) and last_name(each.func) == "close"
+    }
+    found = [each for each in _writes_to_input(nodes) if each[1] not in closed]
+    if found and not _flushes_input(module.tree):
+        yield from found
+
+
+def _writes_to_input(nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """`process.stdin.write(line)`, or `print(line, file=process.stdin)`."""
+    for node in nodes:
+        if not isinstance(node, ast.Call):
+            continue
+        name, to = last_name(node.func), receiver_of(node)
+        if name == "print":
+            to = next((expression_text(e.value) for e in node.keywords if e.arg == "file"), "")
+        if name in ("print", "write", "writelines") and to.endswith(".stdin") and to != "sys.stdin":
+            yield "unflushed", to, node
+
+
+def find_two_writes(nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """`self.end_headers()` and `self.wfile.write(body)`, or two calls of `sock.sendall`."""
+    calls = sorted((each for each in nodes if isinstance(each, ast.Call)), key=first_line)
+    before: ast.Call | None = None
+    for call in calls:
+        name = last_name(call.func)
+        is_body = name == "write" and container_of(receiver_of(call)) == "wfile"
+        if (
+            before is not None
+            and not are_apart(nodes, before, call)
+            and (
+                (is_body and last_name(before.func) == "end_headers")
+                or (name in _SENDS and receiver_of(before) == receiver_of(call))
+            )
+        ):
+            yield "two-writes", "", call
+            return
+        if name == "end_headers" or (name in _SENDS and _is_socket(receiver_of(call))):
+            before = call
+
+
+_SENDS: Final = frozenset(("send", "sendall"))
+
+
+def _is_socket(name: str) -> bool:
+    """Whether a name is that of a socket, as far as it shows."""
+    return re.search(r"sock|peer", name, re.IGNORECASE) is not None

@@ -1,9 +1,10 @@
 """Statements whose result differs from rank to rank, though the program takes it for the same.
 
-A decision by a value that no collective has made the same on all: a loss of its own data, or the
-time that its own clock says. And the order of a set: texts have another hash in each interpreter
-(PYTHONHASHSEED, on since Python 3.3), so that two processes go through equal sets of them in
-different orders, unless one is a fork of the other.
+A function that returns an empty container on some of them, or a decision by a value that no
+collective has made the same on all: a loss of its own data, or the time that its own clock says.
+And the order of a set: texts have another hash in each interpreter (PYTHONHASHSEED, on since Python
+3.3), so that two processes go through equal sets of them in different orders, unless one is a fork
+of the other.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from typing import Final
 from mpwatch.collect.source.syntax import (
     FUNCTIONS,
     Found,
+    ParsedFile,
+    condition_around,
     every_node,
     expression_text,
     functions_by_name,
@@ -329,3 +332,30 @@ def find_set_order(nodes: Sequence[ast.AST], sets: frozenset[str]) -> Iterator[F
             continue
         if _is_set(iterated, sets):
             yield "set-order", expression_text(iterated), node
+
+
+_RANK = re.compile(
+    r"(?<![a-z])rank(?![a-z])|\bis_(?:main|master|first|chief|(?:global_|local_)?zero)",
+    re.IGNORECASE,
+)
+
+
+_CONTAINERS: Final = frozenset(("dict", "list", "set", "tuple", "OrderedDict", "defaultdict"))
+
+
+def find_empty_on_ranks(module: ParsedFile, nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """`if rank != 0: return {}` in a function that returns something to other ranks."""
+    returns = [each for each in nodes if isinstance(each, ast.Return) and each.value is not None]
+    empty = [each for each in returns if each.value is not None and _is_empty(each.value)]
+    for node in empty if len(empty) < len(returns) else ():
+        under, about = condition_around(module, node, nodes)
+        if under is not None and _RANK.search(expression_text(under.test)):
+            yield "empty-on-ranks", about, node
+
+
+def _is_empty(value: ast.expr) -> bool:
+    if isinstance(value, ast.Call):
+        return last_name(value.func) in _CONTAINERS and not value.args and not value.keywords
+    return isinstance(value, ast.Dict | ast.List | ast.Tuple) and not any(
+        isinstance(each, ast.expr) for each in ast.iter_child_nodes(value)
+    )

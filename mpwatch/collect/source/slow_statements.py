@@ -1,15 +1,16 @@
 """Expressions that take long for what they do, as their syntax shows.
 
-Also calls of a function whose results another function of the same file keeps in a cache, and waits
-for the result of a task right after the statement that starts it: such a function has one task
-under way at a time, however many workers its pool has.
+Also those that go through a list or deque to find or move one element, calls of a function whose
+results another function of the same file keeps in a cache, and waits for the result of a task right
+after the statement that starts it: such a function has one task under way at a time, however many
+workers its pool has.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -560,3 +561,32 @@ def _wait_for(name: str, rest: Sequence[ast.AST]) -> ast.Call | None:
 
 def _about(start: ast.Call) -> str:
     return f"{start.lineno}, {last_name(start.func)}"
+
+
+def find_walks(nodes: Iterable[ast.AST], sequences: Mapping[str, str]) -> Iterator[Found]:
+    """`self.buffer[j]` of a deque, `items.pop(0)` and `x in items` of a list.
+
+    Such a statement goes through all that the container holds, or half of it.
+    """
+    for node in nodes:
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+            is_end = isinstance(node.slice, ast.Constant | ast.UnaryOp | ast.Slice)
+            if not is_end and sequences.get(last_name(node.value)) == "deque":
+                yield "walks", f"deque {expression_text(node.value)}, {expression_text(node)}", node
+        elif isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
+            container = node.comparators[0]
+            if last_name(container) in sequences:
+                name, text = expression_text(container), expression_text(node)
+                yield "walks", f"{sequences[last_name(container)]} {name}, {text}", node
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
+            container, name = node.func.value, node.func.attr
+            kind = sequences.get(last_name(container))
+            is_first = getattr(node.args[0], "value", None) == 0 and name in ("pop", "insert")
+            if (kind == "list" and is_first) or (kind and name in ("index", "remove", "count")):
+                yield "walks", f"{kind} {expression_text(container)}, {expression_text(node)}", node
+
+
+def found_of(expressions: Iterable[Slow]) -> Iterator[Found]:
+    """Slow expressions as what a file is marked with."""
+    for found in expressions:
+        yield "slow", f"{found.kind}: {expression_text(found.node)}", found.node

@@ -277,3 +277,20 @@ def expression_text(node: ast.AST) -> str:
         return ".".join((inner.id, *reversed(parts)))
     is_short = sum(1 for _ in islice(ast.walk(node), EXPRESSION_NODES)) < EXPRESSION_NODES
     return ast.unparse(node) if is_short else ""
+
+
+def is_inside(node: ast.AST, outer: ast.AST) -> bool:
+    """Whether a piece of syntax is in the body of a loop or an `if`."""
+    body = outer.body if isinstance(outer, (ast.If, *LOOPS)) else []
+    return bool(body) and first_line(body[0]) <= first_line(node) <= last_line(body[-1])
+
+
+def condition_around(
+    module: ParsedFile, node: ast.AST, nodes: Sequence[ast.AST]
+) -> tuple[ast.If | None, str]:
+    """The innermost `if` around a statement of a function, and its header and line in words."""
+    ifs = [each for each in nodes if isinstance(each, ast.If) and is_inside(node, each)]
+    if not ifs:
+        return None, ""
+    header = quoted(module, one := max(ifs, key=first_line))
+    return one, f"{header.text} in line {header.line}"

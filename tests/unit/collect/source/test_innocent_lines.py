@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import textwrap
+from typing import get_args
 
 import pytest
 
@@ -311,3 +312,7 @@ def test_a_very_long_function_is_not_marked_and_the_others_are() -> None:
     assert lines(f"{long}    gc.disable()\ndef h():\n    gc.disable()\n", "gc-off") == [
         long.count("\n") + 3
     ]
+
+
+def test_the_kinds_of_marks_are_in_the_order_of_letters() -> None:
+    assert list(get_args(MarkKind)) == sorted(get_args(MarkKind))
