@@ -357,12 +357,13 @@ def find_graphs(function: ast.AST, own: Sequence[ast.AST], file: Tensors) -> Ite
         if each.annotation is None or last_name(each.annotation) not in _PLAIN
     }
     objects = set(_objects(own))
+    is_pass = _PASSES.search(function.name) is not None
     for node, parents in within([node for _, node in children(function)]):
         if any(isinstance(each, ast.With) and _switches_off(each) for each in parents):
             continue
         loops = [each for each in parents if isinstance(each, LOOPS)]
         if not ends:
-            yield from _kept_graphs(node, own, loops, computed, file)
+            yield from _kept_graphs(node, own, loops, computed, file, is_pass=is_pass)
         call = node.value if isinstance(node, ast.Expr) else None
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
             of_class = expression_text(call.func.value) in objects
@@ -372,12 +373,17 @@ def find_graphs(function: ast.AST, own: Sequence[ast.AST], file: Tensors) -> Ite
                 if found is not None and found.line and is_own:
                     yield "graph-passed", f"{call.func.attr}, {place}, {found.line}", node
         if isinstance(node, ast.Assign) and not ends:
-            yield from _carried(own, node, loops, file)
+            if not is_pass or any(isinstance(e, ast.Attribute) for e in node.targets):
+                yield from _carried(own, node, loops, file)
             found = _computed(node.value, computed, file)
             for name in (expression_text(e) for t in node.targets for e in _elements(t)):
                 computed.pop(name, None)
                 if found is not None:
                     computed[name] = found
+
+
+_PASSES: Final = re.compile(r"^forward|_forward|^__call__$")
+"""Names of functions that are one pass through the layers of a model."""
 
 
 def _objects(own: Sequence[ast.AST]) -> Iterator[str]:
@@ -412,6 +418,8 @@ def _kept_graphs(
     loops: Sequence[ast.AST],
     computed: Mapping[str, _Computed],
     file: Tensors,
+    *,
+    is_pass: bool,
 ) -> Iterator[Found]:
     """A statement that adds what a model has computed, or an argument, to what outlives it."""
     for container, value in _added(node):
@@ -420,6 +428,8 @@ def _kept_graphs(
             if found is None or not _outlives(own, container, loops, file):
                 continue
             text, is_attribute = expression_text(container), isinstance(container, ast.Attribute)
+            if is_pass and not is_attribute:
+                continue  # it ends with the pass, and its graph with the step
             if found.line and file.imports_torch:
                 ends = file.emptied.get(container_of(text), "") if is_attribute else ""
                 yield "graph-kept", ", ".join(filter(None, (text, str(found.line), ends))), node
@@ -529,6 +539,8 @@ def _carried(
     name = last_name(call.func)
     if name in file.frozen or not (name in file.models or MODELS.fullmatch(name)):
         return
+    if any(isinstance(each, ast.For) and name in names_in(each.target) for each in loops):
+        return  # of one layer after the other
     states = {expression_text(each) for target in node.targets for each in _elements(target)}
     given = [*call.args, *(each.value for each in call.keywords)]
     for part in (part for each in given for part in _elements(each)):

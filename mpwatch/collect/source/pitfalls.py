@@ -379,6 +379,8 @@ def _undrained(function: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[Found]:
     if any(last_name(each.func) == "drain" for each in nodes if isinstance(each, ast.Call)):
         return
     within = {id(each) for loop in nodes if isinstance(loop, LOOPS) for each in ast.walk(loop)}
+    # That of asyncio returns nothing to await: what is awaited is a writer that waits itself.
+    within -= {id(each.value) for each in nodes if isinstance(each, ast.Await)}
     for call in nodes:
         if not isinstance(call, ast.Call) or id(call) not in within:
             continue

@@ -292,6 +292,32 @@ def test_a_part_of_a_list_or_dict_is_no_view() -> None:
     assert lines(text.format("sorted(x)"), "view") == []
 
 
+LAYERS = """
+    import torch
+    def {0}(self, x):
+        kept = []
+        for {1} in self.blocks:
+            x = {2}(self.y, x)
+            kept.append(x)
+        return kept
+"""
+
+
+def test_a_pass_through_layers_keeps_its_graph_for_one_step() -> None:
+    carried: MarkKind = "graph-carried"
+    assert lines(LAYERS.format("run", "each", "model"), carried) == [6]
+    assert lines(LAYERS.format("run", "layer_module", "layer_module"), carried) == []
+    assert lines(LAYERS.format("forward", "each", "self.encoder"), carried) == []
+    assert lines(LAYERS.format("run", "each", "model"), "graph-kept") == [7]
+    assert lines(LAYERS.format("forward_features", "each", "model"), "graph-kept") == []
+
+
+def test_a_write_that_is_awaited_waits_itself() -> None:
+    text = "async def f(writer, rows):\n    for row in rows:\n        {0}writer.write(row)\n"
+    assert lines(text.format(""), "undrained-write") == [3]
+    assert lines(text.format("await "), "undrained-write") == []
+
+
 def test_a_pattern_with_comments_is_read_as_one() -> None:
     text = 'import re\nP = re.compile(r"""a+ b+  # (x+x+)+y\n""", re.{0})\n'
     assert lines(text.format("VERBOSE"), "wide-pattern") == []
