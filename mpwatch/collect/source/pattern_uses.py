@@ -397,8 +397,8 @@ class PatternUses:
             elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
                 for each in (node.left, node.right):
                     yield from self._inside(_Place(each, scope), step, seen | {id(node)})
-            elif isinstance(node, ast.Call):
-                yield from self._of_call(node, scope, step, seen)
+            elif isinstance(node, ast.Call) and id(node) not in seen:  # `rows = list(rows)`
+                yield from self._of_call(node, scope, step, seen | {id(node)})
 
     def _elements(
         self,

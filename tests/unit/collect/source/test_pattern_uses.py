@@ -139,6 +139,13 @@ def test_an_attribute_is_that_of_its_class_and_of_those_of_its_family() -> None:
     assert used(CLASSES) == [("run", MAIL_AT, 4), ("run", MAIL_AT, 9)]
 
 
+def test_a_list_that_is_made_of_itself_ends() -> None:
+    text = "def f(t):\n    rows = list(rows)\n    for p in rows: p.sub('', t)\n"
+    assert used(text) == []
+    text = "def f(t):\n    rows = {}\n    rows = rows.copy()\n    rows.get(t).sub('', t)\n"
+    assert used(text) == []
+
+
 def test_a_pattern_that_is_compiled_of_itself_ends() -> None:
     assert used("def f(p, text):\n    p = re.compile(p)\n    return p.match(text)\n") == []
     given = "def f(p, text):\n    p = re.compile(p)\n    return p.match(text)\nf(TEXTS[1], x)\n"
