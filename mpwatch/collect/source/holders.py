@@ -34,7 +34,7 @@ from mpwatch.collect.source.syntax import (
     ORDERS,
     QUOTE_LIMIT,
     ParsedFile,
-    argument,
+    argument_of,
     assigned_to,
     before_in_round,
     children,
@@ -730,7 +730,7 @@ def _given(site: Site, name: str) -> ast.expr | None:
     if site.call is None:
         return None
     names = site.called.arguments
-    return argument(site.call, name, names.index(name) if name in names else -1)
+    return argument_of(site.call, name, names.index(name) if name in names else -1)
 
 
 def _values_of(function: Function, name: str) -> list[ast.expr]:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
+from mpwatch.collect.source.ambiguous_patterns import FileNames, PatternUses
 from mpwatch.collect.source.control_flow import STARTS_TASK
 from mpwatch.collect.source.handing_over import (
     Handing,
@@ -61,14 +62,17 @@ from mpwatch.collect.source.kept import (
     variables_of,
 )
 from mpwatch.collect.source.kept_references import HOOKS
-from mpwatch.collect.source.pattern_uses import FileNames, PatternUses
-from mpwatch.collect.source.pipe_statements import (
+from mpwatch.collect.source.pipes_and_signals import (
     BufferedFiles,
     buffered_files,
     find_buffered_reads,
     find_default_sigpipe,
+    find_kills,
     find_two_writes,
     find_unflushed,
+    is_death_signal,
+    left_before_cancelled,
+    reaps_any,
 )
 from mpwatch.collect.source.pitfalls import (
     find_group_kills,
@@ -97,12 +101,6 @@ from mpwatch.collect.source.repetition import (
     may_be_queue,
     taken_by,
     takers_of,
-)
-from mpwatch.collect.source.signals import (
-    find_kills,
-    is_death_signal,
-    left_before_cancelled,
-    reaps_any,
 )
 from mpwatch.collect.source.slow_statements import (
     cached_variants,

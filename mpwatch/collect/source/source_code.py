@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
+from mpwatch.collect.source.ambiguous_patterns import FileNames
 from mpwatch.collect.source.control_flow import (
     NESTED,
     asked,
@@ -38,7 +39,6 @@ from mpwatch.collect.source.holders import holders
 from mpwatch.collect.source.kept import ARRAYS, ReturnedSlice, returned_slices_of
 from mpwatch.collect.source.kept_references import kept_exceptions, registrations, unclosed
 from mpwatch.collect.source.marks import marks
-from mpwatch.collect.source.pattern_uses import FileNames
 from mpwatch.collect.source.repetition import Call, Repeatable, calls_of, repeated
 from mpwatch.collect.source.syntax import (
     FUNCTIONS,

@@ -181,7 +181,7 @@ def parameters(function: FunctionNode) -> list[str]:
     return [each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
 
 
-def argument(call: ast.Call, name: str, place: int) -> ast.expr | None:
+def argument_of(call: ast.Call, name: str, place: int) -> ast.expr | None:
     """What a call gives to a parameter, by its name or its place; `None` if that is not known."""
     for keyword in call.keywords:
         if keyword.arg == name:
