@@ -275,13 +275,13 @@ MarkKind: TypeAlias = Literal[
     "default-sigpipe",
     # Leaves items out, or takes as many, as the module `random` says.
     "draw",
-    # A loop in whose rounds items are taken out of a queue, in its function or by one of the same
-    # file that this calls. About: the queue.
-    "empties",
     # Empties a container some time after its items were read, while other functions of the file add
     # to it. About: the container, the line that reads it, and these functions,
     # `self.samples, 42, predict`.
     "emptied-late",
+    # A loop in whose rounds items are taken out of a queue, in its function or by one of the same
+    # file that this calls. About: the queue.
+    "empties",
     # Returns an empty container on some ranks only, of a function that returns more on others.
     # About: the condition, `if rank != 0: in line 50`.
     "empty-on-ranks",
@@ -317,16 +317,16 @@ MarkKind: TypeAlias = Literal[
     # Adds a loss itself, of which the loop runs the backward pass, to a sum that outlives the
     # round. About: the sum.
     "graph-summed",
+    # Adds an exception that was caught, or an object that is made of it, to a container from which
+    # nothing in the file removes anything, in each round of a loop of the program. About: the
+    # container and the loop, `self.failures; main.py:35-43 work`, as for "registers".
+    "keeps-exception",
     # Adds to a list, a set or a deque from which nothing in the file removes anything. About: the
     # container.
     "kept",
     # Adds to a container of an object that only the end of that object empties. About: the
     # container and the functions that empty it, `self.items, clear() and __exit__()`.
     "kept-to-end",
-    # Adds an exception that was caught, or an object that is made of it, to a container from which
-    # nothing in the file removes anything, in each round of a loop of the program. About: the
-    # container and the loop, `self.failures; main.py:35-43 work`, as for "registers".
-    "keeps-exception",
     # Sends SIGKILL to another process. About: the first lines of the loops around it and around
     # the only calls that lead there, the functions of these, and the condition,
     # `70, 99; poll, end; if used > limit: in line 50`.
@@ -374,9 +374,6 @@ MarkKind: TypeAlias = Literal[
     "reads-all",
     # Takes the exit status of any child.
     "reap",
-    # Adds to a container that is a global variable or an attribute of a class. About: the
-    # container, `known` or `Handler.known`.
-    "registry",
     # Registers, in each round of a loop of the program or in each call from outside, something that
     # keeps an object or what belongs to that call, and nothing in the file takes it back. About:
     # what would take it back, and the loop or the calls, `atexit.unregister(); main.py:51-57 work`,
@@ -384,6 +381,9 @@ MarkKind: TypeAlias = Literal[
     "registers",
     # Registers a hook on a module or a tensor of torch, in a function that may run again and again.
     "registers-hook",
+    # Adds to a container that is a global variable or an attribute of a class. About: the
+    # container, `known` or `Handler.known`.
+    "registry",
     # Releases what its function has not taken. About: what is released.
     "releases",
     # Sets the time at which something is due to a time from now, whether or not it is set already.
@@ -396,7 +396,7 @@ MarkKind: TypeAlias = Literal[
     # Has a thread run a function from a coroutine: run_in_executor() or to_thread(). About: the
     # function.
     "runs-in-thread",
-    # Seeds `random`.
+    # Seeds `random`, or calls what may, by its name: where there is one, nothing is said of draws.
     "seed",
     # Defines, in a function, one that calls itself, which is a reference cycle.
     "self-reference",
@@ -417,21 +417,21 @@ MarkKind: TypeAlias = Literal[
     # Catches any exception in a loop, and goes on with the next round. About: the lines of its
     # `try` block, `36-39`.
     "swallows",
+    # Takes an item out of a queue. About: the queue.
+    "takes",
     # Takes a permit or connection while it keeps another one of the same. About: what, the line
     # that takes the first, and the function and line that take the second,
     # `self.pool.acquire(), 46, profile, 54`.
     "takes-again",
-    # Takes an item out of a queue. About: the queue.
-    "takes",
+    # Takes items until its own one comes, and drops the others. About: the queue or connection, and
+    # what the item is compared with, `self.answers, number`.
+    "takes-own",
     # Takes the first or last of the names of files in the order of texts, in a file that makes such
     # names with a number of no fixed width. About: the name that is made, `model_{version}.pt`.
     "text-order",
     # Computes from the module inside of a wrapped model, in a function that runs a backward pass
     # and does not call the wrapper. About: the wrapper.
     "trains-unwrapped",
-    # Takes items until its own one comes, and drops the others. About: the queue or connection, and
-    # what the item is compared with, `self.answers, number`.
-    "takes-own",
     # Opens a file of data so that it is empty first. About: the part of the name of the file that
     # is written out, and the lines of the condition and of the loop around, 0 for none,
     # `features.npy, 30, 27`.
@@ -444,14 +444,14 @@ MarkKind: TypeAlias = Literal[
     # away. About: the kind of descriptor, the parts of its name that are written out, and the loop
     # that repeats it or the calls, `file ocr_*.npy; main.py:51-57 work`, as for "registers".
     "unclosed",
-    # Makes parameters trainable that another function of the file has frozen. About: those of what,
-    # and the line that freezes them, `module.backbone, 31`.
-    "unfreezes",
     # Writes in the loop of a coroutine to a stream of asyncio, without a call of drain(). About:
     # the stream.
     "undrained-write",
     # Writes to the standard input of another program, and nothing in the file flushes it.
     "unflushed",
+    # Makes parameters trainable that another function of the file has frozen. About: those of what,
+    # and the line that freezes them, `module.backbone, 31`.
+    "unfreezes",
     # Passes over a later release() of what was acquired before, as a call whose exception skips it,
     # or a `continue`. About: what, and the line of acquire(), 0 where that is in another function,
     # `self.permits, 62`.
@@ -459,16 +459,17 @@ MarkKind: TypeAlias = Literal[
     # Takes the module out of a wrapped model.
     "unwrapped",
     # Uses a pattern of `re` by a variable that can be a `wide-pattern`. About: the line of that
-    # pattern, and the pattern, `5, \\S+@\\S+`.
+    # pattern, with its file where that is another one, and the pattern, `5, \\S+@\\S+` or
+    # `rules.py:5, \\S+@\\S+`.
     "uses-wide-pattern",
-    # Wakes up threads or coroutines that wait: set(), notify(), notify_all(). About: of what.
-    "wakes",
     # Keeps an element or a slice of something in a container. About: the part, and where it was
     # made if that was before, `line 23: rows[:, 0]` or `audio.py:39: signal[a:b]`.
     "view",
     # Gives such a slice to a method of an object. About: the method, the position of the argument
     # and what it is, `add, 2, audio.py:39: signal[a:b]`.
     "view-passed",
+    # Wakes up threads or coroutines that wait: set(), notify(), notify_all(). About: of what.
+    "wakes",
     # Goes through what a list or deque holds to find or move one element. About: the container and
     # the expression, `deque self.rows, self.rows[i]`.
     "walks",

@@ -7,28 +7,35 @@ polynomial where the same text leads from a position back to itself, on to a lat
 that back to itself (Weber and Seidl, On the degree of ambiguity of finite automata, 1991).
 
 `for pattern, to in RULES: text = pattern.sub(to, text)` names no pattern: all that the variable can
-be, as the file shows, are looked at. Variables are followed through lists, tuples and dicts,
-attributes, fields of simple classes, and arguments of functions that the same file calls.
+be, as the program shows, are looked at. Variables are followed through lists, tuples and dicts,
+attributes of classes, fields of simple classes, arguments of functions that the same file calls,
+and into the files from which they are imported.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import lru_cache
 from importlib import import_module
 from itertools import islice
+from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from mpwatch.collect.source.syntax import (
     FUNCTIONS,
     Found,
+    FunctionNode,
+    argument_of,
+    bindings,
     every_node,
     first_line,
     functions_in,
     last_name,
     own_nodes,
+    parameters,
 )
 
 # The parser of `re` has no documented name: in Python 3.10 `sre_parse`, from 3.11 on `re._parser`.
@@ -56,16 +63,20 @@ _Items: TypeAlias = Sequence[tuple[Any, Any]]
 
 
 @lru_cache(maxsize=512)
-def matches_in_many_ways(pattern: str) -> bool:
+def matches_in_many_ways(pattern: str, is_verbose: bool = False) -> bool:
     """Whether the number of ways to match a part of a text grows with its square, or faster.
 
     Where the pattern is complete once that part is, the first way is taken and none of the others
     is tried: that is harmless.
+
+    Args:
+        pattern: As it is written.
+        is_verbose: Whether spaces and comments in it count for nothing (re.VERBOSE).
     """
     if len(pattern) > _PATTERN_LIMIT:
         return False
     try:
-        parsed = sre.parse(pattern)
+        parsed = sre.parse(pattern, re.VERBOSE if is_verbose else 0)
         automaton = _Automaton({*_PROBES, *pattern})
         last = automaton.add(parsed).last
     except (sre.error, OverflowError, RecursionError, _TooManyError):
@@ -287,11 +298,14 @@ def _is_in(members: _Items, each: str) -> bool:
 _PATTERN_METHODS: Final = frozenset(
     ("findall", "finditer", "fullmatch", "match", "search", "split", "sub", "subn")
 )
+_PATTERN_CALLS: Final = _PATTERN_METHODS | {"compile"}
 _MODULES: Final = frozenset(("re", "regex"))
 _STEPS: Final = 2000
 """Of the search for one use; what is not found until then counts as harmless."""
 _DEPTH: Final = 40
 """Of values that lead to one another."""
+_FAMILY: Final = 32
+"""Classes of a file of which one has the attributes of another."""
 _CALLERS: Final = 4
 """A function with more calls is not followed to its arguments."""
 _SHOWN: Final = 3
@@ -324,62 +338,263 @@ class _Given(NamedTuple):
     way: tuple[_Step, ...] = ()
 
 
+class _Scope(NamedTuple):
+    """Where the names of an expression are looked up."""
+
+    file: FileNames
+    node: ast.AST
+    """A function, a class, or the file."""
+
+
 class _Place(NamedTuple):
-    """An expression and the function in which its names are looked up; `None`: the file."""
+    """An expression and where its names are looked up."""
 
     node: ast.expr
-    scope: ast.AST | None
+    scope: _Scope
+
+
+class FileNames:
+    """What the names of one file are given, in it and in the files that it imports."""
+
+    def __init__(self, tree: ast.Module, path: str = "") -> None:
+        """Make it; names are looked for when they are asked for.
+
+        Args:
+            tree: The file.
+            path: Its path.
+        """
+        self.tree = tree
+        self.name = path.rpartition("/")[2]
+        self.imports: Mapping[str, FileNames] = MappingProxyType({})
+        """The files of the program that it imports, by the names that it has for them."""
+        self._bound: dict[ast.AST, Mapping[str, Sequence[_Given]]] = {}
+        self._functions = functions_in(tree)
+        self._calls: dict[str, list[tuple[ast.Call, ast.AST]]] | None = None
+        self._attributes: dict[tuple[ast.AST, str], list[tuple[_Given, _Scope]]] | None = None
+        self._derived: dict[str, list[ast.ClassDef]] | None = None
+        self._classes = {n.name: n for n in every_node(tree) if isinstance(n, ast.ClassDef)}
+        self._owners = dict(_owned(tree))
+        self._imported = dict(_imported(tree))
+
+    def given(self, name: str, scope: ast.AST) -> Iterator[tuple[_Given, _Scope]]:
+        """What a name is given where it is used: there, by callers, in the file or an import."""
+        if scope is not self.tree:
+            is_known = False
+            for each in self.bound(scope).get(name, ()):
+                is_known = True
+                yield each, _Scope(self, scope)
+            if isinstance(scope, FUNCTIONS) and name in parameters(scope):
+                is_known = True
+                yield from self._arguments(scope, name)
+            if is_known:
+                return
+        for each in self.bound(self.tree).get(name, ()):
+            yield each, _Scope(self, self.tree)
+
+    def imported(self, name: str) -> tuple[FileNames, str] | None:
+        """The file of the program from which a name is imported, and its name there."""
+        of, other = self._imported.get(name, ("", ""))
+        found = self.imports.get(of)
+        return (found, other) if found is not None and other else None
+
+    def module(self, named: ast.expr) -> FileNames | None:
+        """The file of the program that a name stands for: `rules` of `rules.TAG`."""
+        if not isinstance(named, ast.Name) or named.id in self.bound(self.tree):
+            return None
+        of, other = self._imported.get(named.id, ("", ""))
+        return self.imports.get(f"{of}{'' if of.endswith('.') else '.'}{other}" if other else of)
+
+    def owner(self, scope: ast.AST) -> ast.ClassDef | None:
+        """The class of which a function is a method, or in a method of which it is."""
+        return self._owners.get(scope)
+
+    def class_of(self, name: str) -> ast.ClassDef | None:
+        """The class of this name in the file."""
+        return self._classes.get(name)
+
+    def attribute(self, owner: ast.ClassDef, name: str) -> Iterator[tuple[_Given, _Scope]]:
+        """What an attribute of a class is given in it, in its bases and what is derived from it.
+
+        A base in another file is not followed.
+        """
+        if self._attributes is None:
+            self._attributes = defaultdict(list)
+            for function, of in self._owners.items():
+                for target, given in _bindings(own_nodes(function)):
+                    if isinstance(target, ast.Attribute) and _is_own(target.value):
+                        self._attributes[of, target.attr].append((given, _Scope(self, function)))
+            for of in {*self._classes.values(), *self._owners.values()}:
+                for each, found in self.bound(of).items():
+                    self._attributes[of, each] += [(given, _Scope(self, of)) for given in found]
+        for of in self._family(owner):
+            yield from self._attributes.get((of, name), ())
+
+    def _family(self, owner: ast.ClassDef) -> Sequence[ast.ClassDef]:
+        """A class, those of the file that it is derived from, and those derived from it."""
+        if self._derived is None:
+            self._derived = defaultdict(list)
+            for each in self._classes.values():
+                for base in each.bases:
+                    self._derived[last_name(base)].append(each)
+        derived = self._derived
+        found = [owner]
+        for lead in (
+            lambda of: filter(None, (self._classes.get(last_name(base)) for base in of.bases)),
+            lambda of: derived.get(of.name, ()),
+        ):
+            waiting = [owner]
+            while waiting and len(found) < _FAMILY:
+                for each in lead(waiting.pop()):
+                    if each not in found:
+                        found.append(each)
+                        waiting.append(each)
+        return found
+
+    def fields(self, name: str) -> list[str]:
+        """The fields of a simple class of this file, or the parameters of its `__init__`."""
+        node = self._classes.get(name)
+        for each in node.body if node is not None else ():
+            if isinstance(each, FUNCTIONS) and each.name == "__init__":
+                return parameters(each)[1:]
+        return [
+            each.target.id
+            for each in (node.body if node is not None else ())
+            if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
+        ]
+
+    def bound(self, scope: ast.AST) -> Mapping[str, Sequence[_Given]]:
+        """What each name of a function, of the body of a class, or of the file is given."""
+        if scope not in self._bound:
+            found: defaultdict[str, list[_Given]] = defaultdict(list)
+            for target, given in _bindings(_nodes_of(scope)):
+                if isinstance(target, ast.Name):
+                    found[target.id].append(given)
+            self._bound[scope] = found
+        return self._bound[scope]
+
+    def _arguments(self, function: FunctionNode, name: str) -> Iterator[tuple[_Given, _Scope]]:
+        """What the calls of a function in this file give to one of its parameters."""
+        calls = self._calls_of(function.name)
+        if len(calls) > _CALLERS:
+            return
+        names = parameters(function)
+        is_bound = names[:1] in (["self"], ["cls"])
+        for call, caller in calls:
+            place = names.index(name) - (1 if is_bound else 0)
+            given = argument_of(call, name, place)
+            if given is not None:
+                yield _Given(given), _Scope(self, caller)
+
+    def _calls_of(self, name: str) -> Sequence[tuple[ast.Call, ast.AST]]:
+        """The calls of functions of a name in this file, with the functions that they are in."""
+        if self._calls is None:
+            self._calls = defaultdict(list)
+            for caller in (self.tree, *self._functions):
+                for call in own_nodes(caller):
+                    if isinstance(call, ast.Call):
+                        self._calls[last_name(call.func)].append((call, caller))
+        return self._calls.get(name, ())
+
+
+def _owned(tree: ast.Module) -> Iterator[tuple[ast.AST, ast.ClassDef]]:
+    """The functions in classes, each with the innermost class around it."""
+    waiting: list[tuple[ast.AST, ast.ClassDef | None]] = [(tree, None)]
+    while waiting:
+        node, owner = waiting.pop()
+        if isinstance(node, FUNCTIONS) and owner is not None:
+            yield node, owner
+        owner = node if isinstance(node, ast.ClassDef) else owner
+        waiting += [(each, owner) for each in ast.iter_child_nodes(node)]
+
+
+def _imported(tree: ast.Module) -> Iterator[tuple[str, tuple[str, str]]]:
+    """The names that a file imports, each with the module as written, and its name in that."""
+    for node in every_node(tree):
+        if isinstance(node, ast.Import):
+            for each in node.names:
+                yield each.asname or each.name, (each.name, "")
+        elif isinstance(node, ast.ImportFrom):
+            for each in node.names:
+                of = f"{'.' * node.level}{node.module or ''}"
+                yield each.asname or each.name, (of, each.name)
+
+
+def _nodes_of(scope: ast.AST) -> Iterator[ast.AST]:
+    """The syntax of a scope, without that of the functions and classes in it."""
+    waiting = list(ast.iter_child_nodes(scope))
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+            waiting += ast.iter_child_nodes(node)
+
+
+def _is_own(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id in ("self", "cls")
 
 
 class PatternUses:
     """The uses of ambiguous patterns in one file."""
 
-    def __init__(self, tree: ast.Module) -> None:
-        self._tree = tree
-        self._is_needed = any(_compiles(node) for node in every_node(tree)) or any(
-            isinstance(node, ast.Import | ast.ImportFrom)
-            and any(alias.name in _MODULES for alias in node.names)
-            for node in every_node(tree)
+    def __init__(self, names: FileNames) -> None:
+        self._names = names
+        self._is_needed = bool(names.imports) or any(
+            _compiles(node)
+            or (
+                isinstance(node, ast.Import | ast.ImportFrom)
+                and any(alias.name in _MODULES for alias in node.names)
+            )
+            for node in every_node(names.tree)
         )
-        self._names: dict[ast.AST, Mapping[str, Sequence[_Given]]] = {}
-        self._attributes: dict[str, list[tuple[_Given, ast.AST | None]]] | None = None
-        self._functions = functions_in(tree)
-        self._calls: dict[str, list[tuple[ast.Call, ast.AST]]] | None = None
         self._left = 0
 
     def find(self, function: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[Found]:
-        """The calls in a function that use an ambiguous pattern through a variable.
+        """The calls in a function that use an ambiguous pattern, at the call or by a variable.
 
         Args:
             function: The function, or the file.
             nodes: The syntax of it.
         """
-        if not self._is_needed:
-            return
-        scope = function if isinstance(function, FUNCTIONS) else None
         for call in nodes:
             if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
                 continue
-            if call.func.attr not in _PATTERN_METHODS:
+            if call.func.attr not in _PATTERN_CALLS:
                 continue
             owner = call.func.value
             is_module = isinstance(owner, ast.Name) and owner.id in _MODULES
-            if is_module and (not call.args or isinstance(call.args[0], ast.Constant)):
-                continue  # the pattern is at the call itself
+            first = call.args[0] if call.args else None
+            if is_module and (first is None or isinstance(first, ast.Constant)):
+                pattern = getattr(first, "value", None)
+                if isinstance(pattern, str) and matches_in_many_ways(pattern, _is_verbose(call)):
+                    yield "wide-pattern", pattern, call
+                continue
+            if not self._is_needed or call.func.attr == "compile":
+                continue
             self._left = _STEPS
-            start = _Place(call.args[0] if is_module else owner, scope)
-            found = dict.fromkeys(self._patterns(start, is_text=is_module))
-            wide = (each for each in found if matches_in_many_ways(each[1]))
-            for line, pattern in islice(wide, _SHOWN):
+            of = first if is_module and first is not None else owner
+            start = _Place(of, _Scope(self._names, function))
+            found = dict.fromkeys(
+                self._patterns(start, frozenset(), is_text=is_module, is_verbose=_is_verbose(call))
+            )
+            wide = (each for each in found if matches_in_many_ways(*each[1:]))
+            for line, pattern, _ in islice(wide, _SHOWN):
                 yield "uses-wide-pattern", f"{line}, {pattern}", call
 
-    def _patterns(self, start: _Place, *, is_text: bool) -> Iterator[tuple[int, str]]:
-        """The literal patterns that an expression can be, with their lines."""
-        for node, scope in self._values(start, frozenset()):
+    def _patterns(
+        self, start: _Place, seen: frozenset[int], *, is_text: bool, is_verbose: bool
+    ) -> Iterator[tuple[str, str, bool]]:
+        """The literal patterns that an expression can be, with their lines, and if verbose."""
+        for node, scope in self._values(start, seen):
             if _compiles(node) and isinstance(node, ast.Call) and node.args:
-                yield from self._patterns(_Place(node.args[0], scope), is_text=True)
+                # `pattern = re.compile(pattern)` leads back to itself.
+                if id(node) not in seen:
+                    text = _Place(node.args[0], scope)
+                    yield from self._patterns(
+                        text, seen | {id(node)}, is_text=True, is_verbose=_is_verbose(node)
+                    )
             elif is_text and isinstance(node, ast.Constant) and isinstance(node.value, str):
-                yield first_line(node), node.value
+                file = "" if scope.file is self._names else f"{scope.file.name}:"
+                yield f"{file}{first_line(node)}", node.value, is_verbose
 
     def _values(self, place: _Place, seen: frozenset[int]) -> Iterator[_Place]:
         """What an expression can be, of literals and calls."""
@@ -389,8 +604,7 @@ class PatternUses:
             return
         seen |= {id(node)}
         if isinstance(node, ast.Name):
-            for given, where in self._given(node.id, scope):
-                yield from self._along(_Place(given.node, where), given.way, seen)
+            yield from self._of_name(node.id, scope, seen)
         elif isinstance(node, ast.Attribute):
             yield from self._attribute(node, scope, seen)
         elif isinstance(node, ast.Subscript):
@@ -407,6 +621,19 @@ class PatternUses:
             yield from self._along(_Place(_receiver(node), scope), ("value",), seen)
         else:
             yield place
+
+    def _of_name(self, name: str, scope: _Scope, seen: frozenset[int]) -> Iterator[_Place]:
+        """What a name can be, also one that is imported from another file of the program."""
+        is_given = False
+        for given, where in scope.file.given(name, scope.node):
+            is_given = True
+            yield from self._along(_Place(given.node, where), given.way, seen)
+        found = None if is_given else scope.file.imported(name)
+        self._left -= 1
+        if found is not None and self._left > 0 and len(seen) < _DEPTH:
+            file, other = found
+            # No two names of two files share a number, so a circle of imports ends at `_DEPTH`.
+            yield from self._of_name(other, _Scope(file, file.tree), seen | {-len(seen)})
 
     def _along(
         self, place: _Place, way: tuple[_Step, ...], seen: frozenset[int]
@@ -435,13 +662,13 @@ class PatternUses:
             elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
                 for each in (node.left, node.right):
                     yield from self._inside(_Place(each, scope), step, seen | {id(node)})
-            elif isinstance(node, ast.Call):
-                yield from self._of_call(node, scope, step, seen)
+            elif isinstance(node, ast.Call) and id(node) not in seen:  # `rows = list(rows)`
+                yield from self._of_call(node, scope, step, seen | {id(node)})
 
     def _elements(
         self,
         node: ast.List | ast.Tuple | ast.Set,
-        scope: ast.AST | None,
+        scope: _Scope,
         step: _Step,
         seen: frozenset[int],
     ) -> Iterator[_Place]:
@@ -456,7 +683,7 @@ class PatternUses:
                 yield _Place(each, scope)
 
     def _of_call(
-        self, call: ast.Call, scope: ast.AST | None, step: _Step, seen: frozenset[int]
+        self, call: ast.Call, scope: _Scope, step: _Step, seen: frozenset[int]
     ) -> Iterator[_Place]:
         """What a call of a container, or of what passes its elements on, has inside."""
         if _is_method(call, ("values",)):
@@ -468,73 +695,33 @@ class PatternUses:
         elif last_name(call.func) in _PASSES_ON and call.args:
             yield from self._inside(_Place(call.args[0], scope), step, seen)
 
-    def _given(self, name: str, scope: ast.AST | None) -> Iterator[tuple[_Given, ast.AST | None]]:
-        """What a name is given where it is used: in the function, by its callers or in the file."""
-        if scope is not None:
-            own = self._bound(scope).get(name)
-            if own is not None:
-                yield from ((each, scope) for each in own)
-                return
-            if isinstance(scope, FUNCTIONS) and name in _parameters(scope):
-                yield from self._arguments(scope, name)
-                return
-        yield from ((each, None) for each in self._bound(self._tree).get(name, ()))
-
-    def _arguments(
-        self, function: ast.FunctionDef | ast.AsyncFunctionDef, name: str
-    ) -> Iterator[tuple[_Given, ast.AST | None]]:
-        """What the calls of a function in this file give to one of its parameters."""
-        calls = self._calls_of(function.name)
-        if len(calls) > _CALLERS:
-            return
-        names = _parameters(function)
-        is_bound = names[:1] in (["self"], ["cls"])
-        for call, caller in calls:
-            place = names.index(name) - (1 if is_bound else 0)
-            where = caller if isinstance(caller, FUNCTIONS) else None
-            argument = _argument(call, name, place)
-            if argument is not None:
-                yield _Given(argument), where
-
-    def _calls_of(self, name: str) -> Sequence[tuple[ast.Call, ast.AST]]:
-        """The calls of functions of a name in this file, with the functions that they are in."""
-        if self._calls is None:
-            self._calls = defaultdict(list)
-            for caller in (self._tree, *self._functions):
-                for call in own_nodes(caller):
-                    if isinstance(call, ast.Call):
-                        self._calls[last_name(call.func)].append((call, caller))
-        return self._calls.get(name, ())
-
     def _attribute(
-        self, node: ast.Attribute, scope: ast.AST | None, seen: frozenset[int]
+        self, node: ast.Attribute, scope: _Scope, seen: frozenset[int]
     ) -> Iterator[_Place]:
-        """What an attribute can be: of `self` or a class, or a field of what a class has made."""
-        if isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"):
-            for given, where in self._of_attribute(node.attr):
+        """What an attribute can be.
+
+        Of `self`, a class, or an imported file; or a field of what a class has made.
+        """
+        file, of = scope.file, node.value
+        owner = file.owner(scope.node) if _is_own(of) else None
+        if isinstance(of, ast.Name) and not _is_own(of):
+            owner = file.class_of(of.id)
+        if owner is not None:
+            for given, where in file.attribute(owner, node.attr):
                 yield from self._along(_Place(given.node, where), given.way, seen)
             return
-        for made, where in self._values(_Place(node.value, scope), seen):
-            if isinstance(made, ast.Call) and (fields := self._fields(last_name(made.func))):
+        if (module := file.module(of)) is not None:
+            yield from self._of_name(node.attr, _Scope(module, module.tree), seen)
+            return
+        for made, where in self._values(_Place(of, scope), seen):
+            if isinstance(made, ast.Call) and (fields := where.file.fields(last_name(made.func))):
                 place = fields.index(node.attr) if node.attr in fields else -1
-                field = _argument(made, node.attr, place)
+                field = argument_of(made, node.attr, place)
                 if field is not None:
                     yield from self._values(_Place(field, where), seen)
 
-    def _of_attribute(self, name: str) -> Sequence[tuple[_Given, ast.AST | None]]:
-        """What an attribute of this name is given anywhere in the file, also in a class."""
-        if self._attributes is None:
-            self._attributes = defaultdict(list)
-            for function in self._functions:
-                for target, given in _bindings(own_nodes(function)):
-                    if isinstance(target, ast.Attribute):
-                        self._attributes[target.attr].append((given, function))
-            for each, found in self._bound(self._tree).items():
-                self._attributes[each] += [(given, None) for given in found]
-        return self._attributes.get(name, ())
-
     def _subscript(
-        self, node: ast.Subscript, scope: ast.AST | None, seen: frozenset[int]
+        self, node: ast.Subscript, scope: _Scope, seen: frozenset[int]
     ) -> Iterator[_Place]:
         """What is at an index or a key; any of all where that is no literal."""
         key = node.slice.value if isinstance(node.slice, ast.Constant) else None
@@ -551,30 +738,6 @@ class PatternUses:
                 is_dict = isinstance(held, ast.DictComp)
                 yield from self._along(here, ("value" if is_dict else "element",), seen)
 
-    def _fields(self, name: str) -> list[str]:
-        """The fields of a simple class of this file, or the parameters of its `__init__`."""
-        for node in every_node(self._tree):
-            if isinstance(node, ast.ClassDef) and node.name == name:
-                for each in node.body:
-                    if isinstance(each, FUNCTIONS) and each.name == "__init__":
-                        return _parameters(each)[1:]
-                return [
-                    each.target.id
-                    for each in node.body
-                    if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
-                ]
-        return []
-
-    def _bound(self, scope: ast.AST) -> Mapping[str, Sequence[_Given]]:
-        """What each name of a function, or of the file, is given."""
-        if scope not in self._names:
-            found: defaultdict[str, list[_Given]] = defaultdict(list)
-            for target, given in _bindings(own_nodes(scope)):
-                if isinstance(target, ast.Name):
-                    found[target.id].append(given)
-            self._names[scope] = found
-        return self._names[scope]
-
 
 def _compiles(node: ast.AST) -> bool:
     """Whether it is `re.compile(...)`."""
@@ -586,6 +749,16 @@ def _compiles(node: ast.AST) -> bool:
         and isinstance(func.value, ast.Name)
         and func.value.id in _MODULES
     )
+
+
+def _is_verbose(call: ast.Call) -> bool:
+    """Whether a call of `re` has the flag VERBOSE."""
+    given = [*call.args[1:], *(each.value for each in call.keywords)]
+    parts = (part for each in given for part in ast.walk(each))
+    return any(isinstance(e, ast.Name | ast.Attribute) and last_name(e) in _VERBOSE for e in parts)
+
+
+_VERBOSE: Final = frozenset(("VERBOSE", "X"))
 
 
 def _is_method(node: ast.AST, names: Sequence[str]) -> bool:
@@ -601,30 +774,13 @@ def _receiver(call: ast.Call) -> ast.expr:
     return call.func.value if isinstance(call.func, ast.Attribute) else call.func
 
 
-def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
-    arguments = function.args
-    return [each.arg for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
-
-
-def _argument(call: ast.Call, name: str, place: int) -> ast.expr | None:
-    """What a call gives to a parameter, by its name or its place."""
-    for keyword in call.keywords:
-        if keyword.arg == name:
-            return keyword.value
-    if any(isinstance(each, ast.Starred) for each in call.args):
-        return None
-    return call.args[place] if 0 <= place < len(call.args) else None
-
-
-def _bindings(nodes: Iterator[ast.AST]) -> Iterator[tuple[ast.expr, _Given]]:
+def _bindings(nodes: Iterable[ast.AST]) -> Iterator[tuple[ast.expr, _Given]]:
     """The names and attributes that statements give something to, and what."""
     for node in nodes:
-        if isinstance(node, ast.Assign):
-            for target in node.targets:
-                yield from _unpacked(target, node.value, ())
-        elif isinstance(node, ast.AnnAssign | ast.AugAssign | ast.NamedExpr):
-            if node.value is not None:
-                yield node.target, _Given(node.value)
+        for bound, value in bindings(node):
+            yield from _unpacked(bound, value, ())
+        if isinstance(node, ast.AugAssign):
+            yield node.target, _Given(node.value)
         elif isinstance(node, ast.For | ast.AsyncFor | ast.comprehension):
             yield from _of_loop(node.target, node.iter)
         elif _is_method(node, tuple(_ADDS_ONE)) and isinstance(node, ast.Call) and node.args:
@@ -646,8 +802,8 @@ def _of_loop(target: ast.expr, source: ast.expr) -> Iterator[tuple[ast.expr, _Gi
             yield from _unpacked(pair[1], source.func.value, ("value",))
             return
         if name == "zip" and len(pair) == len(source.args):
-            for each, argument in zip(pair, source.args, strict=True):
-                yield from _of_loop(each, argument)
+            for each, iterated in zip(pair, source.args, strict=True):
+                yield from _of_loop(each, iterated)
             return
     yield from _unpacked(target, source, ("element",))
 

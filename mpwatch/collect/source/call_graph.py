@@ -23,6 +23,7 @@ from mpwatch.collect.source.syntax import (
     first_line,
     last_line,
     last_name,
+    parameters,
     within,
 )
 
@@ -82,10 +83,9 @@ class Function:
         """The names of its arguments, without that of its object."""
         if not isinstance(self.node, FUNCTIONS):
             return []
-        given = self.node.args
-        names = [each.arg for each in (*given.posonlyargs, *given.args)]
+        names = parameters(self.node)
         is_bound = self.owner is not None and names[:1] in (["self"], ["cls"])
-        return [*names[is_bound:], *(each.arg for each in given.kwonlyargs)]
+        return names[is_bound:]
 
 
 @dataclass(eq=False, slots=True)

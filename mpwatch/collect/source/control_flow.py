@@ -18,12 +18,14 @@ from mpwatch.collect.source.syntax import (
     BLOCKS,
     BRANCHES,
     FUNCTIONS,
+    LOGS,
     LOOPS,
     QUOTE_LIMIT,
     ParsedFile,
     assigned_to,
     before,
     before_in_round,
+    bindings,
     calls_in,
     children,
     condition,
@@ -422,13 +424,15 @@ def _goes_through_all(node: ast.AST) -> bool:
     return is_endless or isinstance(node, ast.For | ast.AsyncFor)
 
 
-_SAYS = re.compile(r"stdout|stderr|log|print|csv|summary|board|\bf\b|file|\bout\b", re.IGNORECASE)
-"""In what is written to but is no connection."""
+_OUTPUTS = re.compile(
+    r"stdout|stderr|log|print|csv|summary|board|\bf\b|file|\bout\b", re.IGNORECASE
+)
+"""In the name of what is written to but is no connection: a log, a stream, a file."""
 
 
 def _sends(call: ast.Call) -> bool:
     is_sent = _SENDS_NOW.fullmatch(last_name(call.func)) is not None
-    return is_sent and _SAYS.search(receiver_of(call)) is None
+    return is_sent and _OUTPUTS.search(receiver_of(call)) is None
 
 
 def _from_elsewhere(tree: ast.AST) -> Iterator[str]:
@@ -690,25 +694,11 @@ def dropped(file: str, module: ParsedFile) -> Iterator[DroppedResult]:
 def _executors(tree: ast.Module) -> Iterator[str]:
     """Names and attributes that the file binds to a new `...Executor(...)`."""
     for node in every_node(tree):
-        made: list[tuple[ast.expr, ast.expr | None]] = []
-        if isinstance(node, ast.Assign):
-            made = [(target, node.value) for target in node.targets]
-        elif isinstance(node, ast.AnnAssign):
-            made = [(node.target, node.value)]
-        elif isinstance(node, ast.With | ast.AsyncWith):
-            made = [
-                (each.optional_vars, each.context_expr)
-                for each in node.items
-                if each.optional_vars is not None
-            ]
-        for target, value in made:
+        for target, value in bindings(node):
             if isinstance(value, ast.Call) and last_name(value.func).endswith("Executor"):
                 yield last_name(target)
 
 
-LOGS: Final = frozenset(
-    ("critical", "debug", "error", "exception", "info", "log", "print", "warn", "warning")
-)
 RAISES_NOT: Final = LOGS | {
     *("get_event_loop", "get_running_loop"),
     *("monotonic", "perf_counter", "process_time", "time"),

@@ -1,26 +1,34 @@
 """What threads or coroutines of one process hand to each other, as far as a file shows.
 
-The statements that wake up another one, containers that are emptied later than they are read, and
-permits of which a second one is taken while the first is kept.
+The statements that wake up another one, containers that are emptied later than they are read,
+queues without a bound, and permits: those that are released by another function or not at all, and
+those of which a second one is taken while the first is kept.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from mpwatch.collect.source.control_flow import RAISES_NOT
+from mpwatch.collect.source.kept import container_of
 from mpwatch.collect.source.syntax import (
     ADDS,
     CONTAINERS,
     FUNCTIONS,
+    LOOPS,
     Found,
     FunctionNode,
+    are_apart,
+    bindings,
+    every_node,
     expression_text,
     first_line,
     functions_by_name,
     functions_in,
+    is_inside,
     last_line,
     last_name,
     own_nodes,
@@ -95,7 +103,11 @@ def _emptied_late(
         if not name or not others:
             continue
         line = first_line(node)
-        reads = [last_line(each) for each in _copies(nodes, name) if last_line(each) < line]
+        reads = [
+            last_line(each)
+            for each in _copies(nodes, name)
+            if last_line(each) < line and not are_apart(nodes, each, node)
+        ]
         if not reads:
             continue
         last = max(reads)
@@ -190,3 +202,153 @@ def _inner(
         if found is not None:
             return node.value, found[1] or called.name, found[2]
     return None
+
+
+_QUEUES: Final = frozenset(("Queue", "SimpleQueue", "LifoQueue", "PriorityQueue"))
+
+
+def find_unbounded(nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """`self.results = queue.Queue()`: queues of threads or processes that take any number."""
+    for node in nodes:
+        call = node.value if isinstance(node, ast.Assign) else None
+        if not isinstance(node, ast.Assign) or not isinstance(call, ast.Call):
+            continue
+        is_queue = last_name(call.func) in _QUEUES and receiver_of(call) != "asyncio"
+        if is_queue and not call.args and not call.keywords and len(node.targets) == 1:
+            yield "unbounded", expression_text(node.targets[0]), node
+
+
+def managers_of(tree: ast.Module) -> Iterator[str]:
+    """What a file binds to `Manager()` or `SyncManager()`."""
+    for node in every_node(tree):
+        for target, value in bindings(node):
+            if isinstance(value, ast.Call) and last_name(value.func) in _MANAGERS:
+                yield expression_text(target)
+
+
+_MANAGERS: Final = frozenset(("Manager", "SyncManager"))
+
+
+def find_managed(nodes: Sequence[ast.AST], managers: Container[str]) -> Iterator[Found]:
+    """`self.results = manager.Queue()`, and where it is given on at once; with no maxsize."""
+    calls = [e for e in nodes if isinstance(e, ast.Call) and last_name(e.func) in _MANAGED]
+    made = set(map(id, calls))
+    names = {
+        id(node.value): expression_text(node.targets[0])
+        for node in nodes
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and id(node.value) in made
+    }
+    for call in calls:
+        assert isinstance(call, ast.Call)
+        owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+        is_made_there = isinstance(owner, ast.Call) and last_name(owner.func) in _MANAGERS
+        is_manager = receiver_of(call) in managers or is_made_there
+        is_called_so = owner is not None and re.search("manager", last_name(owner), re.IGNORECASE)
+        sizes = [*call.args, *(each.value for each in call.keywords)]
+        if (is_manager or is_called_so) and not any(map(_limits_queue, sizes)):
+            yield "managed-queue", names.get(id(call), ""), call
+
+
+_MANAGED: Final = frozenset(("Queue", "JoinableQueue"))
+
+
+def _limits_queue(size: ast.expr) -> bool:
+    """Whether a maxsize limits a queue: anything but a number that is not above 0."""
+    if isinstance(size, ast.UnaryOp) and isinstance(size.op, ast.USub):
+        return False
+    return getattr(size, "value", None) != 0
+
+
+class Permits(NamedTuple):
+    """How a file acquires and releases something, by the last part of its name."""
+
+    acquires: Mapping[str, frozenset[str]]
+    """Each name with what may be called for it: `acquire` itself, and functions that only do it."""
+    releases: Mapping[str, frozenset[str]]
+
+
+def permits_of(tree: ast.Module) -> Permits:
+    """What functions of a file do nothing but acquire, or release, for others."""
+    found: dict[str, dict[str, set[str]]] = {"acquire": {}, "release": {}}
+    for function in functions_in(tree):
+        calls = [each for each in own_nodes(function) if isinstance(each, ast.Call)]
+        does = {
+            method: {container_of(receiver_of(each)) for each in calls if _calls(each, method)}
+            for method in found
+        }
+        for method, other in (("acquire", "release"), ("release", "acquire")):
+            for name in does[method] - {""}:
+                names = found[method].setdefault(name, set())
+                if name not in does[other] and method in function.name.lower():
+                    names.add(function.name)
+    return Permits(
+        *(
+            {name: frozenset(each) for name, each in found[m].items()}
+            for m in ("acquire", "release")
+        )
+    )
+
+
+def _calls(call: ast.Call, method: str) -> bool:
+    return isinstance(call.func, ast.Attribute) and call.func.attr == method
+
+
+def _is_for(call: ast.Call, method: str, name: str, wrappers: Container[str]) -> bool:
+    """Whether a call does that to what has a name, itself or by a function of the file for it."""
+    if _calls(call, method) and (of := receiver_of(call)) != "self":
+        return container_of(of) == name  # another one may have a method of that name
+    return last_name(call.func) in wrappers
+
+
+def find_unreleased(permits: Permits, nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """What skips `permits.release()`: an exception after `permits.acquire()`, or a `continue`."""
+    calls = sorted((each for each in nodes if isinstance(each, ast.Call)), key=first_line)
+    tries = [each for each in nodes if isinstance(each, ast.Try)]
+    kept = [n for t in tries for part in (*t.finalbody, *t.handlers) for n in ast.walk(part)]
+    for name, acquire in permits.acquires.items():
+        release = permits.releases.get(name, frozenset())
+        ends = [each for each in calls if _is_for(each, "release", name, release)]
+        if not ends or any(each in kept for each in ends):
+            continue
+        taken = [each for each in calls if _is_for(each, "acquire", name, acquire)]
+        before = [each for each in taken if each.lineno < ends[0].lineno]
+        if before:
+            between = (c for c in calls if before[-1].lineno < c.lineno < ends[0].lineno)
+            for call in (c for c in between if last_name(c.func) not in RAISES_NOT):
+                yield "unreleased", f"{name}, {before[-1].lineno}", call
+                break
+        else:
+            for skip in _continues_before(nodes, ends[0]):
+                yield "unreleased", f"{name}, 0", skip
+                break
+
+
+def _continues_before(nodes: Sequence[ast.AST], later: ast.Call) -> Iterator[ast.If]:
+    """The conditions with a `continue` in the innermost loop around a call that come before it."""
+    loops = [each for each in nodes if isinstance(each, LOOPS) and is_inside(later, each)]
+    for node in (each for each in nodes if isinstance(each, ast.If) and loops):
+        is_before = isinstance(node.body[-1], ast.Continue) and last_line(node) < later.lineno
+        if is_before and is_inside(node, max(loops, key=first_line)):
+            yield node
+
+
+def find_releases(nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """`slots.release()` in a function that has not taken it: it counts what others may take."""
+    taken = {
+        last_name(part)
+        for node in nodes
+        for part in (
+            [each.context_expr for each in node.items]
+            if isinstance(node, ast.With | ast.AsyncWith)
+            else [node.func.value]
+            if isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "acquire"
+            else []
+        )
+    }
+    for node in nodes:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            name = last_name(node.func.value)
+            if node.func.attr == "release" and name and name not in taken:
+                yield "releases", name, node

@@ -34,6 +34,7 @@ from mpwatch.collect.source.syntax import (
     ORDERS,
     QUOTE_LIMIT,
     ParsedFile,
+    argument_of,
     assigned_to,
     before_in_round,
     children,
@@ -728,15 +729,8 @@ def _given(site: Site, name: str) -> ast.expr | None:
     """What a call gives for an argument."""
     if site.call is None:
         return None
-    for each in site.call.keywords:
-        if each.arg == name:
-            return each.value
     names = site.called.arguments
-    place = names.index(name) if name in names else -1
-    if place < 0 or place >= len(site.call.args):
-        return None
-    given = site.call.args[place]
-    return None if isinstance(given, ast.Starred) else given
+    return argument_of(site.call, name, names.index(name) if name in names else -1)
 
 
 def _values_of(function: Function, name: str) -> list[ast.expr]:

@@ -16,6 +16,7 @@ from mpwatch.collect.source.syntax import (
     ORDERS,
     Found,
     assigned_to,
+    bindings,
     children,
     every_node,
     expression_text,
@@ -26,6 +27,7 @@ from mpwatch.collect.source.syntax import (
     last_name,
     names_in,
     own_nodes,
+    parameters,
     receiver_of,
     within,
 )
@@ -76,7 +78,11 @@ class ReturnedSlice(NamedTuple):
         return f"{f'{self.file}:' if self.file else 'line '}{line}: {expression_text(self.part)}"
 
 
-def find_views(nodes: Iterable[ast.AST], returned: Mapping[str, ReturnedSlice]) -> Iterator[Found]:
+def find_views(
+    nodes: Iterable[ast.AST],
+    returned: Mapping[str, ReturnedSlice],
+    plain: Container[str] = (),
+) -> Iterator[Found]:
     """Elements and slices of something that are put into a container, or given to a method.
 
     Also `rows.append(part)` below `part = whole[:, 0]`, and where a function of the program returns
@@ -85,6 +91,7 @@ def find_views(nodes: Iterable[ast.AST], returned: Mapping[str, ReturnedSlice]) 
     Args:
         nodes: The syntax of a function.
         returned: The functions that return a slice, see `returned_slices_of`.
+        plain: Containers whose elements are no views, see `plain_containers`.
     """
     slices: dict[str, ReturnedSlice] = {}
     for node in sorted(nodes, key=first_line):
@@ -111,6 +118,7 @@ def find_views(nodes: Iterable[ast.AST], returned: Mapping[str, ReturnedSlice]) 
             elif isinstance(each, ast.Subscript) and not (
                 (isinstance(each.slice, ast.Constant) and isinstance(each.slice.value, str))
                 or last_name(getattr(each.value, "func", each.value)) in _NUMBERS
+                or last_name(each.value) in plain
             ):
                 yield "view", expression_text(each), node
             else:
@@ -119,6 +127,31 @@ def find_views(nodes: Iterable[ast.AST], returned: Mapping[str, ReturnedSlice]) 
                     made = returned.get(last_name(each.func))
                 if made is not None:
                     yield "view", made.words, node
+
+
+def plain_containers(tree: ast.AST) -> Iterator[str]:
+    """The variables and attributes that a file binds to lists and dicts of Python, and only to."""
+    given: defaultdict[str, list[bool]] = defaultdict(list)
+    for node in every_node(tree):
+        for target, value in bindings(node):
+            if isinstance(target, ast.Name | ast.Attribute):
+                given[last_name(target)].append(_is_plain(value))
+        if isinstance(node, ast.arg):
+            given[node.arg].append(
+                node.annotation is not None
+                and _LISTS.match(expression_text(node.annotation)) is not None
+            )
+    yield from (name for name, each in given.items() if all(each))
+
+
+_LISTS: Final = re.compile(r"(?:typing\.)?(?:dict|list|set|tuple|Dict|List|Mapping|Sequence)\b")
+
+
+def _is_plain(value: ast.expr) -> bool:
+    """Whether an expression makes a container of Python."""
+    if isinstance(value, ast.Call):
+        return last_name(value.func) in CONTAINERS | {"sorted", "split", "tuple", "globals"}
+    return isinstance(value, ast.List | ast.ListComp | ast.Dict | ast.DictComp | ast.Tuple)
 
 
 def _shared(value: ast.expr) -> ast.expr:
@@ -197,13 +230,14 @@ class Tensors(NamedTuple):
     imports_torch: bool
 
 
-_MODELS = re.compile(
+MODELS = re.compile(
     r"(?!(?:build|compile|create|eval|export|fit|get|init|load|make|new|prepare|run|save|setup|test"
     r"|train|update|wrap)_)"
     r"(?:.*_)?(?:model|net|network|module|encoder|decoder|generator|discriminator|critic|actor"
-    r"|policy|backbone|head|rnn|lstm|gru)",
+    r"|policy|backbone|head|rnn|lstm|gru|ddp|fsdp)",
     re.IGNORECASE,
 )
+"""Names of models."""
 _SCORES = re.compile(
     r"(?:.*_)?(?:elbo|energy|forward|likelihood|log_?prob|loss|nll|training_step)(?:_.*)?",
     re.IGNORECASE,
@@ -316,15 +350,20 @@ def find_graphs(function: ast.AST, own: Sequence[ast.AST], file: Tensors) -> Ite
         return
     if any(last_name(getattr(e, "func", e)) in NO_GRAD for e in function.decorator_list):
         return
-    given = [each.arg for each in function.args.args if each.arg not in ("self", "cls")]
-    computed = {name: _Computed(0, place) for place, name in enumerate(given)}
+    given = [each for each in function.args.args if each.arg not in ("self", "cls")]
+    computed = {
+        each.arg: _Computed(0, place)
+        for place, each in enumerate(given)
+        if each.annotation is None or last_name(each.annotation) not in _PLAIN
+    }
     objects = set(_objects(own))
+    is_pass = _PASSES.search(function.name) is not None
     for node, parents in within([node for _, node in children(function)]):
         if any(isinstance(each, ast.With) and _switches_off(each) for each in parents):
             continue
         loops = [each for each in parents if isinstance(each, LOOPS)]
         if not ends:
-            yield from _kept_graphs(node, own, loops, computed, file)
+            yield from _kept_graphs(node, own, loops, computed, file, is_pass=is_pass)
         call = node.value if isinstance(node, ast.Expr) else None
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
             of_class = expression_text(call.func.value) in objects
@@ -334,12 +373,17 @@ def find_graphs(function: ast.AST, own: Sequence[ast.AST], file: Tensors) -> Ite
                 if found is not None and found.line and is_own:
                     yield "graph-passed", f"{call.func.attr}, {place}, {found.line}", node
         if isinstance(node, ast.Assign) and not ends:
-            yield from _carried(own, node, loops, file)
+            if not is_pass or any(isinstance(e, ast.Attribute) for e in node.targets):
+                yield from _carried(own, node, loops, file)
             found = _computed(node.value, computed, file)
             for name in (expression_text(e) for t in node.targets for e in _elements(t)):
                 computed.pop(name, None)
                 if found is not None:
                     computed[name] = found
+
+
+_PASSES: Final = re.compile(r"^forward|_forward|^__call__$")
+"""Names of functions that are one pass through the layers of a model."""
 
 
 def _objects(own: Sequence[ast.AST]) -> Iterator[str]:
@@ -374,6 +418,8 @@ def _kept_graphs(
     loops: Sequence[ast.AST],
     computed: Mapping[str, _Computed],
     file: Tensors,
+    *,
+    is_pass: bool,
 ) -> Iterator[Found]:
     """A statement that adds what a model has computed, or an argument, to what outlives it."""
     for container, value in _added(node):
@@ -382,14 +428,19 @@ def _kept_graphs(
             if found is None or not _outlives(own, container, loops, file):
                 continue
             text, is_attribute = expression_text(container), isinstance(container, ast.Attribute)
+            if is_pass and not is_attribute:
+                continue  # it ends with the pass, and its graph with the step
             if found.line and file.imports_torch:
                 ends = file.emptied.get(container_of(text), "") if is_attribute else ""
                 yield "graph-kept", ", ".join(filter(None, (text, str(found.line), ends))), node
-            elif not found.line and is_attribute and not isinstance(node, ast.Assign):
+            is_own = is_attribute and text.partition(".")[0] in ("self", "cls")
+            if not found.line and is_own and not isinstance(node, ast.Assign):
                 # An assignment to an item may write into an array that is there already.
                 yield "argument-kept", f"{found.argument}, {text}", node
 
 
+_PLAIN: Final = frozenset(("bool", "bytes", "int", "str"))
+"""Annotations of arguments that have no graph; a loss is often said to be a float, and is none."""
 _BACKWARD: Final = frozenset(("backward", "manual_backward"))
 
 
@@ -456,7 +507,7 @@ def _computed(
     if isinstance(value, ast.Call):
         name = last_name(value.func)
         of = receiver_of(value).rpartition(".")[2] if _SCORES.fullmatch(name) else ""
-        models = {each for each in (name, of) if each in file.models or _MODELS.fullmatch(each)}
+        models = {each for each in (name, of) if each in file.models or MODELS.fullmatch(each)}
         if models and models.isdisjoint(file.frozen) and value.args:
             return _Computed(value.lineno)
         if isinstance(value.func, ast.Attribute) and name in _KEEP_GRAPH:
@@ -468,7 +519,8 @@ def _computed(
     elif isinstance(value, ast.Tuple | ast.List | ast.Dict):
         parts = _elements(value)
     elif isinstance(value, ast.BinOp):
-        parts = (value.left, value.right)
+        is_text = isinstance(value.left, ast.Constant) and isinstance(value.left.value, str)
+        parts = () if is_text else (value.left, value.right)
     elif isinstance(value, ast.UnaryOp):
         parts = (value.operand,)
     elif isinstance(value, ast.Subscript | ast.Starred):
@@ -485,8 +537,10 @@ def _carried(
     if file.detaches or not isinstance(call, ast.Call) or not file.imports_torch:
         return
     name = last_name(call.func)
-    if name in file.frozen or not (name in file.models or _MODELS.fullmatch(name)):
+    if name in file.frozen or not (name in file.models or MODELS.fullmatch(name)):
         return
+    if any(isinstance(each, ast.For) and name in names_in(each.target) for each in loops):
+        return  # of one layer after the other
     states = {expression_text(each) for target in node.targets for each in _elements(target)}
     given = [*call.args, *(each.value for each in call.keywords)]
     for part in (part for each in given for part in _elements(each)):
@@ -630,6 +684,14 @@ def _summed(inside: Sequence[ast.AST]) -> Iterator[Found]:
             yield "graph-summed", f"{target}, {expression_text(value)}", node
 
 
+def has_many_entries(function: ast.AST) -> bool:
+    """Whether a cache of a function's results may have more than one: it is given something."""
+    if not isinstance(function, FUNCTIONS):
+        return False
+    given = function.args
+    return bool(parameters(function) or given.vararg or given.kwarg)
+
+
 def is_unbounded_cache(decorator: ast.expr) -> bool:
     """`@cache` of functools, or its `@lru_cache(maxsize=None)`."""
     if not isinstance(decorator, ast.Call):
@@ -645,6 +707,7 @@ def is_unbounded_cache(decorator: ast.expr) -> bool:
 
 def bounded_names(tree: ast.Module) -> Iterator[str]:
     """Containers from which a file removes something, or of which it asks the length."""
+    yield from _dropped_by_other_names(tree)
     for node in every_node(tree):
         yield from names_dropped_from(node)
         if isinstance(node, ast.Call) and last_name(node.func) == "len" and node.args:
@@ -665,8 +728,25 @@ def names_dropped_from(node: ast.AST) -> Iterator[str]:
             yield expression_text(each.value if isinstance(each, ast.Subscript) else each)
 
 
+def _dropped_by_other_names(tree: ast.Module) -> Iterator[str]:
+    """`self.rows` of `rows = self.rows`, `take = rows.pop`."""
+    aliases: defaultdict[str, set[str]] = defaultdict(set)
+    dropped: set[str] = set()
+    for node in every_node(tree):
+        dropped.update(names_dropped_from(node))
+        for target, value in bindings(node):
+            if isinstance(value, ast.Attribute) and value.attr in _DROPS:
+                dropped.add(expression_text(value.value))
+            if isinstance(value, ast.Attribute) and isinstance(target, ast.Name | ast.Attribute):
+                aliases[expression_text(target)].add(expression_text(value))
+    for name in dropped:
+        yield from aliases.get(name, ())
+        yield name
+
+
 def emptied_names(tree: ast.Module) -> Iterator[str]:
     """Containers from which a file removes something, gives new values, or that have a bound."""
+    yield from _dropped_by_other_names(tree)
     for node in every_node(tree):
         yield from names_dropped_from(node)
         if isinstance(node, ast.For):  # each of several containers
@@ -811,15 +891,35 @@ def find_bounded(tree: ast.Module) -> Iterator[Found]:
             sizes += node.args[1:] if last_name(node.func) == "deque" else node.args
             if sizes and not (isinstance(sizes[0], ast.Constant) and sizes[0].value is None):
                 yield "bounded", f"{last_name(node.func)} {expression_text(sizes[0])}", node
-        elif isinstance(node, ast.While | ast.If) and any(
-            isinstance(each, ast.Compare) and isinstance(each.ops[0], ORDERS)
-            for each in ast.walk(node.test)
-        ):
-            for name in {
-                n for part in node.body for e in ast.walk(part) for n in names_dropped_from(e)
-            }:
-                if container_of(name) in added:
+        elif isinstance(node, ast.While | ast.If):
+            compared = [
+                part
+                for each in ast.walk(node.test)
+                if isinstance(each, ast.Compare) and isinstance(each.ops[0], ORDERS)
+                for part in (each.left, *each.comparators)
+            ]
+            inside = (e for part in node.body for e in ast.walk(part)) if compared else ()
+            for name in {n for e in inside for n in names_dropped_from(e)}:
+                is_it = any(_tells_size(part, name) for part in compared)
+                if is_it and container_of(name) in added:
                     yield "bounded", name, node
+
+
+_SIZES: Final = re.compile(
+    r"(?:.*_)?(?:age|bytes|capacity|count|entries|expires|free|length|limit|memory|n|now|num|size"
+    r"|time|total|ttl|used|weight)(?:_.*)?"
+)
+
+
+def _tells_size(part: ast.expr, container: str) -> bool:
+    """Whether an expression is the length of a container, or what is named like a size or age."""
+    for each in ast.walk(part):
+        if isinstance(each, ast.Call) and last_name(each.func) == "len" and each.args:
+            if container_of(expression_text(each.args[0])) == container_of(container):
+                return True
+        elif isinstance(each, ast.Name | ast.Attribute) and _SIZES.fullmatch(last_name(each)):
+            return True
+    return False
 
 
 def container_of(name: str) -> str:
@@ -888,13 +988,23 @@ def find_kept_to_end(nodes: Iterable[ast.AST], at_end: dict[str, str]) -> Iterat
 def sequences_of(tree: ast.Module) -> dict[str, str]:
     """The variables and attributes that a file binds to a new deque or list, and only to that.
 
+    Not a list that is written out, and to which nothing is added: it is as short as it is written.
+
     Returns:
         Last name of each, and `deque` or `list`.
     """
     found: defaultdict[str, set[str]] = defaultdict(set)
+    written: set[str] = set()
+    longer: set[str] = set()
     for node in every_node(tree):
         targets = assigned_to(node)
         value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
+        if isinstance(value, ast.List) and value.elts:
+            written |= {last_name(e) for e in targets if isinstance(e, ast.Name | ast.Attribute)}
+        elif isinstance(node, ast.AugAssign):
+            longer.add(last_name(node.target))
+        elif isinstance(node, ast.Attribute) and node.attr in ADDS:
+            longer.add(last_name(node.value))
         is_list = isinstance(value, ast.List | ast.ListComp)
         made = last_name(value.func) if isinstance(value, ast.Call) else "list" if is_list else ""
         for target in targets:
@@ -904,6 +1014,7 @@ def sequences_of(tree: ast.Module) -> dict[str, str]:
         name: kind
         for name, kinds in found.items()
         if len(kinds) == 1 and (kind := next(iter(kinds))) in ("deque", "list")
+        if name not in written or name in longer
     }
 
 
@@ -922,7 +1033,11 @@ def is_small_value(value: ast.expr) -> bool:
 
 
 def find_memo_fills(nodes: Sequence[ast.AST], bounded: set[str]) -> Iterator[Found]:
-    """`self.items[key] = make(key)` in a function that looks for the key in it before."""
+    """`self.items[key] = make(key)` in a function that looks for the key in it before.
+
+    Not of a variable that the function makes or is given: that may end with the call.
+    """
+    own = _ending_names(nodes)
     looked: dict[str, set[str]] = defaultdict(set)
     for node in nodes:
         if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
@@ -937,8 +1052,36 @@ def find_memo_fills(nodes: Sequence[ast.AST], bounded: set[str]) -> Iterator[Fou
         for target in node.targets:
             if isinstance(target, ast.Subscript) and not isinstance(target.slice, ast.Constant):
                 name, key = expression_text(target.value), expression_text(target.slice)
-                if name and key and name not in bounded and key in looked[name]:
+                is_own = not own.isdisjoint(names_in(target.value)) and "." not in name
+                if name and key and not is_own and name not in bounded and key in looked[name]:
                     yield "cache", name, node
+
+
+def _ending_names(nodes: Sequence[ast.AST]) -> set[str]:
+    """The variables of a function that may hold something of this one call.
+
+    Its arguments, but for those called a cache or with a container as their default, and what it
+    sets, but for other names of attributes: `known = self.known`.
+    """
+    shared = {n for e in nodes if isinstance(e, ast.Global | ast.Nonlocal) for n in e.names}
+    given: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.arguments):
+            parts = (*node.posonlyargs, *node.args)
+            lasting = dict(zip(reversed(parts), reversed(node.defaults), strict=False))
+            lasting |= {a: d for a, d in zip(node.kwonlyargs, node.kw_defaults, strict=True) if d}
+            kept = {a.arg for a, d in lasting.items() if isinstance(d, ast.Dict | ast.Call)}
+            names = {each.arg for each in (*parts, *node.kwonlyargs)} - kept
+            given |= {each for each in names if re.search("cache|memo", each) is None}
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            given.add(node.id)
+    aliases = {
+        target.id
+        for node in nodes
+        for target, value in bindings(node)
+        if isinstance(target, ast.Name) and isinstance(value, ast.Attribute)
+    }
+    return given - shared - aliases - {"self", "cls"}
 
 
 def names_set(node: ast.AST) -> Iterator[str]:

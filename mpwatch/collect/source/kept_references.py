@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import defaultdict
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -26,6 +27,7 @@ from mpwatch.collect.source.syntax import (
     every_node,
     expression_text,
     first_line,
+    imported_roots,
     last_line,
     last_name,
     names_in,
@@ -61,6 +63,7 @@ def registrations(file: str, module: ParsedFile) -> Iterator[Repeatable]:
     }
     called = {last_name(each.func) for each in calls}
     called |= {expression_text(e.func) for e in calls if isinstance(e.func, ast.Attribute)}
+    called |= imported_roots(tree) & {"threading"}
     for function, owner in functions_with_classes(tree):
         if not isinstance(function, FUNCTIONS):
             continue
@@ -137,6 +140,8 @@ def _registered(
         return None if "atexit.unregister" in called else _Given(given, "atexit.unregister()")
     if name == "register_at_fork":
         return _Given(given, "nothing")
+    if name == "Timer" and to != "threading" and (to or "threading" not in called):
+        return None  # that of timeit
     if name in ("call_later", "call_at", "Timer") and len(given) > 1:
         return _timer(call, name, given, called, nodes, function)
     if name == "finalize" and len(given) > 1:
@@ -496,23 +501,12 @@ def unclosed(file: str, module: ParsedFile) -> Iterator[Repeatable]:
 
 def _left_open(nodes: Sequence[ast.AST]) -> Iterator[tuple[ast.Call, str]]:
     """The calls of a function whose descriptor stays open, with what `Mark.about` says of each."""
-    parents = {id(child): each for each in nodes for child in ast.iter_child_nodes(each)}
-    for call in nodes:
-        if not isinstance(call, ast.Call) or not (about := _opened(call)):
-            continue
+    opened = [(e, about) for e in nodes if isinstance(e, ast.Call) and (about := _opened(e))]
+    uses = _Uses(nodes) if opened else None
+    for call, about in opened if uses is not None else ():
         count = 1 if last_name(call.func) == _TEMPORARY else _OF_OS[last_name(call.func)][1]
-        if _is_dropped(call, parents) or _is_bound(call, count, nodes, parents):
+        if uses is not None and (uses.is_dropped(call) or uses.is_left_in_variable(call, count)):
             yield call, about
-
-
-def _is_dropped(call: ast.Call, parents: Mapping[int, ast.AST]) -> bool:
-    """Whether nothing refers to what a call returns, or to its descriptor: `mkstemp()[1]`."""
-    parent = parents.get(id(call))
-    return isinstance(parent, ast.Expr) or (
-        isinstance(parent, ast.Subscript)
-        and last_name(call.func) == _TEMPORARY
-        and _is_path(parent)
-    )
 
 
 def _is_path(part: ast.AST | None) -> bool:
@@ -520,59 +514,57 @@ def _is_path(part: ast.AST | None) -> bool:
     return isinstance(part, ast.Subscript) and getattr(part.slice, "value", None) == 1
 
 
-def _is_bound(
-    call: ast.Call, count: int, nodes: Sequence[ast.AST], parents: Mapping[int, ast.AST]
-) -> bool:
-    """Whether a variable gets what a call returns, and leaves it open."""
-    parent = parents.get(id(call))
-    if not isinstance(parent, ast.Assign) or len(parent.targets) != 1:
-        return False
-    return _stays_open(parent.targets[0], call, count, nodes, parents)
+class _Uses:
+    """What a function does with its variables, gathered once for all that it opens."""
 
+    def __init__(self, nodes: Sequence[ast.AST]) -> None:
+        self._parents = {id(child): each for each in nodes for child in ast.iter_child_nodes(each)}
+        self._reads: defaultdict[str, list[ast.Name]] = defaultdict(list)
+        self._shared: set[str] = set()
+        """Variables that other functions have, too."""
+        for node in nodes:
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                self._reads[node.id].append(node)
+            elif isinstance(node, ast.Global | ast.Nonlocal):
+                self._shared.update(node.names)
+            elif isinstance(node, (*FUNCTIONS, ast.Lambda, ast.ClassDef)):
+                self._shared |= names_in(node)
 
-def _stays_open(
-    target: ast.expr,
-    call: ast.Call,
-    count: int,
-    nodes: Sequence[ast.AST],
-    parents: Mapping[int, ast.AST],
-) -> bool:
-    """Whether none of the descriptors that a call gives to `target` is closed or given away."""
-    if last_name(call.func) == _TEMPORARY or count > 1:
-        if isinstance(target, ast.Name) and count == 1:  # made = mkstemp(); made[1] is its path
-            return all(_is_path(parents.get(id(each))) for each in _uses(target.id, nodes))
-        parts_of = target.elts if isinstance(target, ast.Tuple | ast.List) else []
-        numbers = parts_of[:count]
-        return len(parts_of) == 2 and any(
-            isinstance(each, ast.Name) and _is_left(each.id, nodes, parents) for each in numbers
+    def is_dropped(self, call: ast.Call) -> bool:
+        """Whether nothing refers to what a call returns, or to its descriptor: `mkstemp()[1]`."""
+        parent = self._parents.get(id(call))
+        return isinstance(parent, ast.Expr) or (
+            isinstance(parent, ast.Subscript)
+            and last_name(call.func) == _TEMPORARY
+            and _is_path(parent)
         )
-    return isinstance(target, ast.Name) and _is_left(target.id, nodes, parents)
 
+    def is_left_in_variable(self, call: ast.Call, count: int) -> bool:
+        """Whether a variable gets one of the descriptors that a call returns, and leaves it open.
 
-def _uses(name: str, nodes: Sequence[ast.AST]) -> list[ast.Name]:
-    return [
-        each
-        for each in nodes
-        if isinstance(each, ast.Name) and each.id == name and isinstance(each.ctx, ast.Load)
-    ]
+        Args:
+            call: The call.
+            count: How many descriptors it returns.
+        """
+        parent = self._parents.get(id(call))
+        if not isinstance(parent, ast.Assign) or len(parent.targets) != 1:
+            return False
+        target = parent.targets[0]
+        if last_name(call.func) == _TEMPORARY or count > 1:
+            if isinstance(target, ast.Name) and count == 1:  # made = mkstemp(); made[1] is its path
+                return all(_is_path(self._parents.get(id(e))) for e in self._reads[target.id])
+            parts_of = target.elts if isinstance(target, ast.Tuple | ast.List) else []
+            numbers = parts_of[:count]
+            return len(parts_of) == 2 and any(
+                isinstance(each, ast.Name) and self._is_left(each.id) for each in numbers
+            )
+        return isinstance(target, ast.Name) and self._is_left(target.id)
 
-
-def _is_left(name: str, nodes: Sequence[ast.AST], parents: Mapping[int, ast.AST]) -> bool:
-    """Whether a function only uses a number, and neither closes nor hands it on."""
-    shared = {
-        each
-        for node in nodes
-        for each in (
-            node.names
-            if isinstance(node, ast.Global | ast.Nonlocal)
-            else names_in(node)
-            if isinstance(node, (*FUNCTIONS, ast.Lambda, ast.ClassDef))
-            else ()
+    def _is_left(self, name: str) -> bool:
+        """Whether a function only uses a number, and neither closes nor hands it on."""
+        return name not in self._shared and all(
+            _leaves_open(each, self._parents.get(id(each))) for each in self._reads[name]
         )
-    }
-    return name not in shared and all(
-        _leaves_open(each, parents.get(id(each))) for each in _uses(name, nodes)
-    )
 
 
 def _leaves_open(use: ast.Name, parent: ast.AST | None) -> bool:
@@ -596,10 +588,13 @@ def _opened(call: ast.Call) -> str:
 
     `file /tmp/ocr_*.npy`: a path without a folder that is known has none; empty for other calls.
     """
-    name, of = last_name(call.func), receiver_of(call)
-    if name == _TEMPORARY and of in ("", "tempfile"):
-        return f"file {_temporary_name(call)}"
-    if of != "os" or name not in _OF_OS:
+    name = last_name(call.func)
+    if name != _TEMPORARY and name not in _OF_OS:
+        return ""  # the most, and their receivers are not written out
+    of = receiver_of(call)
+    if name == _TEMPORARY:
+        return f"file {_temporary_name(call)}" if of in ("", "tempfile") else ""
+    if of != "os":
         return ""
     kind, _ = _OF_OS[name]
     if kind not in ("file", "shm"):

@@ -1,12 +1,11 @@
 """Calls of libraries that do more, or less, than their line shows.
 
 A logger whose records are put into the queue that logs them, writes to streams of asyncio without a
-limit, a watchdog that ends its own process, a regular expression that can match the same text in
-many ways, a part of a model that is made anew or unfrozen when the model has been wrapped,
-gradients that are averaged more often than they are used, a deadline that is put off each time,
-names of files with numbers that are sorted as texts, a signal to a group of processes that the
-sender is in, a collective for each of many tensors, which waits for all ranks, and the threads for
-remote calls.
+limit, a watchdog that ends its own process, a part of a model that is made anew or unfrozen when
+the model has been wrapped, gradients that are averaged more often than they are used, a deadline
+that is put off each time, names of files with numbers that are sorted as texts, a signal to a group
+of processes that the sender is in, a collective for each of many tensors, which waits for all
+ranks, and the threads for remote calls.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Final
 
-from mpwatch.collect.source.ambiguous_patterns import matches_in_many_ways
+from mpwatch.collect.source.kept import MODELS
 from mpwatch.collect.source.rank_differences import reads_clock
 from mpwatch.collect.source.syntax import (
     FUNCTIONS,
@@ -36,29 +35,62 @@ from mpwatch.collect.source.syntax import (
     receiver_of,
 )
 
-_PATTERN_CALLS: Final = frozenset(
-    ("compile", "findall", "finditer", "fullmatch", "match", "search", "split", "sub", "subn")
-)
-_MODULES: Final = frozenset(("re", "regex"))
 
+def find_pitfalls(
+    function: ast.AST, nodes: Sequence[ast.AST], has_wrappers: bool
+) -> Iterator[Found]:
+    """The statements of this kind in one function, or in a file outside of its functions.
 
-def find_pitfalls(function: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[Found]:
-    """The statements of this kind in one function, or in a file outside of its functions."""
+    Args:
+        function: The function, or the file.
+        nodes: Its own syntax.
+        has_wrappers: See `has_wrappers`.
+    """
     yield from _queue_handlers(nodes)
     yield from _undrained(function, nodes)
     yield from _watchdogs(nodes)
-    yield from _patterns(nodes)
     yield from _rpc_threads(nodes)
-    yield from _replaced_modules(function, nodes)
+    yield from _replaced_modules(function, nodes, has_wrappers)
     yield from _accumulations(nodes)
     yield from _lengths(nodes)
-    yield from _past_wrappers(nodes)
+    yield from _past_wrappers(nodes, has_wrappers)
     for call in nodes:
         if isinstance(call, ast.Call) and last_name(call.func) in _WRAPPERS:
             yield "wraps", last_name(call.func), call
 
 
-def _past_wrappers(nodes: Sequence[ast.AST]) -> Iterator[Found]:
+def is_wrapped_module(node: ast.AST, has_wrappers: bool) -> bool:
+    """Whether it is the module in a wrapped model, `model.module`, as far as words show.
+
+    Many objects have an attribute of that name.
+
+    Args:
+        node: A piece of syntax.
+        has_wrappers: Whether the file wraps models, or asks for such an attribute.
+    """
+    if not isinstance(node, ast.Attribute) or node.attr != "module":
+        return False
+    of = node.value
+    if not isinstance(node.ctx, ast.Load) or last_name(of) in ("", "args", "modules", "nn"):
+        return False
+    return has_wrappers or MODELS.fullmatch(last_name(of)) is not None
+
+
+def has_wrappers(tree: ast.AST) -> bool:
+    """Whether a file wraps models, or asks whether one is wrapped: `hasattr(model, "module")`."""
+    for node in every_node(tree):
+        if isinstance(node, ast.alias) and node.name.rpartition(".")[2] in _KINDS_OF_WRAPPERS:
+            return True
+        if isinstance(node, ast.Name | ast.Attribute) and last_name(node) in _KINDS_OF_WRAPPERS:
+            return True
+        if isinstance(node, ast.Call) and last_name(node.func) in ("getattr", "hasattr"):
+            asked = [getattr(each, "value", None) for each in node.args[1:2]]
+            if asked == ["module"]:
+                return True
+    return False
+
+
+def _past_wrappers(nodes: Sequence[ast.AST], has_wrappers: bool) -> Iterator[Found]:
     """`loss = criterion(model.module.encode(x))`, and then `loss.backward()`.
 
     Only the forward pass of the wrapper prepares that gradients are averaged.
@@ -75,7 +107,7 @@ def _past_wrappers(nodes: Sequence[ast.AST]) -> Iterator[Found]:
         inner = call.func
         if isinstance(inner, ast.Attribute) and inner.attr != "module":
             inner = inner.value
-        if not isinstance(inner, ast.Attribute) or inner.attr != "module":
+        if not isinstance(inner, ast.Attribute) or not is_wrapped_module(inner, has_wrappers):
             continue
         wrapper = expression_text(inner.value)
         if wrapper not in ("", "self", *called) and last_name(call.func) not in _NO_FORWARD:
@@ -347,6 +379,8 @@ def _undrained(function: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[Found]:
     if any(last_name(each.func) == "drain" for each in nodes if isinstance(each, ast.Call)):
         return
     within = {id(each) for loop in nodes if isinstance(loop, LOOPS) for each in ast.walk(loop)}
+    # That of asyncio returns nothing to await: what is awaited is a writer that waits itself.
+    within -= {id(each.value) for each in nodes if isinstance(each, ast.Await)}
     for call in nodes:
         if not isinstance(call, ast.Call) or id(call) not in within:
             continue
@@ -386,19 +420,6 @@ def _lengths(nodes: Sequence[ast.AST]) -> Iterator[Found]:
                     yield "length-of-text", text, call
 
 
-def _patterns(nodes: Sequence[ast.AST]) -> Iterator[Found]:
-    """A literal pattern of `re` whose parts can match the same text in many ways."""
-    for call in nodes:
-        if not isinstance(call, ast.Call) or last_name(call.func) not in _PATTERN_CALLS:
-            continue
-        if not isinstance(call.func, ast.Attribute) or names_in(call.func.value) - _MODULES:
-            continue
-        first = call.args[0] if call.args else None
-        pattern = first.value if isinstance(first, ast.Constant) else None
-        if isinstance(pattern, str) and matches_in_many_ways(pattern):
-            yield "wide-pattern", pattern, call
-
-
 def _rpc_threads(nodes: Sequence[ast.AST]) -> Iterator[Found]:
     """`TensorPipeRpcBackendOptions(num_worker_threads=n)`."""
     for call in nodes:
@@ -408,7 +429,9 @@ def _rpc_threads(nodes: Sequence[ast.AST]) -> Iterator[Found]:
                     yield "rpc-threads", expression_text(each.value), each
 
 
-def _replaced_modules(function: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[Found]:
+def _replaced_modules(
+    function: ast.AST, nodes: Sequence[ast.AST], has_wrappers: bool
+) -> Iterator[Found]:
     """`self.head = nn.Linear(n, m)` where the old one is read, and `model.module.add_classes()`."""
     makers = [each for each in nodes if isinstance(each, ast.Assign) and _makes_module(each.value)]
     if makers and isinstance(function, FUNCTIONS) and function.name != "__init__":
@@ -416,12 +439,15 @@ def _replaced_modules(function: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[F
         made = {
             target.id for node in makers for target in node.targets if isinstance(target, ast.Name)
         }
+        new = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
         for node in nodes:
             if not isinstance(node, ast.Assign):
                 continue
             is_made = isinstance(node.value, ast.Name) and node.value.id in made
             for target in node.targets if is_made or node in makers else ():
-                if isinstance(target, ast.Attribute) and (name := ast.unparse(target)) in read:
+                if not isinstance(target, ast.Attribute) or not names_in(target).isdisjoint(new):
+                    continue  # of a model that the function has made
+                if (name := ast.unparse(target)) in read:
                     yield "replaces-module", name, node
     if any(last_name(each.func) in _WRAPPERS for each in nodes if isinstance(each, ast.Call)):
         return  # it wraps the model again
@@ -429,7 +455,7 @@ def _replaced_modules(function: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[F
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             owner = node.func.value
             is_own = node.func.attr not in _OF_EVERY_MODULE
-            if is_own and isinstance(owner, ast.Attribute) and owner.attr == "module":
+            if is_own and is_wrapped_module(owner, has_wrappers):
                 yield "calls-wrapped", node.func.attr, node
 
 
@@ -471,6 +497,12 @@ _OF_EVERY_MODULE: Final = frozenset(
     )
 )
 """Methods of each torch.nn.Module, which make no parameter."""
+_KINDS_OF_WRAPPERS: Final = frozenset(
+    (
+        *("DDP", "DataParallel", "DistributedDataParallel", "FSDP", "FullyShardedDataParallel"),
+        *("is_parallel", "unwrap_model"),
+    )
+)
 _WRAPPERS: Final = frozenset(("DDP", "DistributedDataParallel", "FSDP", "FullyShardedDataParallel"))
 
 

@@ -1,9 +1,10 @@
 """Statements whose result differs from rank to rank, though the program takes it for the same.
 
-A decision by a value that no collective has made the same on all: a loss of its own data, or the
-time that its own clock says. And the order of a set: texts have another hash in each interpreter
-(PYTHONHASHSEED, on since Python 3.3), so that two processes go through equal sets of them in
-different orders, unless one is a fork of the other.
+A function that returns an empty container on some of them, or a decision by a value that no
+collective has made the same on all: a loss of its own data, or the time that its own clock says.
+And the order of a set: texts have another hash in each interpreter (PYTHONHASHSEED, on since Python
+3.3), so that two processes go through equal sets of them in different orders, unless one is a fork
+of the other.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from typing import Final
 from mpwatch.collect.source.syntax import (
     FUNCTIONS,
     Found,
+    ParsedFile,
+    condition_around,
     every_node,
     expression_text,
     functions_by_name,
@@ -193,12 +196,30 @@ def find_clocks(
     """
     if not isinstance(function, FUNCTIONS) or function.name not in clocks:
         return
+    times = {
+        name
+        for node in nodes
+        if isinstance(node, ast.Assign) and _tells_time(node.value, clocks, ())
+        for target in node.targets
+        for name in names_in(target)
+    }
     for node in nodes:
         is_decided = isinstance(node, ast.Return) and any(
-            isinstance(each, ast.Compare) for each in ast.walk(node)
+            isinstance(each, ast.Compare) and _tells_time(each, clocks, times)
+            for each in ast.walk(node)
         )
         if is_decided:
             yield "asks-clock", function.name, node
+
+
+def _tells_time(value: ast.AST, clocks: Container[str], times: Container[str]) -> bool:
+    """Whether an expression reads a clock, by a function of the file, or uses what one has told."""
+    return any(
+        reads_clock(each)
+        or _uses(each, clocks)
+        or (isinstance(each, ast.Name) and each.id in times)
+        for each in ast.walk(value)
+    )
 
 
 _PLAIN: Final = frozenset(("abs", "float", "len", "max", "min", "round", "sum"))
@@ -269,6 +290,15 @@ _WITHOUT_ORDER: Final = frozenset(
 )
 
 
+def _has_no_order(statement: ast.stmt) -> bool:
+    """Whether a statement of a loop does the same in any order, as `names.add(each)` does."""
+    if isinstance(statement, ast.If):
+        return all(map(_has_no_order, (*statement.body, *statement.orelse)))
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        return last_name(statement.value.func) in ("add", "discard", "remove")
+    return isinstance(statement, ast.Pass | ast.Continue | ast.Delete)
+
+
 def find_set_order(nodes: Sequence[ast.AST], sets: frozenset[str]) -> Iterator[Found]:
     """`for name in self.names:` and `{key: None for key in keys & known}`, of sets.
 
@@ -286,6 +316,8 @@ def find_set_order(nodes: Sequence[ast.AST], sets: frozenset[str]) -> Iterator[F
         if id(node) in unordered:
             continue
         if isinstance(node, ast.For):
+            if all(map(_has_no_order, node.body)):
+                continue
             iterated = node.iter
         elif isinstance(node, ast.ListComp | ast.DictComp | ast.GeneratorExp):
             iterated = node.generators[0].iter
@@ -300,3 +332,30 @@ def find_set_order(nodes: Sequence[ast.AST], sets: frozenset[str]) -> Iterator[F
             continue
         if _is_set(iterated, sets):
             yield "set-order", expression_text(iterated), node
+
+
+_RANK = re.compile(
+    r"(?<![a-z])rank(?![a-z])|\bis_(?:main|master|first|chief|(?:global_|local_)?zero)",
+    re.IGNORECASE,
+)
+
+
+_CONTAINERS: Final = frozenset(("dict", "list", "set", "tuple", "OrderedDict", "defaultdict"))
+
+
+def find_empty_on_ranks(module: ParsedFile, nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """`if rank != 0: return {}` in a function that returns something to other ranks."""
+    returns = [each for each in nodes if isinstance(each, ast.Return) and each.value is not None]
+    empty = [each for each in returns if each.value is not None and _is_empty(each.value)]
+    for node in empty if len(empty) < len(returns) else ():
+        under, about = condition_around(module, node, nodes)
+        if under is not None and _RANK.search(expression_text(under.test)):
+            yield "empty-on-ranks", about, node
+
+
+def _is_empty(value: ast.expr) -> bool:
+    if isinstance(value, ast.Call):
+        return last_name(value.func) in _CONTAINERS and not value.args and not value.keywords
+    return isinstance(value, ast.Dict | ast.List | ast.Tuple) and not any(
+        isinstance(each, ast.expr) for each in ast.iter_child_nodes(value)
+    )

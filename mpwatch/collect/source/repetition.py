@@ -6,12 +6,14 @@ Among them are those that empty a queue, and those that drop items of others.
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from mpwatch.collect.source.syntax import (
     FUNCTIONS,
+    LOGS,
     LOOPS,
     Found,
     ParsedFile,
@@ -233,15 +235,32 @@ def taken_by(node: ast.AST) -> Iterator[str]:
     elif name in ("get", "get_nowait") and isinstance(node.func, ast.Attribute):
         # get() of a dict has a key.
         is_flag = all(isinstance(getattr(each, "value", None), bool) for each in node.args[:1])
-        if is_flag and all(each.arg in ("timeout", "block") for each in node.keywords):
+        is_it = is_flag and all(each.arg in ("timeout", "block") for each in node.keywords)
+        if is_it and (name == "get_nowait" or may_be_queue(node.func.value)):
             yield expression_text(node.func.value)
+
+
+_OTHERS: Final = re.compile(
+    r"(?!(?:from|to)_)(?:.*_)?(?:cache|client|config|context|counter|ctx|future|handle|kv|metric|ray|ref|response"
+    r"|result|session|stats|storage|store|task|var|variable)|[A-Z]\w*[a-z]\w*",
+)
+"""Names of what has methods get() and put() and is no queue, as classes have."""
+
+
+def may_be_queue(owner: ast.expr) -> bool:
+    """Whether what has a method get() or put() may be a queue, as its name shows.
+
+    Not what a call returns, as `pool.apply_async(f).get()`, unless that says so.
+    """
+    while isinstance(owner, ast.Subscript):
+        owner = owner.value
+    if isinstance(owner, ast.Call):
+        return "queue" in last_name(owner.func).lower()
+    return _OTHERS.fullmatch(last_name(owner)) is None
 
 
 # --- loops that drop what is not their own --------------------------------------------------------
 
-_LOGS: Final = frozenset(
-    ("critical", "debug", "error", "exception", "info", "log", "print", "warn", "warning")
-)
 _RECEIVES: Final = frozenset(("recv", "recv_pyobj"))
 
 
@@ -331,7 +350,7 @@ def _uses(body: Sequence[ast.stmt], items: set[str], besides: ast.stmt | None = 
     waiting: list[ast.AST] = [each for each in body if each is not besides]
     while waiting:
         node = waiting.pop()
-        if isinstance(node, ast.Call) and last_name(node.func) in _LOGS:
+        if isinstance(node, ast.Call) and last_name(node.func) in LOGS:
             continue
         if isinstance(node, ast.Name) and node.id in items:
             return True

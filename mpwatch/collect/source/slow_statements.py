@@ -1,15 +1,16 @@
 """Expressions that take long for what they do, as their syntax shows.
 
-Also calls of a function whose results another function of the same file keeps in a cache, and waits
-for the result of a task right after the statement that starts it: such a function has one task
-under way at a time, however many workers its pool has.
+Also those that go through a list or deque to find or move one element, calls of a function whose
+results another function of the same file keeps in a cache, and waits for the result of a task right
+after the statement that starts it: such a function has one task under way at a time, however many
+workers its pool has.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -21,6 +22,7 @@ from mpwatch.collect.source.syntax import (
     assigned_to,
     calls_in,
     expression_text,
+    functions_by_name,
     functions_in,
     last_name,
     own_nodes,
@@ -47,6 +49,8 @@ def slow(
     nodes: Sequence[ast.AST],
     sequences: Container[str],
     assigned: Mapping[str, ast.expr] = MappingProxyType({}),
+    *,
+    is_once: bool = False,
 ) -> Iterator[Slow]:
     """The slow expressions of one function.
 
@@ -54,11 +58,12 @@ def slow(
         nodes: The syntax of the function, without that of functions defined in it.
         sequences: Last names of the variables and attributes of the file that are lists or deques.
         assigned: What the file gives to its variables and attributes.
+        is_once: Whether it is a file, or a function that is called once for an object.
     """
     unpacked = set(_from_zip(nodes))
     own = {
         target.id for node in nodes for target in _bound_by(node) if isinstance(target, ast.Name)
-    }
+    } | {each.arg for each in nodes if isinstance(each, ast.arg)}
     for node in nodes:
         if not isinstance(node, ast.Call):
             continue
@@ -91,7 +96,7 @@ def slow(
             if is_kept and last_name(given) in sequences:
                 yield Slow("all-of", node)
     yield from _single_values(nodes)
-    yield from _opened_anew(nodes)
+    yield from _opened_anew(nodes, _in_loops(nodes) if is_once else None)
 
 
 _ARCHIVES: Final = {
@@ -106,16 +111,22 @@ _ARCHIVES: Final = {
 """What opens files with a table of contents, and the position of its mode; -1 for none."""
 
 
-def _opened_anew(nodes: Sequence[ast.AST]) -> Iterator[Slow]:
+def _opened_anew(nodes: Sequence[ast.AST], inside: Container[int] | None) -> Iterator[Slow]:
     """`with zipfile.ZipFile(self.path) as archive:`, an archive that is opened for each call.
 
-    Of one path: an attribute, or a name that the function does not set. Not one that is opened
-    under a condition, as where it is kept from one call to the next.
+    Of one path: a name that the function does not set and is not given, or an attribute of its
+    object or of such a name. Not one that is opened under a condition, as where it is kept from one
+    call to the next.
+
+    Args:
+        nodes: The syntax of the function.
+        inside: The ids of the syntax that is looked at, where that is not all of it.
     """
     calls = [
         each
         for each in nodes
         if isinstance(each, ast.Call) and each.args and _called(each.func) in _ARCHIVES
+        if inside is None or id(each) in inside
     ]
     if not calls:
         return
@@ -138,17 +149,29 @@ def _opened_anew(nodes: Sequence[ast.AST]) -> Iterator[Slow]:
         for call in calls_in(part)
     }
     own = {
-        target.id for node in nodes for target in _bound_by(node) if isinstance(target, ast.Name)
-    }
+        each.arg if isinstance(each, ast.arg) else each.id
+        for each in nodes
+        if isinstance(each, ast.arg) or (isinstance(each, ast.Name) and not _is_read(each))
+    } - {"self", "cls"}
+    own |= {expression_text(e) for e in nodes if isinstance(e, ast.Attribute) and not _is_read(e)}
     for call in calls:
         path = call.args[0]
-        while isinstance(path, ast.Call) and len(path.args) == 1:  # str(self.path)
+        while isinstance(path, ast.Call) and len(path.args) == 1 and last_name(path.func) in _PATHS:
             path = path.args[0]
-        is_one = isinstance(path, ast.Attribute) or (
-            isinstance(path, ast.Name) and path.id not in own
-        )
+        name = _dotted(path)
+        is_one = bool(name) and name not in own and name.partition(".")[0] not in own
         if is_one and id(call) not in kept and _only_reads(call) and not _is_kept(call, nodes):
             yield Slow("archive", call)
+
+
+_PATHS: Final = frozenset(
+    ("BytesIO", "Path", "abspath", "expanduser", "fspath", "open", "realpath", "str")
+)
+"""Calls whose result stands for the same file as their argument."""
+
+
+def _is_read(node: ast.Name | ast.Attribute) -> bool:
+    return isinstance(node.ctx, ast.Load)
 
 
 def _is_kept(call: ast.Call, nodes: Sequence[ast.AST]) -> bool:
@@ -220,6 +243,7 @@ def tensors_in(tree: ast.AST) -> dict[str, frozenset[str]]:
         Last names, by the name of the function; attributes under an empty name.
     """
     functions = functions_in(tree)
+    single = functions_by_name(tree)
     attributes: set[str] = set()
     found: dict[str, set[str]] = {}
     for function in functions:
@@ -234,10 +258,10 @@ def tensors_in(tree: ast.AST) -> dict[str, frozenset[str]]:
     for function in functions:
         for node in own_nodes(function):
             called = _called(node.func)[1] if isinstance(node, ast.Call) else ""
-            others = [each for each in functions if each.name == called]
-            if not isinstance(node, ast.Call) or len(others) != 1:
+            other = single.get(called)
+            if not isinstance(node, ast.Call) or other is None:
                 continue
-            names = [each.arg for each in others[0].args.args if each.arg not in ("self", "cls")]
+            names = [each.arg for each in other.args.args if each.arg not in ("self", "cls")]
             for name, given in zip(names, node.args, strict=False):
                 if _is_tensor(given, found[function.name], attributes):
                     found[called].add(name)
@@ -537,3 +561,32 @@ def _wait_for(name: str, rest: Sequence[ast.AST]) -> ast.Call | None:
 
 def _about(start: ast.Call) -> str:
     return f"{start.lineno}, {last_name(start.func)}"
+
+
+def find_walks(nodes: Iterable[ast.AST], sequences: Mapping[str, str]) -> Iterator[Found]:
+    """`self.buffer[j]` of a deque, `items.pop(0)` and `x in items` of a list.
+
+    Such a statement goes through all that the container holds, or half of it.
+    """
+    for node in nodes:
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+            is_end = isinstance(node.slice, ast.Constant | ast.UnaryOp | ast.Slice)
+            if not is_end and sequences.get(last_name(node.value)) == "deque":
+                yield "walks", f"deque {expression_text(node.value)}, {expression_text(node)}", node
+        elif isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
+            container = node.comparators[0]
+            if last_name(container) in sequences:
+                name, text = expression_text(container), expression_text(node)
+                yield "walks", f"{sequences[last_name(container)]} {name}, {text}", node
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
+            container, name = node.func.value, node.func.attr
+            kind = sequences.get(last_name(container))
+            is_first = getattr(node.args[0], "value", None) == 0 and name in ("pop", "insert")
+            if (kind == "list" and is_first) or (kind and name in ("index", "remove", "count")):
+                yield "walks", f"{kind} {expression_text(container)}, {expression_text(node)}", node
+
+
+def found_of(expressions: Iterable[Slow]) -> Iterator[Found]:
+    """Slow expressions as what a file is marked with."""
+    for found in expressions:
+        yield "slow", f"{found.kind}: {expression_text(found.node)}", found.node

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
+from mpwatch.collect.source.ambiguous_patterns import FileNames
 from mpwatch.collect.source.control_flow import (
     NESTED,
     asked,
@@ -96,6 +97,8 @@ class SourceCode:
         self._modules: dict[str, tuple[ParsedFile | None, float]] = {}
         """Each file that was asked for, with the time of its last change."""
         self._marked: set[str] = set()
+        self._names: dict[str, FileNames] = {}
+        """Of the files that were marked: others may import them."""
         self._searched = 0
         """Files in which containers were looked for."""
         self._unrepeated: list[Repeatable] = []
@@ -115,6 +118,7 @@ class SourceCode:
         found: list[Mark] = []
         waiting = [file]
         modules: list[tuple[str, ParsedFile]] = []
+        links: dict[str, list[tuple[str, str]]] = {}
         while waiting:
             path = waiting.pop(0)
             is_more = path != file and path not in self._modules
@@ -124,10 +128,16 @@ class SourceCode:
             module = self._module(process, path, since_s)
             if module is not None:
                 modules.append((path, module))
-                waiting += _imported(path, module.tree)
+                self._names[path] = FileNames(module.tree, path)
+                links[path] = list(_imported(path, module.tree))
+                waiting += [each for _, each in links[path]]
         elsewhere = self._returned_slices() if modules else {}
+        for path, imported in links.items():
+            self._names[path].imports = {
+                name: self._names[each] for name, each in reversed(imported) if each in self._names
+            }
         for path, module in modules:
-            found += _first_of_each(marks(path, module, elsewhere))
+            found += _first_of_each(marks(path, module, elsewhere, self._names[path]))
             self._unrepeated += islice(registrations(path, module), MARKS_OF_KIND)
             self._unrepeated += islice(kept_exceptions(path, module), MARKS_OF_KIND)
             self._unrepeated += islice(unclosed(path, module), MARKS_OF_KIND)
@@ -366,8 +376,8 @@ def _leaves(body: Sequence[ast.stmt]) -> bool:
     return bool(body) and isinstance(body[-1], LEAVES)
 
 
-def _imported(file: str, tree: ast.Module) -> Iterator[str]:
-    """The files of a program that one of them may import, as far as their names are written in it.
+def _imported(file: str, tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """The modules that a file imports, as written, each with the files of the program it may be.
 
     They are beside it; or, where it is in a package, below the folder that contains the package.
     """
@@ -386,5 +396,6 @@ def _imported(file: str, tree: ast.Module) -> Iterator[str]:
         for name in names:
             is_above = level == 2 or (level == 0 and name.partition(".")[0] == own)
             path = f"{above if is_above else folder}/{name.replace('.', '/')}"
-            yield f"{path}.py"
-            yield f"{path}/__init__.py"
+            dots = "." * level
+            yield f"{dots}{name}", f"{path}.py"
+            yield f"{dots}{name}", f"{path}/__init__.py"

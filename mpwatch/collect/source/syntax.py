@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
@@ -36,6 +36,10 @@ CONTAINERS: Final = frozenset(
     ("Counter", "OrderedDict", "defaultdict", "deque", "dict", "list", "set")
 )
 """What makes an empty container, called without arguments."""
+LOGS: Final = frozenset(
+    ("critical", "debug", "error", "exception", "info", "log", "print", "warn", "warning")
+)
+"""Methods that log, and print()."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 BRANCHES = (ast.If, ast.ExceptHandler, ast.match_case)
 LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
@@ -107,6 +111,16 @@ def before_in_round(
     yield from before(inside[first - 1] if first else function, inside[first:])
 
 
+def are_apart(nodes: Iterable[ast.AST], one: ast.AST, other: ast.AST) -> bool:
+    """Whether two pieces of a function's syntax are in different branches of one `if`."""
+    lines = sorted((first_line(one), first_line(other)))
+    return any(
+        first_line(each) <= lines[0] < first_line(each.orelse[0]) <= lines[1] <= last_line(each)
+        for each in nodes
+        if isinstance(each, ast.If) and each.orelse
+    )
+
+
 def condition(module: ParsedFile, node: ast.If) -> Statement:
     """`if step > 9: break`, with the statement that leaves."""
     header, last = quoted(module, node), quoted(module, node.body[-1])
@@ -136,19 +150,44 @@ def last_name(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def own_nodes(function: ast.AST) -> Iterator[ast.AST]:
-    """The syntax of a function, without that of functions defined in it."""
+def own_nodes(function: ast.AST) -> Sequence[ast.AST]:
+    """The syntax of a function, or of a file, without that of functions defined in it.
+
+    It is kept with these, as that of `every_node` is: three dozen questions go through it.
+    """
+    known: tuple[ast.AST, ...] | None = vars(function).get("own_nodes")
+    if known is not None:
+        return known
+    found: list[ast.AST] = []
     waiting = list(ast.iter_child_nodes(function))
     while waiting:
         node = waiting.pop()
-        yield node
+        found.append(node)
         if not isinstance(node, FUNCTIONS):
             waiting += ast.iter_child_nodes(node)
+    if isinstance(function, (*FUNCTIONS, ast.Module)):
+        vars(function)["own_nodes"] = tuple(found)
+    return found
 
 
 def calls_in(node: ast.AST) -> Iterator[ast.Call]:
     """The calls in a piece of syntax."""
     return (each for each in ast.walk(node) if isinstance(each, ast.Call))
+
+
+def parameters(function: FunctionNode) -> list[str]:
+    """The names of its parameters that a call gives one value each."""
+    given = function.args
+    return [each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+
+
+def argument_of(call: ast.Call, name: str, place: int) -> ast.expr | None:
+    """What a call gives to a parameter, by its name or its place; `None` if that is not known."""
+    for keyword in call.keywords:
+        if keyword.arg == name:
+            return keyword.value
+    known = next((n for n, e in enumerate(call.args) if isinstance(e, ast.Starred)), len(call.args))
+    return call.args[place] if 0 <= place < known else None
 
 
 def names_in(node: ast.AST) -> set[str]:
@@ -174,9 +213,13 @@ def every_node(tree: ast.AST) -> tuple[ast.AST, ...]:
     return found
 
 
-def functions_in(tree: ast.AST) -> list[FunctionNode]:
+def functions_in(tree: ast.AST) -> Sequence[FunctionNode]:
     """The functions of a file, also those within classes and functions."""
-    return [each for each in every_node(tree) if isinstance(each, FUNCTIONS)]
+    found: list[FunctionNode] | None = vars(tree).get("functions")
+    if found is None:
+        found = [each for each in every_node(tree) if isinstance(each, FUNCTIONS)]
+        vars(tree)["functions"] = found
+    return found
 
 
 def functions_by_name(tree: ast.AST) -> dict[str, FunctionNode]:
@@ -205,7 +248,49 @@ def imported_roots(tree: ast.Module) -> set[str]:
     return found
 
 
+def bindings(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """The targets of an assignment or of a `with` statement, each with what it is given."""
+    if isinstance(node, ast.Assign):
+        yield from ((target, node.value) for target in node.targets)
+    elif isinstance(node, ast.AnnAssign | ast.NamedExpr):
+        if node.value is not None:
+            yield node.target, node.value
+    elif isinstance(node, ast.With | ast.AsyncWith):
+        for each in node.items:
+            if each.optional_vars is not None:
+                yield each.optional_vars, each.context_expr
+
+
+_DOTS: Final = EXPRESSION_NODES // 2 - 2
+"""Of a name with so many dots, no more than `EXPRESSION_NODES` are looked at."""
+
+
 def expression_text(node: ast.AST) -> str:
     """An expression as it would be written; empty for a long one, which is hostile or no name."""
+    # Most are names with dots, for which this takes a thirtieth of the time of ast.unparse().
+    parts: list[str] = []
+    inner = node
+    while isinstance(inner, ast.Attribute) and len(parts) < _DOTS:
+        parts.append(inner.attr)
+        inner = inner.value
+    if isinstance(inner, ast.Name):
+        return ".".join((inner.id, *reversed(parts)))
     is_short = sum(1 for _ in islice(ast.walk(node), EXPRESSION_NODES)) < EXPRESSION_NODES
     return ast.unparse(node) if is_short else ""
+
+
+def is_inside(node: ast.AST, outer: ast.AST) -> bool:
+    """Whether a piece of syntax is in the body of a loop or an `if`."""
+    body = outer.body if isinstance(outer, (ast.If, *LOOPS)) else []
+    return bool(body) and first_line(body[0]) <= first_line(node) <= last_line(body[-1])
+
+
+def condition_around(
+    module: ParsedFile, node: ast.AST, nodes: Sequence[ast.AST]
+) -> tuple[ast.If | None, str]:
+    """The innermost `if` around a statement of a function, and its header and line in words."""
+    ifs = [each for each in nodes if isinstance(each, ast.If) and is_inside(node, each)]
+    if not ifs:
+        return None, ""
+    header = quoted(module, one := max(ifs, key=first_line))
+    return one, f"{header.text} in line {header.line}"

@@ -1219,8 +1219,9 @@ def _costly_pattern(index: Index, line: SourceLine, *, is_named: bool = False) -
         if line.statement.line <= each.statement.line <= max(line.line, line.statement.line)
     ]
     if variable:
-        lines = " and ".join(dict.fromkeys(each[0] for each in variable))
-        return _costs_of_pattern(variable[0][2], lines)
+        places = dict.fromkeys(each[0] for each in variable)  # `5`, and `rules.py:5` elsewhere
+        words = (each if ":" in each else f"line {each}" for each in places)
+        return _costs_of_pattern(variable[0][2], " and ".join(words))
     used = _USES_PATTERN.search(line.statement.text)
     if used is None:
         return None
@@ -1239,13 +1240,13 @@ def _costly_pattern(index: Index, line: SourceLine, *, is_named: bool = False) -
     mark = (named or (() if is_of_text or is_named else listed) or (None,))[0]
     if mark is None:
         return None
-    return _costs_of_pattern(mark.about, str(mark.statement.line))
+    return _costs_of_pattern(mark.about, f"line {mark.statement.line}")
 
 
-def _costs_of_pattern(pattern: str, lines: str) -> Costly:
+def _costs_of_pattern(pattern: str, place: str) -> Costly:
     """What a regular expression costs that can match the same text in many ways."""
     return Costly(
-        f"the regular expression {pattern} of line {lines} can match the same text in many ways",
+        f"the regular expression {pattern} of {place} can match the same text in many ways",
         ". Where two of its repeats can take the same characters, each beginning and each way to "
         "divide a text is tried before it is given up: the time grows with the square of the "
         "length of a text without such a place, or faster: a long word, such as an encoded file, "

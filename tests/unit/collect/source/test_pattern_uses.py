@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import ast
+import os
 import textwrap
+import time
+from pathlib import Path
 
 import pytest
 
 from mpwatch.collect.source.marks import marks
+from mpwatch.collect.source.source_code import SourceCode
 from mpwatch.collect.source.syntax import ParsedFile
+from mpwatch.model.ids import ProcessId
+
+OWN = ProcessId(os.getpid(), 1)
 
 RULES = """
     import re
@@ -104,6 +111,79 @@ def test_an_attribute_and_an_argument_are_followed_to_what_they_are_given() -> N
     assert used(argument.format("MAIL")) == [("apply", MAIL_AT, 3)]
     assert used(argument.format("CLEAN")) == []
     assert used(argument.format("text")) == []
+
+
+CLASSES = """
+    class Base:
+        def run(self, text):
+            for p in self.patterns: text = p.sub("", text)
+    class Plain:
+        patterns = [CLEAN]
+        def run(self, text):
+            for p in self.patterns: text = p.sub("", text)
+            return Mail.mail.sub("", text)
+    class Mail(Base):
+        mail = MAIL
+        patterns = [mail]
+    class Nothing:
+        def mail(self, text):
+            self.patterns[0].sub("", text)
+            self.MAIL.sub("", text)
+    def late(self, text):
+        self.patterns[0].sub("", text)
+        mail.sub("", text)
+"""
+
+
+def test_an_attribute_is_that_of_its_class_and_of_those_of_its_family() -> None:
+    assert used(CLASSES) == [("run", MAIL_AT, 4), ("run", MAIL_AT, 9)]
+
+
+def test_a_list_that_is_made_of_itself_ends() -> None:
+    text = "def f(t):\n    rows = list(rows)\n    for p in rows: p.sub('', t)\n"
+    assert used(text) == []
+    text = "def f(t):\n    rows = {}\n    rows = rows.copy()\n    rows.get(t).sub('', t)\n"
+    assert used(text) == []
+
+
+def test_a_pattern_that_is_compiled_of_itself_ends() -> None:
+    assert used("def f(p, text):\n    p = re.compile(p)\n    return p.match(text)\n") == []
+    given = "def f(p, text):\n    p = re.compile(p)\n    return p.match(text)\nf(TEXTS[1], x)\n"
+    assert used(given) == [("f", TEXTS_AT, 3)]
+
+
+@pytest.mark.parametrize(
+    ("head", "body"),
+    [
+        ("from rules import TAGS", "for p in TAGS: text = p.sub('', text)"),
+        ("from rules import TAGS as ALL", "for p in ALL: text = p.sub('', text)"),
+        ("import rules", "for p in rules.TAGS: text = p.sub('', text)"),
+        ("import rules as r", "for p in r.TAGS: text = p.sub('', text)"),
+        ("from .rules import TAGS", "for p in TAGS: text = p.sub('', text)"),
+        ("from . import rules", "for p in rules.TAGS: text = p.sub('', text)"),
+        ("from all_rules import ALL", "for p in ALL: text = p.sub('', text)"),
+    ],
+)
+def test_a_pattern_of_another_file_is_followed_there(tmp_path: Path, head: str, body: str) -> None:
+    (tmp_path / "rules.py").write_text(
+        "import re\nTAG = re.compile(r'<(?:\\s*\\w+)*>')\nTAGS = [TAG]\n"
+    )
+    (tmp_path / "all_rules.py").write_text("from rules import TAGS\nALL = [*TAGS]\n")
+    (tmp_path / "use.py").write_text(f"{head}\ndef f(text):\n    {body}\n")
+
+    found = SourceCode().marks(OWN, str(tmp_path / "use.py"), time.time())
+
+    told = [(each.about, each.file) for each in found if each.kind == "uses-wide-pattern"]
+    assert told == [("rules.py:2, <(?:\\s*\\w+)*>", str(tmp_path / "use.py"))]
+
+
+def test_files_that_import_a_pattern_from_each_other_end(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("from b import TAG\ndef f(text):\n    TAG.sub('', text)\n")
+    (tmp_path / "b.py").write_text("from a import TAG\n")
+
+    found = SourceCode().marks(OWN, str(tmp_path / "a.py"), time.time())
+
+    assert [each for each in found if each.kind == "uses-wide-pattern"] == []
 
 
 def test_a_name_that_leads_back_to_itself_and_a_very_long_list_end() -> None:

@@ -857,6 +857,18 @@ def test_expressions_that_take_long_for_what_they_do_are_marked(tmp_path: Path) 
         ("return h5py.File(self.path)", False),
         ("with open(self.path) as f:\n        return f.read()", False),
         ("return Image.open(self.path)", False),
+        ("with find(key) as path, ZipFile(path) as z:\n        return z.read('a')", False),
+        ("names = [ZipFile(path).namelist() for path in PATHS]", False),
+        ("names = ZipFile(key).namelist()", False),
+        ("names = ZipFile(key.path).namelist()", False),
+        ("print(path := find(key))\n    names = ZipFile(path).namelist()", False),
+        ("names = map(lambda path: ZipFile(path).namelist(), key)", False),
+        ("for each in self.items:\n        ZipFile(each.path).namelist()", False),
+        ("self.path = find(key)\n    with ZipFile(self.path) as z:\n        z.read(key)", False),
+        ("with ZipFile(self.find(key)) as z:\n        return z.read(key)", False),
+        ("with ZipFile(next(self.paths)) as z:\n        return z.read(key)", False),
+        ("parts = [ZipFile(self.path).read(each) for each in key]", True),
+        ("with ZipFile(settings.path) as z:\n        return z.read(key)", True),
     ],
 )
 def test_an_archive_that_is_opened_in_each_call_is_marked(
@@ -869,6 +881,29 @@ def test_an_archive_that_is_opened_in_each_call_is_marked(
 
     abouts = [each.about for each in found if each.kind == "slow"]
     assert [each.startswith("archive: ") for each in abouts] == [True] * is_marked
+
+
+@pytest.mark.parametrize(
+    ("head", "is_marked"),
+    [
+        ("", False),
+        ("for key in keys:", True),
+        ("def main():", False),
+        ("def __init__(self):", False),
+        ("def read(self):", True),
+    ],
+)
+def test_an_archive_that_is_opened_once_is_not_marked(
+    tmp_path: Path, head: str, is_marked: bool
+) -> None:
+    file = tmp_path / "store.py"
+    file.write_text(
+        f"import zipfile\n{head or 'if True:'}\n    names = zipfile.ZipFile(PATH).namelist()\n"
+    )
+
+    found = SourceCode().marks(OWN, str(file), time.time())
+
+    assert [each.statement.line for each in found if each.kind == "slow"] == [3] * is_marked
 
 
 @pytest.mark.parametrize(
@@ -2258,7 +2293,8 @@ def test_what_keeps_the_graphs_of_training_steps_is_marked(tmp_path: Path) -> No
         ("Popen(command, stdin=PIPE, text=True, bufsize=1)", []),
         ("Popen(command, stdin=PIPE, bufsize=-1)", [2, 3]),
         ("print(line, file=self.proc.stdin, flush=True)", []),
-        ("self.proc.stdin.close()", [2, 3]),
+        ("self.proc.stdin.close()", [3]),
+        ("await proc.stdin.drain()", []),
     ],
 )
 def test_input_of_another_program_that_nothing_flushes_is_marked(

@@ -1,0 +1,344 @@
+"""Lines that look like a cause and are none: what libraries and programs do every day.
+
+Each case has its opposite, in which the mechanism is there.
+"""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from typing import get_args
+
+import pytest
+
+from mpwatch.collect.source import marks as marking
+from mpwatch.collect.source.kept_references import registrations
+from mpwatch.collect.source.marks import marks
+from mpwatch.collect.source.syntax import ParsedFile
+from mpwatch.model.source_code import MarkKind
+
+
+def parsed(text: str) -> ParsedFile:
+    text = textwrap.dedent(text)
+    return ParsedFile(tuple(text.splitlines()), ast.parse(text))
+
+
+def lines(text: str, kind: MarkKind) -> list[int]:
+    """The lines of a text that are marked as one kind."""
+    return sorted(m.statement.line for m in marks("/home/me/a.py", parsed(text)) if m.kind == kind)
+
+
+def body(text: str) -> str:
+    return "def f(self, x, y):\n" + textwrap.indent(textwrap.dedent(text), "    ")
+
+
+@pytest.mark.parametrize(
+    ("text", "is_marked"),
+    [
+        ("return tasks.get()", True),
+        ("return self.inbox.get(timeout=1)", True),
+        ("return self.from_store.get_nowait()", True),
+        ("return self.queues[x].get()", True),
+        ("return self.next_queue().get()", True),
+        ("return TracingContext.get()", False),
+        ("return self.config_var.get()", False),
+        ("return pool.apply_async(x).get()", False),
+        ("return result.get()", False),
+        ("return ray.get()", False),
+    ],
+)
+def test_what_has_a_method_get_may_be_no_queue(text: str, is_marked: bool) -> None:
+    assert lines(body(text), "takes") == [2] * is_marked
+
+
+@pytest.mark.parametrize(
+    ("text", "is_marked"),
+    [
+        ("tasks.put(x)", True),
+        ("self.to_store.put(x)", True),
+        ("tasks.put(x, False)", True),
+        ("remote.put(x, y)", False),
+        ("self.cache_stats.put(x)", False),
+        ("ray.put(x)", False),
+    ],
+)
+def test_what_has_a_method_put_may_be_no_queue(text: str, is_marked: bool) -> None:
+    assert lines(body(text), "put") == [2] * is_marked
+
+
+@pytest.mark.parametrize(
+    ("call", "is_marked"),
+    [
+        ("dist.broadcast(x, 0)", True),
+        ("backend.broadcast_parameters(x)", True),
+        ("dist.gather_object(x, y)", True),
+        ("torch.broadcast_shapes(x, y)", False),
+        ("torch.broadcast_tensors(x, y)", False),
+        ("x.scatter_add(0, y, y)", False),
+    ],
+)
+def test_what_is_called_like_a_collective_may_be_none(call: str, is_marked: bool) -> None:
+    assert lines(body(call), "collective") == [2] * is_marked
+
+
+MEMO = "if x not in {0}:\n    {0}[x] = y\nreturn {0}[x]\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "name", "line"),
+    [
+        ("pass", "self.known", 4),
+        ("known = self.known", "known", 4),
+        ("global known; known = {}", "known", 4),
+        ("pass", "known", 4),
+        ("known = {}", "known", 0),
+        ("known = made()", "known", 0),
+        ("pass", "y", 0),
+    ],
+)
+def test_what_ends_with_the_call_is_no_cache(before: str, name: str, line: int) -> None:
+    assert lines(body(f"{before}\n{MEMO.format(name)}"), "cache") == [line] * (line > 0)
+
+
+@pytest.mark.parametrize(
+    ("head", "name"),
+    [
+        ("def f(x, y, cache):", "cache"),
+        ("def f(x, y, seen={}):", "seen"),
+        ("def f(x, y, *, seen={}):", "seen"),
+    ],
+)
+def test_a_cache_that_is_an_argument_or_a_default_lasts(head: str, name: str) -> None:
+    text = f"{head}\n" + textwrap.indent(MEMO.format(name), "    ")
+    assert lines(text, "cache") == [3]
+
+
+def test_a_cached_function_without_arguments_has_one_result() -> None:
+    head = "import functools\n@functools.cache\n"
+    assert lines(f"{head}def f():\n    return 1\n", "cache") == []
+    assert lines(f"{head}def f(x):\n    return 1\n", "cache") == [2]
+
+
+def test_a_list_that_is_written_out_is_short() -> None:
+    text = "KINDS = ['gzip', 'zip']\ndef f(x):\n    return x in KINDS\n"
+    assert lines(text, "walks") == []
+    assert lines(f"{text}KINDS.append(1)\n", "walks") == [3]
+    assert lines(text.replace("['gzip', 'zip']", "[]"), "walks") == [3]
+
+
+@pytest.mark.parametrize(
+    ("work", "is_marked"),
+    [
+        ("self.all.add(each)", False),
+        ("if each:\n        self.all.discard(each)", False),
+        ("del self.all[each]", False),
+        ("self.rows.append(each)", True),
+        ("send(each)", True),
+    ],
+)
+def test_a_loop_that_does_the_same_in_any_order(work: str, is_marked: bool) -> None:
+    assert lines(body(f"for each in set(x):\n    {work}"), "set-order") == [2] * is_marked
+
+
+@pytest.mark.parametrize(
+    ("more", "is_marked"),
+    [
+        ("pass", True),
+        ("held = self.rows\n    take = held.pop\n    return take()", False),
+        ("held = self.rows\n    del held[:]", False),
+    ],
+)
+def test_a_container_is_emptied_by_another_name(more: str, is_marked: bool) -> None:
+    text = body("self.rows.append(x)") + f"\ndef g(self):\n    {more}\n"
+    assert lines(text, "kept") == [2] * is_marked
+
+
+@pytest.mark.parametrize(
+    ("test", "is_marked"),
+    [
+        ("len(self.rows) > 9", True),
+        ("self.size > self.limit", True),
+        ("len(x) > self.width", False),
+        ("y[0] > 3", False),
+    ],
+)
+def test_a_comparison_that_is_of_no_size_is_no_bound(test: str, is_marked: bool) -> None:
+    text = body(f"self.rows.append(x)\nif {test}:\n    self.rows.pop(0)\n")
+    assert lines(text, "bounded") == [3] * is_marked
+
+
+@pytest.mark.parametrize(
+    ("raised", "is_marked"),
+    [("E('none left')", True), ("errors.Gone", True), ("found[0]", False), ("last", False)],
+)
+def test_an_exception_that_was_caught_is_raised_itself(raised: str, is_marked: bool) -> None:
+    text = "for each in x:\n    try:\n        y()\n    except OSError:\n        pass\n"
+    assert lines(body(f"{text}raise {raised}\n"), "gives-up") == [7] * is_marked
+
+
+@pytest.mark.parametrize(
+    ("head", "text", "is_marked"),
+    [
+        ("", "return self.model.module", True),
+        ("", "return net.module", True),
+        ("", "return engine.module", False),
+        ("from torch.nn.parallel import DistributedDataParallel", "return engine.module", True),
+        ("", "return x.module if hasattr(x, 'module') else x", True),
+        ("", "return self.module", False),
+        ("", "return torch.nn.modules.module.hooks", False),
+        ("", "return self.model.module()", False),
+    ],
+)
+def test_what_has_an_attribute_module_may_be_no_wrapper(
+    head: str, text: str, is_marked: bool
+) -> None:
+    assert lines(f"import torch\n{head}\n{body(text)}", "unwrapped") == [4] * is_marked
+
+
+def test_a_method_of_an_attribute_module_of_no_model_is_none_of_a_wrapped_one() -> None:
+    assert lines(body("self.graph.module.register(x)"), "calls-wrapped") == []
+    assert lines(body("self.model.module.grow(x)"), "calls-wrapped") == [2]
+
+
+def test_a_part_of_a_model_that_the_function_makes_is_not_replaced() -> None:
+    make = "net.fc = nn.Linear(net.fc.n, 2)"
+    assert lines(body(make), "replaces-module") == [2]
+    assert lines(body(f"net = Net()\n{make}"), "replaces-module") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "is_marked"),
+    [
+        ("for row in y:\n    if self.seen < x:\n        continue\n    g(row)", True),
+        ("for n, row in enumerate(y):\n    if n < x:\n        continue\n    g(row)", True),
+        ("for n, row in enumerate(y):\n    if n == x:\n        continue\n    g(row)", False),
+        ("for n, row in enumerate(y):\n    if n not in x:\n        continue\n    g(row)", False),
+        ("for n in range(9):\n    if x < y:\n        continue\n    g(n)", False),
+    ],
+)
+def test_items_that_are_chosen_are_not_passed_over(text: str, is_marked: bool) -> None:
+    assert lines(body(text), "passed-over") == [3] * is_marked
+
+
+def test_statements_in_two_branches_do_not_follow_each_other() -> None:
+    sends = "if x:\n    {0}self.sock.sendall(x)\n{1}    self.sock.sendall(y)\n"
+    assert lines(body(sends.format("", "else:\n")), "two-writes") == []
+    assert lines(body(sends.format("", "")), "two-writes") == [4]
+    adds = "\ndef add(self, x):\n    self.rows.append(x)\n"
+    late = "if x:\n    return list(self.rows)\nelif y:\n    g()\n    self.rows.clear()\n"
+    assert lines(body(late) + adds, "emptied-late") == []
+    late = "if x:\n    rows = list(self.rows)\n    g()\n    self.rows.clear()\n"
+    assert lines(body(late) + adds, "emptied-late") == [5]
+
+
+def test_a_lock_of_another_class_is_not_the_one_that_its_method_takes() -> None:
+    text = (
+        "class Lock:\n    def acquire(self):\n        self._block.acquire()\n"
+        "    def release(self):\n        self._block.release()\n"
+        "class Condition:\n    def wait(self, waiter):\n        waiter.acquire()\n"
+        "        self.rows.append(read())\n        self.release()\n"
+    )
+    assert lines(text, "unreleased") == []
+    own = text.replace("waiter.acquire()", "self.acquire()")
+    assert lines(own, "unreleased") == [9]
+
+
+def test_a_function_that_removes_hooks_registers_them_for_a_while() -> None:
+    text = "h = x.register_forward_hook(y)\nx(y)\n"
+    assert lines(body(text), "registers-hook") == [2]
+    assert lines(body(f"{text}h.remove()\n"), "registers-hook") == []
+
+
+def test_the_timer_of_timeit_registers_nothing() -> None:
+    text = "def f(x):\n    return Timer(x, lambda: x).timeit()\n"
+    assert list(registrations("/a.py", parsed(text))) == []
+    text = "from threading import Timer\ndef f(x):\n    Timer(x, lambda: x).start()\n"
+    assert len(list(registrations("/a.py", parsed(text)))) == 1
+
+
+@pytest.mark.parametrize(
+    ("returned", "is_marked"),
+    [
+        ("time.monotonic() > x", True),
+        ("now - x > y", True),
+        ("x is not None", False),
+        ("[x > y, y]", False),
+    ],
+)
+def test_a_comparison_of_a_function_that_reads_a_clock_is_of_something_else(
+    returned: str, is_marked: bool
+) -> None:
+    text = body(f"now = time.time()\nlog(now)\nreturn {returned}")
+    assert lines(text, "asks-clock") == [4] * is_marked
+
+
+@pytest.mark.parametrize(
+    ("text", "is_marked"),
+    [
+        ("self.rows.append(x)", True),
+        ("self.total += x", True),
+        ("other.rows.append(x)", False),
+        ("self.text += 'line %d' % x", False),
+    ],
+)
+def test_an_argument_is_kept_by_its_own_object(text: str, is_marked: bool) -> None:
+    assert lines(body(text), "argument-kept") == [2] * is_marked
+
+
+def test_a_part_of_a_list_or_dict_is_no_view() -> None:
+    text = "import numpy\ndef f(self, x):\n    rows = {0}\n    self.kept.append(rows[1:x])\n"
+    assert lines(text.format("load(x)"), "view") == [4]
+    assert lines(text.format("[0, 1, 2]"), "view") == []
+    assert lines(text.format("sorted(x)"), "view") == []
+
+
+LAYERS = """
+    import torch
+    def {0}(self, x):
+        kept = []
+        for {1} in self.blocks:
+            x = {2}(self.y, x)
+            kept.append(x)
+        return kept
+"""
+
+
+def test_a_pass_through_layers_keeps_its_graph_for_one_step() -> None:
+    carried: MarkKind = "graph-carried"
+    assert lines(LAYERS.format("run", "each", "model"), carried) == [6]
+    assert lines(LAYERS.format("run", "layer_module", "layer_module"), carried) == []
+    assert lines(LAYERS.format("forward", "each", "self.encoder"), carried) == []
+    assert lines(LAYERS.format("run", "each", "model"), "graph-kept") == [7]
+    assert lines(LAYERS.format("forward_features", "each", "model"), "graph-kept") == []
+
+
+def test_a_write_that_is_awaited_waits_itself() -> None:
+    text = "async def f(writer, rows):\n    for row in rows:\n        {0}writer.write(row)\n"
+    assert lines(text.format(""), "undrained-write") == [3]
+    assert lines(text.format("await "), "undrained-write") == []
+
+
+def test_a_pattern_with_comments_is_read_as_one() -> None:
+    text = 'import re\nP = re.compile(r"""a+ b+  # (x+x+)+y\n""", re.{0})\n'
+    assert lines(text.format("VERBOSE"), "wide-pattern") == []
+    assert lines(text.format("DOTALL"), "wide-pattern") == [2]
+    uses = 'import re\nP = r"a+ b+  # (x+x+)+y"\ndef f(x):\n    re.search(P, x, {0})\n'
+    assert lines(uses.format("re.X"), "uses-wide-pattern") == []
+    assert lines(uses.format("0"), "uses-wide-pattern") == [4]
+
+
+def test_a_list_that_is_given_to_a_function_may_be_a_new_one() -> None:
+    text = "names = []\n{0}    return sorted(names)\n"
+    assert lines(text.format("def f(names):\n"), "slow") == []
+    assert lines(text.format("def f(x):\n"), "slow") == [3]
+
+
+def test_a_very_long_function_is_not_marked_and_the_others_are() -> None:
+    long = "def f(self):\n" + "    g(1)\n" * (marking.FUNCTION_NODES // 4)
+    assert lines(f"{long}    gc.disable()\ndef h():\n    gc.disable()\n", "gc-off") == [
+        long.count("\n") + 3
+    ]
+
+
+def test_the_kinds_of_marks_are_in_the_order_of_letters() -> None:
+    assert list(get_args(MarkKind)) == sorted(get_args(MarkKind))
