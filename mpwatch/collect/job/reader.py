@@ -168,7 +168,7 @@ class _ProcessReaders:
         self._extents = ExtentCache(proc)
         self._sockets = SocketTable()
         self._locked = LockedFiles(proc)
-        self._ran = LastRunTimes(CpuClocks())
+        self._cpu_clocks = CpuClocks()
         self._boot_wall_s = procfs.boot_wall_s(proc)
 
     def static_facts(self, process: ProcessId) -> StaticFacts:
@@ -215,7 +215,7 @@ class _ProcessReaders:
             intervals=self._schedule.intervals({entry.stat.process for entry in tree}, at_s),
             locked=self._locked,
             rollups=self._rollups(tree, request, at_s),
-            ran=self._ran,
+            ran=LastRunTimes(self._cpu_clocks),
         )
         assigned = self._assigned_roles(tree)
         probes = self._probes(tree, request, context)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from heapq import nsmallest
 from operator import itemgetter
 from typing import NamedTuple, TypeAlias
@@ -26,7 +26,7 @@ sleeps."""
 _FROM_CALL = frozenset(("poll", "pipe-read", "socket-read", "accept", "child", "timer"))
 
 
-LastRun: TypeAlias = Callable[[str, Stat], "float | None"]
+LastRun: TypeAlias = Callable[[bool, str, Stat], "float | None"]
 
 
 class ThreadReading(NamedTuple):
@@ -62,7 +62,8 @@ def read_threads(
         known: The result of the last call.
         resolver: Resolves the waits of blocked calls; `None` leaves `waits_on` empty.
         read: Reads files that are read repeatedly.
-        last_run: Tells when a thread that is new here last ran, from its folder and `stat`.
+        last_run: Tells when a thread that is new here last ran, from whether it is the main thread,
+            its folder and its `stat`.
     """
     if len(known) == thread_count:
         found = _read_these(proc, pid, list(known), known, resolver, read, last_run)
@@ -171,7 +172,7 @@ def _read_these(
             found[tid] = before
             continue
         is_asked = before is None and (place < ASKED_LIMIT or tid == pid)
-        asked = last_run if is_asked else None
+        asked = partial(last_run, tid == pid) if last_run is not None and is_asked else None
         thread = _read_thread(proc, folder, now, before, resolver, read, asked)
         if thread is not None:
             found[tid] = thread
@@ -185,7 +186,7 @@ def _read_thread(
     before: ThreadReading | None,
     resolver: WaitResolver | None,
     read: Callable[[str], bytes],
-    last_run: LastRun | None,
+    last_run: Callable[[str, Stat], float | None] | None,
 ) -> ThreadReading | None:
     """One thread that has run since the last reading, or `None` once it has ended."""
     try:

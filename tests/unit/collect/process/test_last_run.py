@@ -7,7 +7,7 @@ import time
 import pytest
 
 from mpwatch.collect.process import procfs
-from mpwatch.collect.process.last_run import KEPT_S, CpuClocks, LastRunTimes, last_run_ms
+from mpwatch.collect.process.last_run import BUDGET_S, KEPT_S, CpuClocks, LastRunTimes, last_run_ms
 from mpwatch.collect.process.procfs import TICKS_PER_S, Stat
 from mpwatch.collect.process.threads import ASKED_LIMIT, ThreadReading, read_threads
 
@@ -39,7 +39,7 @@ def ago(proc: FakeProc, ran_ms: float | str, lived_s: float = 900.0) -> float | 
     times = LastRunTimes(
         CpuClocks(lambda cpu: NOW_MS if cpu == 3 else None, lambda: 70.0), lambda: 70.0
     )
-    ran_at_s = times.of(f"{proc}/10/task/10", aged(lived_s))
+    ran_at_s = times.of(True, f"{proc}/10/task/10", aged(lived_s))
     return None if ran_at_s is None else 70.0 - ran_at_s
 
 
@@ -68,7 +68,7 @@ def test_what_cannot_be_so_is_not_known(
 def test_a_kernel_without_the_file_says_nothing(proc: FakeProc) -> None:
     times = LastRunTimes(CpuClocks(lambda cpu: NOW_MS))
 
-    assert times.of(f"{proc}/10/task/10", aged(900.0)) is None
+    assert times.of(True, f"{proc}/10/task/10", aged(900.0)) is None
 
 
 def test_a_file_without_the_value_says_nothing() -> None:
@@ -104,7 +104,8 @@ def asked(
     """The threads that are asked for, and what is read."""
     tids: list[int] = []
 
-    def last_run(folder: str, stat: Stat) -> float | None:
+    def last_run(is_main: bool, folder: str, stat: Stat) -> float | None:
+        assert is_main is (stat.pid == 10)
         assert folder.endswith(f"/task/{stat.pid}")
         tids.append(stat.pid)
         return 12.0
@@ -137,3 +138,22 @@ def test_of_very_many_threads_the_main_one_and_some_are_asked_for(proc: FakeProc
     assert len(found) == 50
     assert ASKED_LIMIT <= len(tids) <= ASKED_LIMIT + 1
     assert 10 in tids
+
+
+def test_only_main_threads_are_asked_for_once_the_time_of_a_reading_is_spent(
+    proc: FakeProc,
+) -> None:
+    proc.write("10/task/10/sched", sched(NOW_MS - 60_000.0))
+    spent = [0.0]
+
+    def cpu_clock() -> float:
+        spent[0] += 0.6 * BUDGET_S
+        return spent[0]
+
+    times = LastRunTimes(CpuClocks(lambda cpu: NOW_MS, lambda: 70.0), lambda: 70.0, cpu_clock)
+    found = [
+        times.of(is_main, f"{proc}/10/task/10", aged(900.0))
+        for is_main in (False, False, False, True)
+    ]
+
+    assert found == [10.0, 10.0, None, 10.0]
