@@ -200,14 +200,22 @@ def _file_lock_edges(index: Index) -> Mapping[ProcessId, WaitEdge]:
 def _kept_s(index: Index, edge: WaitEdge) -> float | None:
     """For how long readings have found a process waiting for one file lock of the same holder.
 
-    Processes that take turns at a lock make progress, however long one of them waits.
+    Processes that take turns at a lock make progress, however long one of them waits. A holder that
+    has not run since has had it all the time: to take a lock, a process has to run.
 
     Returns:
-        Seconds of the last minute, up to now; `None` where no account says it.
+        Seconds; of the last minute, up to now, where the holder runs, and `None` where no account
+        says it.
     """
+    held_s = [
+        quiet_s(holder, index) or 0.0
+        for each in edge.providers
+        if (holder := index.snapshot.get(each)) is not None and not holder.is_gone
+    ]
+    stood_s = min(held_s) if held_s and len(held_s) == len(edge.providers) else 0.0
     account = main_account(index, edge.waiter)
     if account is None:
-        return None
+        return stood_s or None
     seconds = 0.0
     for bucket in reversed(account.buckets):
         seen = bucket.tally.seen
@@ -215,7 +223,7 @@ def _kept_s(index: Index, edge: WaitEdge) -> float | None:
         if same < MOSTLY * sum(seen.values()):
             break
         seconds += bucket.tally.observed_s
-    return seconds
+    return max(seconds, stood_s)
 
 
 @derived

@@ -762,6 +762,23 @@ def test_a_lock_that_changes_hands_is_no_lack_of_progress() -> None:
     assert found(no_progress.check, replace(job, processes=(job.processes[0], waits, holder))) == []
 
 
+@pytest.mark.parametrize(("still_s", "is_told"), [(300.0, True), (2.0, False)])
+def test_a_holder_that_has_not_run_has_kept_its_lock_since_then(
+    still_s: float, is_told: bool
+) -> None:
+    """Known at the first reading: to take a lock, a process has to run."""
+    lock = HeldLock("/tmp/cache.lock", "flock", True, 302)
+    holder = with_lock(302, SLEEPS, lock, "train.py:save:9")
+    holder = replace(holder, threads=(replace(holder.threads[0], still_s=still_s),))
+    waits = locked(LockHolder(302, "python"))
+    blocked = with_lock(301, waits, None, "data.py:append:16")
+    blocked = replace(blocked, threads=(replace(blocked.threads[0], still_s=300.0, waits_s=300.0),))
+
+    findings = found(no_progress.check, with_account(main(segments=()), blocked, 0.5, holder))
+
+    assert ["5 min" in each.summary for each in findings] == [True] * is_told
+
+
 def test_a_lock_that_was_tried_for_a_short_time_only_is_quiet() -> None:
     holder = with_lock(
         302, TRIES, HeldLock("/tmp/cache.lock", "flock", True, 302), "train.py:save:9"
