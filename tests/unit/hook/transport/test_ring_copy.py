@@ -112,9 +112,11 @@ def test_on_a_full_disk_the_copy_reports_it_leaves_no_file_and_is_tried_again(
 
     world.system.os = FullDisk()
     world.write(3)
+    descriptors = os.listdir("/proc/self/fd")
     world.copy.save_if_due(world.ring)
     assert world.copy.problems == ["copy of the ring: No space left on device"]
     assert not world.path.exists()
+    assert os.listdir("/proc/self/fd") == descriptors
 
     world.system.os = os
     world.now_ns += int(RETRY_S * 1e9) - 1
