@@ -476,6 +476,8 @@ def test_a_target_is_released_where_observer_and_tracer_are_both_stopped(
     finally:
         os.kill(observer, signal.SIGKILL)
         os.waitpid(observer, 0)
+        if tracer_pid := int(procfs.status(running.pid, "TracerPid")):
+            os.kill(tracer_pid, signal.SIGKILL)  # else the end of the target is never seen
     running.drain()
     require_right_digest(running.newest_line())
 

@@ -15,6 +15,7 @@ from mpwatch.attach.payload import exchange_dir, install
 from mpwatch.attach.payload.compiled_payload import installed
 from mpwatch.attach.target import Target
 from mpwatch.model.ids import ProcessId
+from tests import procfs
 
 PROC = "proc"
 
@@ -102,21 +103,17 @@ def test_no_link_in_the_directory_is_followed(proc: str, tmp_path: Path) -> None
 
 
 def test_no_descriptor_stays_open(proc: str, tmp_path: Path) -> None:
-    def use() -> None:
-        made = create(proc)
-        made.mark("handed-over", 17)
-        (tmp_path / "root" / made.path.lstrip("/") / "result").write_text("{}")
-        assert made.answer_within(0.0) is not None
-        assert made.renew()
-        made.remove()
-        assert exchange_dir.find(TARGET, proc) is None
-        with pytest.raises(Refused):
-            create(proc, replace(TARGET, uid=os.getuid() + 1))
+    made = create(proc)
+    made.mark("handed-over", 17)
+    (tmp_path / "root" / made.path.lstrip("/") / "result").write_text("{}")
+    assert made.answer_within(0.0) is not None
+    assert made.renew()
+    made.remove()
+    assert exchange_dir.find(TARGET, proc) is None
+    with pytest.raises(Refused):
+        create(proc, replace(TARGET, uid=os.getuid() + 1))
 
-    use()
-    before = os.listdir("/proc/self/fd")
-    use()
-    assert os.listdir("/proc/self/fd") == before
+    assert not any(link.startswith(str(tmp_path)) for link in procfs.links(os.getpid()))
 
 
 def test_the_answer_is_read_from_the_directory_and_a_removed_directory_is_success(
