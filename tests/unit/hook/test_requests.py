@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from mpwatch.hook import requests
+from mpwatch.hook.safe import one_call
 
 
 def hook_with(read: Callable[[], object]) -> Any:
@@ -27,6 +29,22 @@ def test_a_gauge_that_fails_is_answered_with_its_reason() -> None:
     assert reading["error"].startswith("ValueError: xxx")
     assert len(reading["error"]) == 200
     assert requests.read_gauge(hook_with(fails), "another") is None
+
+
+def test_an_observer_that_asks_for_stacks_where_no_descriptor_is_left_is_told_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It stays connected."""
+
+    def fails() -> str:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(one_call, "stacks_as_json", fails)
+    hook: Any = SimpleNamespace(system=SimpleNamespace(thread_time_ns=lambda: 7))
+
+    reply = requests.answer(hook, {"id": 3, "ask": "stacks"})
+
+    assert reply == {"id": 3, "error": "stacks: Too many open files", "cpu_ns": 0}
 
 
 def test_what_a_signal_handler_raises_during_a_reading_is_not_kept_from_the_program() -> None:

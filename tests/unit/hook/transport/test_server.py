@@ -95,6 +95,46 @@ def test_the_thread_can_be_started_after_a_signal_handler_has_prevented_it(
     assert len(started) == 2
 
 
+def test_who_attaches_the_hook_again_gets_the_thread_that_was_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program may have raised its limit of threads since, and records nothing meanwhile."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+
+    def refuse(*_: object) -> int:
+        raise RuntimeError("can't start new thread")
+
+    hook.instrument()
+    try:
+        session = hook.current()
+        assert session is not None
+        system = session.system
+        assert session.server.stop()
+        start, now = system.start_new_thread, system.monotonic_ns
+        system.start_new_thread = refuse
+        session.server.start()
+        assert not is_answered(session, 0.1)
+        system.start_new_thread = start
+        system.monotonic_ns = lambda: now() + 2 * server.AGAIN_NS
+
+        hook.instrument()
+
+        assert is_answered(session, 60.0)
+    finally:
+        hook.uninstrument()
+
+
+def is_answered(session: Session, within_s: float) -> bool:
+    """Whether the hook's thread runs: it says hello to an observer."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(within_s)
+        client.connect(str(session.server.path))
+        try:
+            return bool(client.recv(1))
+        except TimeoutError:
+            return False
+
+
 class LateThread:
     """The next thread of a hook: the machine is too busy to run it while it is waited for."""
 
