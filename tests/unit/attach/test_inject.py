@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mpwatch.attach import inject, methods
-from mpwatch.attach.outcomes import PayloadAnswer, Refused
+from mpwatch.attach.outcomes import PayloadAnswer, Refused, still_attached
 from mpwatch.attach.payload import compiled_payload, exchange_dir, install
 from mpwatch.attach.payload.program import LATER
 from mpwatch.collect.hook import discovery
@@ -54,6 +54,25 @@ def test_what_a_target_could_not_unload_is_not_reported_as_detached(
     assert (outcome.state, outcome.had_hook) == ("silent", True)
     assert outcome.reason == "the hook could not be detached: the hook did not leave"
     assert outcome.is_attached
+
+
+def test_a_stopped_process_whose_call_has_not_returned_yet_still_has_the_hook(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A hook answers some microseconds before the call that has loaded it returns."""
+
+    def refuse(*_: object) -> None:
+        raise Refused("it is stopped", "kill -CONT 1")
+
+    monkeypatch.setattr(inject, "cancel_call", lambda *_, **_more: True)
+    monkeypatch.setattr(inject, "deliver", refuse)
+
+    outcome = inject.detach(stat_of(os.getpid()).process, may_be_asleep=True)
+
+    assert (outcome.state, outcome.reason, outcome.fix) == (
+        "silent", "it is stopped", "kill -CONT 1",
+    )  # fmt: skip
+    assert still_attached([outcome], 1) == "The hook is still attached in 1 of 1 processes"
 
 
 @pytest.mark.parametrize("unloads", [False, True])

@@ -161,3 +161,16 @@ def test_a_fifo_in_its_place_is_not_waited_for(world: World) -> None:
 
     assert not thread.is_alive()
     assert world.copy.problems
+
+
+def test_a_fifo_that_somebody_reads_gets_nothing(world: World) -> None:
+    os.mkfifo(world.path)
+    reader = os.open(world.path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        world.write(1)
+        world.copy.save(world.ring)
+
+        assert os.read(reader, 1) == b""
+    finally:
+        os.close(reader)
+    assert world.copy.problems == ["copy of the ring: a file of another user is in its place"]
