@@ -13,7 +13,14 @@ import pytest
 from mpwatch.collect.hook.decode import read_ring
 from mpwatch.hook import wire
 from mpwatch.hook.safe.unpatched import System
-from mpwatch.hook.transport.process_files import RETRY_S, SAVE_EVERY_S, RingCopy
+from mpwatch.hook.transport.notes import Notes
+from mpwatch.hook.transport.process_files import (
+    RETRY_S,
+    SAVE_EVERY_S,
+    Files,
+    Identity,
+    RingCopy,
+)
 from mpwatch.hook.transport.ring import Ring, make_record
 from tests import procfs
 from tests.builders.replaced_os import Os
@@ -174,3 +181,21 @@ def test_a_fifo_that_somebody_reads_gets_nothing(world: World) -> None:
     finally:
         os.close(reader)
     assert world.copy.problems == ["copy of the ring: a file of another user is in its place"]
+
+
+@pytest.mark.parametrize("is_crashed", [False, True])
+def test_the_last_records_of_a_process_that_crashed_are_copied_and_no_others_stay(
+    world: World, is_crashed: bool
+) -> None:
+    identity = Identity(world.system, "run", None)
+    files = Files(world.system, identity, world.ring, Notes(world.system), [])  # type: ignore[arg-type]
+    files.copy.path = str(world.path)
+    world.write(1)
+    files.copy.save(world.ring)
+    world.write(2)
+
+    files.remove(is_crashed)
+
+    assert world.path.exists() is is_crashed
+    if is_crashed:
+        assert world.numbers() == [0, 1, 2]
