@@ -392,7 +392,7 @@ def detach(
         outcome = Detached(process, "silent", f"it could not be examined: {error}")
     if is_under_way:
         outcome = replace(outcome, state="pending", reason=_UNDER_WAY, method=CALLED_OFF)
-    elif is_called_off and not outcome.method:
+    elif is_called_off and not outcome.method and not outcome.is_attached:
         outcome = replace(outcome, method=CALLED_OFF)
     if has_ended(process):
         # What fails because the process ends meanwhile looks like many other failures.

@@ -274,6 +274,8 @@ def _queue(attempt: Attempt, memory: code_cave.TargetMemory, function: int, bloc
     machine = pending_call.machine_here()
     while True:
         try:
+            # Each time: what is still starting may execute another program, whose memory is not
+            # that of the plan. It takes 26 us once the files were searched.
             plan = pending_call.prepare(attempt.interpreter, machine, memory, function, block_at)
             with _STOPPING:
                 return tracer.start().queue(

@@ -7,7 +7,7 @@ A round runs `tests/programs/chaos_job.py` with everything below done to it at r
 output, errors and exit code must be those of the same job alone, it must end in time, and no
 process, segment or file may be left but those of processes that were killed. Of a round that does
 not end, the stacks, the output and the hooks' files are kept. Ten successive seeds have the same
-job, which runs alone once for each strategy of sharing.
+job, which runs alone once for each strategy of sharing and number of steps.
 
 The seed fixes what is done, in which order, and after which line of the job's output. How long
 after the line is a time, and a step that takes longer gets more of it, so a machine at another
@@ -63,6 +63,12 @@ from mpwatch.attach.payload.exchange_dir import COPY_PREFIX
 from tests.conftest import PROGRAMS
 
 STEPS = 16
+STEPS_WITH_IMPORTS = 8
+"""Where each new process imports torch, which takes 1.4 s of a core and was 20 times in 16 steps.
+
+A round under forkserver took 42 s of processor time with 16 steps and 28 s with 8 (a round that
+forks: 7 s), and half as many steps still see several times the disturbances of one that forks.
+"""
 JOB_WITHIN_S = 600.0
 """For a job of 4 to 30 s on an idle machine: this long only if something hangs."""
 LEFT_WITHIN_S = 30.0
@@ -220,6 +226,7 @@ class Round:
         self.dice = random.Random(seed)
         self.method = self.dice.choice(METHODS)
         self.strategy = self.dice.choice(STRATEGIES)
+        self.steps = STEPS_WITH_IMPORTS if self.method in ("forkserver", "spawn") else STEPS
         self.is_hooked = self.dice.random() < 0.4
         self.has_few_descriptors = self.dice.random() < 0.3
         self.has_jumping_clock = self.dice.random() < 0.3
@@ -302,7 +309,7 @@ class Round:
 
     def _job_alone(self) -> Alone:
         """What the job does undisturbed, from an earlier round if one has had this job."""
-        path = self.results / f"{self.job_seed}-{self.strategy}"
+        path = self.results / f"{self.job_seed}-{self.strategy}-{self.steps}"
         found = Alone.read(path)
         if found is not None:
             return found
@@ -323,7 +330,7 @@ class Round:
             str(self.job_seed),
             method,
             self.strategy,
-            str(STEPS),
+            str(self.steps),
         ]
 
         def prepare() -> None:

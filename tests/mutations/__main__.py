@@ -1,4 +1,4 @@
-"""Breaks each invariant of the hook on purpose, and checks that its tests notice.
+"""Breaks each invariant of the hook and of attach on purpose, and checks that its tests notice.
 
     python -m tests.mutations
     python -m tests.mutations --only 3 --only 8

@@ -1,7 +1,8 @@
-"""Mutations of each invariant of the hook, and the tests that must fail with them."""
+"""Mutations of each invariant of the hook and of attach, and the tests that must fail with them."""
 
 from __future__ import annotations
 
+from tests.mutations.attaching import ATTACHING
 from tests.mutations.leaving import LEAVING
 from tests.mutations.mutation import Mutation
 from tests.mutations.paths import (
@@ -33,6 +34,7 @@ INVARIANTS = {
     8: "Directory 0700, socket 0600, peers checked, frames bounded.",
     9: "Processes with and without it exchange tensors; pickles name torch's own functions.",
     10: "A point that is missing costs that point, with a reason.",
+    11: "An injection and a detach use nothing of others, leave nothing, and say what is so.",
 }
 
 TABLE = (
@@ -722,5 +724,54 @@ TABLE = (
         'exact.module_of_class(kind) == "torch"',
         (UNIT + "checks/test_values.py::test_a_class_that_is_named_like_a_tensor_runs_no_code",),
     ),
+    Mutation(
+        1,
+        "a signal of the parent's fork is delivered in the child",
+        HOOK + "lifecycle/fork.py",
+        "ForkSteps.after_in_child",
+        "self._signals.clear()",
+        "",
+        (
+            UNIT + "lifecycle/test_fork.py::"
+            "test_a_signal_during_a_fork_is_delivered_again_in_the_parent_only",
+        ),
+    ),
+    Mutation(
+        2,
+        "each fork waits for a thread that a disk blocks",
+        HOOK + "transport/server.py",
+        "Server.stop",
+        "run.is_late = True",
+        "",
+        (
+            UNIT + "transport/test_server.py::"
+            "test_a_fork_waits_a_bounded_time_for_a_thread_that_does_not_end",
+        ),
+    ),
+    Mutation(
+        6,
+        "an observer that reads nothing keeps its place for ever",
+        HOOK + "transport/connection.py",
+        "Connection.flush",
+        "now_ns - self._moved_ns > STUCK_NS",
+        "False",
+        (
+            UNIT + "transport/test_connection.py::"
+            "test_an_observer_that_reads_nothing_for_long_is_disconnected",
+        ),
+    ),
+    Mutation(
+        5,
+        "each attempt to copy the ring to a full disk leaves a descriptor open",
+        HOOK + "transport/process_files.py",
+        "RingCopy._create",
+        "self._close()",
+        "",
+        (
+            UNIT + "transport/test_ring_copy.py::"
+            "test_on_a_full_disk_the_copy_reports_it_leaves_no_file_and_is_tried_again",
+        ),
+    ),
     *LEAVING,
+    *ATTACHING,
 )

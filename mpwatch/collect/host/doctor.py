@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 
 from mpwatch.collect.hook import discovery
 from mpwatch.collect.hook.discovery import NoHook
+from mpwatch.collect.hook.left_files import folders_of_user
+from mpwatch.collect.host import orphans
 from mpwatch.collect.host.gpu import GpuCollector, GpuReading
 from mpwatch.collect.host.host import HostCollector
 from mpwatch.collect.host.ptrace_access import AccessFacts, judge, judge_in_general, read_facts
@@ -75,6 +77,7 @@ def examine(pid: int | None, proc: str = "/proc") -> tuple[Check, ...]:
             f"{proc}/{subject}/root",
             _only(pid, lambda it: uid_inside(owner, it, proc)),
         ),
+        left_by_hooks(folders_of_user(os.geteuid(), known.get("XDG_RUNTIME_DIR")), proc),
     )
 
 
@@ -413,6 +416,43 @@ def hook_folder(
     meaning = "The hook works without its ring file but nothing can connect to it."
     fix = f"remove or repair {candidates[-1]}"
     return Check("hook directory", "warning", "; ".join(reasons), meaning, fix)
+
+
+KEPT_S = 24 * 3600
+KEPT_BYTES = 64 << 20
+"""What hooks keep of exited processes, see `KEEP_DEAD_S` in `hook.transport.runtime_dir`."""
+_BEYOND = 1.5
+"""A hook searches when it is attached and at one fork in 64, so there may be more for a while."""
+
+
+def left_by_hooks(
+    folders: tuple[str, ...],
+    proc: str = "/proc",
+    initial_namespace: int = orphans.INITIAL_PID_NAMESPACE,
+) -> Check:
+    """Files that the hooks of exited processes have left in this user's directories.
+
+    A hook removes what is too old or too much, but does not search for it in a program of several
+    threads without ctypes (`StaleFiles.is_due`). Arguments as `orphans.find_hook_files`.
+    """
+    name = "files of hooks"
+    left = orphans.find_hook_files(folders, proc, initial_namespace)
+    if not left.files:
+        if left.problems:
+            return Check(name, "note", "unknown", f"{left.problems[0]}.")
+        return Check(name, "ok", "none", "No hook of an exited process has left any.")
+    size_bytes = sum(each.size_bytes for each in left.files)
+    oldest_s = max(each.age_s for each in left.files)
+    value = f"{len(left.files)} of exited processes, {bytes_text(size_bytes)}"
+    value += f", the oldest of {seconds_text(oldest_s)} ago"
+    if oldest_s > _BEYOND * KEPT_S or size_bytes > _BEYOND * KEPT_BYTES:
+        meaning = (
+            "More than hooks keep (a day, 64M): they remove the rest when they are attached and"
+            " at some forks, but not in programs of several threads without ctypes."
+        )
+        return Check(name, "note", value, meaning, "mpwatch clean --yes")
+    meaning = "For mpwatch autopsy; hooks remove what is older than a day or beyond 64M."
+    return Check(name, "ok", value, meaning)
 
 
 def _refused(folder: str, root: str, uid: int) -> str | None:

@@ -97,6 +97,16 @@ def find_leftovers(
     if folders is None:
         folders = folders_of_user(os.geteuid(), os.environ.get("XDG_RUNTIME_DIR"))
     files, problems = _segments(proc, shm, initial_namespace)
+    of_hooks = find_hook_files(folders, proc, initial_namespace)
+    return Leftovers((*files, *of_hooks.files), problems + of_hooks.problems)
+
+
+def find_hook_files(
+    folders: tuple[str, ...], proc: str = "/proc", initial_namespace: int = INITIAL_PID_NAMESPACE
+) -> Leftovers:
+    """List what hooks of exited processes have left; arguments as `find_leftovers`."""
+    files: list[Leftover] = []
+    problems: tuple[str, ...] = ()
     hidden = _hidden_processes(proc, initial_namespace)
     for folder in folders:
         found, unproven = _hook_files(proc, folder, is_all_visible=hidden is None)

@@ -441,6 +441,47 @@ def test_a_tracer_that_is_frozen_during_an_injection_is_killed_and_releases_the_
     assert eventually(lambda: inject(running.process).state == "ready")
 
 
+def test_a_target_is_released_where_observer_and_tracer_are_both_stopped(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by a pause of the container that both are in: nobody can kill the tracer but its timer."""
+    monkeypatch.setattr(tracer, "WITHIN_S", 1)
+    running = start("attach_plain", "busy")
+    observer = os.fork()
+    if not observer:
+        done: list[str] = []
+
+        def stop(name: str) -> None:
+            if name != "frame written":
+                return
+            pid = tracer.start().pid
+            os.kill(pid, signal.SIGSTOP)
+            # The tracer waits a quarter of a second for the reply to this step.
+            if eventually(lambda: procfs.fields(pid)[0] == "T") and running.state == "t":
+                done.append(name)
+                os.kill(os.getpid(), signal.SIGSTOP)
+            os.kill(pid, signal.SIGCONT)
+
+        try:
+            os.setpgid(0, 0)
+            while not done:
+                inject(running.process, timeout_s=0.0, step=stop)
+                detach(running.process)
+        finally:
+            os._exit(0)
+    try:
+        assert eventually(lambda: procfs.fields(observer)[0] == "T", 60.0)
+        assert eventually(lambda: is_well(running), 60.0)
+        assert procfs.fields(observer)[0] == "T"
+    finally:
+        os.kill(observer, signal.SIGKILL)
+        os.waitpid(observer, 0)
+        if tracer_pid := int(procfs.status(running.pid, "TracerPid")):
+            os.kill(tracer_pid, signal.SIGKILL)  # else the end of the target is never seen
+    running.drain()
+    require_right_digest(running.newest_line())
+
+
 def test_a_tracer_that_was_killed_between_two_attaches_is_replaced(start: Start) -> None:
     first, second = start("attach_plain", "idle"), start("attach_plain", "idle")
     assert inject(first.process, timeout_s=20).state == "ready"

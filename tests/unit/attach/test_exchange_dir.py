@@ -15,6 +15,7 @@ from mpwatch.attach.payload import exchange_dir, install
 from mpwatch.attach.payload.compiled_payload import installed
 from mpwatch.attach.target import Target
 from mpwatch.model.ids import ProcessId
+from tests import procfs
 
 PROC = "proc"
 
@@ -84,6 +85,35 @@ def test_a_fifo_of_the_targets_user_in_the_directory_is_not_waited_for(
 
     assert not user.is_alive()
     assert fifo.is_fifo()
+
+
+def test_no_link_in_the_directory_is_followed(proc: str, tmp_path: Path) -> None:
+    """The observer may be root, and what it reads and writes here is the target's user's."""
+    made = create(proc)
+    folder = tmp_path / "root" / made.path.lstrip("/")
+    others = tmp_path / "others"
+    others.write_text('{"state": "loaded", "reason": "a secret"}')
+    for name in ("result", "handed-over"):
+        (folder / name).symlink_to(others)
+
+    made.mark("handed-over", 17)
+
+    assert made.answer() is None
+    assert others.read_text() == '{"state": "loaded", "reason": "a secret"}'
+
+
+def test_no_descriptor_stays_open(proc: str, tmp_path: Path) -> None:
+    made = create(proc)
+    made.mark("handed-over", 17)
+    (tmp_path / "root" / made.path.lstrip("/") / "result").write_text("{}")
+    assert made.answer_within(0.0) is not None
+    assert made.renew()
+    made.remove()
+    assert exchange_dir.find(TARGET, proc) is None
+    with pytest.raises(Refused):
+        create(proc, replace(TARGET, uid=os.getuid() + 1))
+
+    assert not any(link.startswith(str(tmp_path)) for link in procfs.links(os.getpid()))
 
 
 def test_the_answer_is_read_from_the_directory_and_a_removed_directory_is_success(

@@ -309,6 +309,19 @@ def test_a_log_prepared_by_another_user_is_not_written(
         assert elsewhere.read_text() == "precious"
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory to another user")
+def test_no_log_is_written_in_a_directory_of_another_user(log: InjectionLog) -> None:
+    """Who owns the directory can replace the log, also while it is being written."""
+    folder = Path(log.path).parent
+    folder.mkdir(parents=True, mode=0o700)
+    os.chown(folder, 1001, 1001)
+
+    inject(log)
+
+    assert log.problem == f"{log.path} cannot be written: its directory belongs to uid 1001"
+    assert list(folder.iterdir()) == []
+
+
 def test_it_is_rotated_once_and_stays_bounded(log: InjectionLog) -> None:
     folder = Path(log.path).parent
     folder.mkdir(parents=True, mode=0o700)

@@ -124,6 +124,53 @@ def test_an_injection_that_was_called_off_before_loads_nothing(folder: Path) -> 
     assert answer == {"state": "failed", "reason": "it was called off"}
 
 
+@pytest.mark.parametrize("is_frozen", [False, True])
+def test_no_answer_is_written_to_a_frozen_disk(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, is_frozen: bool
+) -> None:
+    """A process with a thread that waits for such a disk does not end, not even by SIGKILL."""
+    asked: list[tuple[object, ...]] = []
+
+    def is_the_disk_frozen(*about: object) -> bool:
+        asked.append(about)
+        return is_frozen
+
+    session = types.SimpleNamespace(system="system", identity=types.SimpleNamespace(stem="5-7"))
+    package = types.ModuleType("_mpwatch_hook")
+    vars(package).update(current=lambda: session)
+    runtime_dir = types.ModuleType("runtime_dir")
+    vars(runtime_dir).update(is_frozen=is_the_disk_frozen)
+    monkeypatch.setitem(sys.modules, "_mpwatch_hook", package)
+    monkeypatch.setitem(sys.modules, "_mpwatch_hook.transport.runtime_dir", runtime_dir)
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        program.answer(fd, {"state": "loaded"})
+    finally:
+        os.close(fd)
+
+    assert asked == [("system", str(folder.parent), "5-7")]
+    assert [path.name for path in folder.iterdir()] == ([] if is_frozen else ["result"])
+
+
+@pytest.mark.parametrize("body", [PACKAGE, "raise OSError('disk full')"])
+def test_the_end_of_the_program_waits_for_no_injection_that_is_over(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, body: str
+) -> None:
+    at_exit: list[Callable[[], object]] = []
+    atexit = types.SimpleNamespace(
+        register=lambda call, *arguments: at_exit.append(lambda: call(*arguments)),
+        unregister=lambda _call: at_exit.clear(),
+    )
+    package = types.SimpleNamespace(current=lambda: None)
+    monkeypatch.setitem(sys.modules, "atexit", atexit)
+    monkeypatch.setitem(sys.modules, "_mpwatch_hook", package)
+
+    run(folder, body)
+
+    (wait,) = at_exit
+    assert wait() is True, "it has waited in vain"
+
+
 def test_while_it_runs_no_other_thread_can_fork(folder: Path) -> None:
     body = "import _imp, sys; sys.lock_was_held = _imp.lock_held(); " + PACKAGE
     run(folder, body)

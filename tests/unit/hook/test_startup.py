@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from mpwatch.hook.startup import sitecustomize
@@ -54,3 +56,25 @@ def test_helpers_and_mpwatch_itself_are_left_alone(
     monkeypatch.setattr("sys.orig_argv", ["python", *words])
 
     assert sitecustomize.wants_hook() is wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("sys.implementation", SimpleNamespace(name="pypy")),
+        ("sys.version_info", (3, 9, 20, "final", 0)),
+        ("sys.version_info", (4, 0, 0, "final", 0)),
+        ("os.path.realpath", lambda _path: "/usr/bin/uwsgi"),
+    ],
+    ids=["another implementation", "an old version", "a version to come", "an embedding program"],
+)
+def test_interpreters_that_the_hook_does_not_know_are_left_alone(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: object
+) -> None:
+    monkeypatch.setattr("sys.orig_argv", ["python", "train.py"])
+    assert sitecustomize.wants_hook()
+    with monkeypatch.context() as changed:
+        changed.setattr(name, value)
+        is_wanted = sitecustomize.wants_hook()
+
+    assert not is_wanted

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import contextlib
 import errno
 import gc
 import json
 import os
+import posix
 import signal
 import sys
 import threading
@@ -128,6 +130,70 @@ def test_a_signal_handler_that_raises_before_a_call_leaves_the_hook_at_work(
 
     assert closed == []
     assert thread.starts == 1
+
+
+def test_a_signal_handler_that_raises_after_a_call_leaves_the_hook_at_work(
+    session: Session, thread: Thread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session.forks = ForkSteps(EARLY)
+    closed: list[int] = []
+    starts: list[int] = []
+
+    def start() -> None:
+        starts.append(len(closed))
+        if len(starts) == 1:
+            os.kill(os.getpid(), signal.SIGUSR1)
+
+    def handler(*_: object) -> None:
+        raise TimeoutError("of the program")
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    monkeypatch.setattr(thread, "start", start)
+    try:
+        with pytest.raises(TimeoutError, match="of the program"):
+            wrap_single_threaded(closed.append, session)(3)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+    assert closed == [3]
+    assert starts == [1, 1], "what was struck is done once more"
+
+
+@pytest.mark.parametrize("is_child", [False, True])
+def test_a_signal_during_a_fork_is_delivered_again_in_the_parent_only(
+    session: Session, thread: Thread, monkeypatch: pytest.MonkeyPatch, is_child: bool
+) -> None:
+    registered: list[Callable[[], object]] = []
+    handled: list[int] = []
+
+    def register(**functions: Callable[[], object]) -> None:
+        if list(functions) == ["after_in_parent"]:
+            registered.append(functions["after_in_parent"])
+
+    def handler(number: int, _frame: object) -> None:
+        handled.append(number)
+        raise TimeoutError
+
+    monkeypatch.setattr(posix, "register_at_fork", register)
+    forks = ForkSteps(EARLY)
+    forks.session = session
+    forks.register()
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        with pytest.raises(TimeoutError) as struck:
+            os.kill(os.getpid(), signal.SIGUSR1)
+        forks.caught(lambda _session: None, struck.value)
+        if is_child:
+            session.server = Server(session)
+            forks.after_in_child(session)
+        # At the end of the fork, or of the first one that the child makes itself.
+        with contextlib.suppress(TimeoutError):
+            for deliver in registered:
+                deliver()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+    assert handled == [signal.SIGUSR1] * (1 if is_child else 2)
 
 
 def test_what_the_hook_itself_cannot_do_before_a_call_does_not_reach_the_program(

@@ -72,3 +72,26 @@ def test_an_observer_that_has_gone_is_no_reason_for_sigpipe(session: Session, ki
         signal.signal(signal.SIGPIPE, before)
 
     assert seen == []
+
+
+def test_an_observer_that_reads_nothing_for_long_is_disconnected(session: Session) -> None:
+    """A stopped one would keep one of the few places, and what is kept to be sent to it."""
+    session.system.monotonic_ns = lambda: now_ns
+    now_ns = 10**12
+    here, there = socket.socketpair()
+    with here, there:
+        here.setblocking(False)
+        peer = Connection(here, session)
+        while not peer.is_behind:  # until no more goes into the socket
+            peer.send_hello()
+
+        now_ns += connection.STUCK_NS
+        peer.push()
+        there.recv(1 << 20)
+        now_ns += connection.STUCK_NS
+        peer.push()  # it has read, so it has as long again
+        while not peer.is_behind:
+            peer.send_hello()
+        now_ns += connection.STUCK_NS + 1
+        with pytest.raises(TimeoutError, match="reads nothing"):
+            peer.push()

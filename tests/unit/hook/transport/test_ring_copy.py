@@ -13,8 +13,16 @@ import pytest
 from mpwatch.collect.hook.decode import read_ring
 from mpwatch.hook import wire
 from mpwatch.hook.safe.unpatched import System
-from mpwatch.hook.transport.process_files import RETRY_S, SAVE_EVERY_S, RingCopy
+from mpwatch.hook.transport.notes import Notes
+from mpwatch.hook.transport.process_files import (
+    RETRY_S,
+    SAVE_EVERY_S,
+    Files,
+    Identity,
+    RingCopy,
+)
 from mpwatch.hook.transport.ring import Ring, make_record
+from tests import procfs
 from tests.builders.replaced_os import Os
 
 SLOTS = 128
@@ -115,6 +123,7 @@ def test_on_a_full_disk_the_copy_reports_it_leaves_no_file_and_is_tried_again(
     world.copy.save_if_due(world.ring)
     assert world.copy.problems == ["copy of the ring: No space left on device"]
     assert not world.path.exists()
+    assert not any(link.startswith(str(world.path)) for link in procfs.links(os.getpid()))
 
     world.system.os = os
     world.now_ns += int(RETRY_S * 1e9) - 1
@@ -159,3 +168,34 @@ def test_a_fifo_in_its_place_is_not_waited_for(world: World) -> None:
 
     assert not thread.is_alive()
     assert world.copy.problems
+
+
+def test_a_fifo_that_somebody_reads_gets_nothing(world: World) -> None:
+    os.mkfifo(world.path)
+    reader = os.open(world.path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        world.write(1)
+        world.copy.save(world.ring)
+
+        assert os.read(reader, 1) == b""
+    finally:
+        os.close(reader)
+    assert world.copy.problems == ["copy of the ring: a file of another user is in its place"]
+
+
+@pytest.mark.parametrize("is_crashed", [False, True])
+def test_the_last_records_of_a_process_that_crashed_are_copied_and_no_others_stay(
+    world: World, is_crashed: bool
+) -> None:
+    identity = Identity(world.system, "run", None)
+    files = Files(world.system, identity, world.ring, Notes(world.system), [])  # type: ignore[arg-type]
+    files.copy.path = str(world.path)
+    world.write(1)
+    files.copy.save(world.ring)
+    world.write(2)
+
+    files.remove(is_crashed)
+
+    assert world.path.exists() is is_crashed
+    if is_crashed:
+        assert world.numbers() == [0, 1, 2]

@@ -38,6 +38,11 @@ def test_a_fork_waits_a_bounded_time_for_a_thread_that_does_not_end(
     assert session.server.stop() is False
     assert STOP_S <= (clock.now_ns - 10**12) / 1e9 < STOP_S + 0.001
 
+    # A disk blocks it: the forks that follow do not wait for it again.
+    waited_ns = clock.now_ns
+    assert session.server.stop() is False
+    assert clock.now_ns == waited_ns
+
 
 def mask_of_this_thread() -> set[int]:
     return set(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
@@ -88,6 +93,46 @@ def test_the_thread_can_be_started_after_a_signal_handler_has_prevented_it(
     session.server.start()  # it runs: nothing more is started
 
     assert len(started) == 2
+
+
+def test_who_attaches_the_hook_again_gets_the_thread_that_was_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program may have raised its limit of threads since, and records nothing meanwhile."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+
+    def refuse(*_: object) -> int:
+        raise RuntimeError("can't start new thread")
+
+    hook.instrument()
+    try:
+        session = hook.current()
+        assert session is not None
+        system = session.system
+        assert session.server.stop()
+        start, now = system.start_new_thread, system.monotonic_ns
+        system.start_new_thread = refuse
+        session.server.start()
+        assert not is_answered(session, 0.1)
+        system.start_new_thread = start
+        system.monotonic_ns = lambda: now() + 2 * server.AGAIN_NS
+
+        hook.instrument()
+
+        assert is_answered(session, 60.0)
+    finally:
+        hook.uninstrument()
+
+
+def is_answered(session: Session, within_s: float) -> bool:
+    """Whether the hook's thread runs: it says hello to an observer."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(within_s)
+        client.connect(str(session.server.path))
+        try:
+            return bool(client.recv(1))
+        except TimeoutError:
+            return False
 
 
 class LateThread:

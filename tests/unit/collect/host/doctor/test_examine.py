@@ -26,6 +26,7 @@ NAMES = [
     "GPU",
     "TMPDIR",
     "hook directory",
+    "files of hooks",
 ]
 
 
