@@ -296,6 +296,7 @@ class Engine:
                 tracked.misses += is_later
             detected = {id(self._track(each, snapshot.at_s)) for each in self._run(index)}
             self._drop_unshown(snapshot, detected)
+            self._drop_first_impressions()
             self._keep_story(index)
         for finding in failures:
             self._track(finding, snapshot.at_s)
@@ -350,6 +351,28 @@ class Engine:
             concerned = (finding.process, *finding.others)
             is_shown = finding.process is None or any(map(snapshot.get, concerned))
             if not is_shown and id(tracked) not in detected:
+                del self._tracked[key]
+
+    def _drop_first_impressions(self) -> None:
+        """Drop what was said of a stall for a moment, until more of it was read.
+
+        A job that has stood still for long is judged at its first reading, when most stacks and the
+        source are not known yet. Once the rule has found something else since, that is the answer.
+        """
+        latest_s: dict[str, float] = {}
+        for each in self._tracked.values():
+            if each.misses == 0 and each.finding.rule in STALLS:
+                rule = each.finding.rule
+                latest_s[rule] = max(each.first_seen_s, latest_s.get(rule, each.first_seen_s))
+        for key, each in list(self._tracked.items()):
+            is_first = each.last_seen_s - each.first_seen_s < LINGER_S and not each.until
+            began_s = latest_s.get(each.finding.rule, float("-inf"))
+            if (
+                is_first
+                and each.misses > 0
+                and each.resolved_s is None
+                and began_s > each.last_seen_s
+            ):
                 del self._tracked[key]
 
     def _renamed(self, finding: Finding, at_s: float) -> _Tracked | None:

@@ -39,6 +39,8 @@ from tests.builders.snapshots import (
     snapshot_of,
 )
 
+PARENT, CHILD = pid(MAIN), pid(301)
+
 
 def finding(rule: str, severity: Severity = Severity.WARNING, **more: object) -> Finding:
     return Finding(rule, severity, "summary", ("seen",), "cause", "advice", **more)  # type: ignore[arg-type]
@@ -133,6 +135,29 @@ def test_a_finding_missed_once_does_not_flicker() -> None:
 
     assert [f.resolved_s for f in look(watched, 1)] == [None]
     assert [f.first_seen_s for f in look(watched, 2)] == [NOW_S]
+
+
+def test_what_was_said_of_a_stall_at_first_sight_goes_once_more_is_known() -> None:
+    """A job that has stood still for hours is judged before its stacks are read."""
+    rough, exact = finding("no-progress", process=PARENT), finding("no-progress", process=CHILD)
+    watched = engine([rough], [exact], [exact], [rough, exact])
+
+    seen = [{each.process for each in look(watched, after_s)} for after_s in (0, 1, 2, 3)]
+
+    assert seen == [{PARENT}, {CHILD}, {CHILD}, {PARENT, CHILD}]
+
+
+def test_a_stall_that_was_known_for_longer_or_alone_stays_for_a_moment() -> None:
+    known, other = finding("no-progress", process=PARENT), finding("no-progress", process=CHILD)
+    lasting = engine([known], [known], [other])
+    alone = engine([known], [], [finding("fd-exhaustion", process=CHILD)])
+
+    for after_s in (0, LINGER_S):
+        look(lasting, after_s)
+        look(alone, after_s / 4)
+
+    assert {each.process for each in look(lasting, LINGER_S + 1)} == {PARENT, CHILD}
+    assert PARENT in {each.process for each in look(alone, LINGER_S - 1)}
 
 
 def test_a_finding_that_is_gone_is_resolved_then_dropped() -> None:
