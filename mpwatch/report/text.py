@@ -7,6 +7,7 @@ these sections.
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -74,6 +75,7 @@ from mpwatch.report.table import (
 )
 
 THREADS_SHOWN = 6
+PLANNED_ALIKE = 3
 
 SEVERITY_EMPHASIS: Mapping[Severity, Emphasis] = {
     Severity.CRITICAL: "bad",
@@ -204,15 +206,33 @@ def _role(process: JobProcess) -> str:
 
 
 def plan_text(plan: InjectionPlan, *, style: TextStyle = PLAIN) -> str:
-    """An entry for each process: the method and what would be written, or why it is left out."""
+    """An entry for each process: the method and what would be written, or why it is left out.
+
+    More than `PLANNED_ALIKE` of which the same is said are one entry.
+    """
     lines: list[str] = []
+    alike: defaultdict[tuple[str, ...], list[PlannedInjection]] = defaultdict(list)
     for each in plan.processes:
-        lines += _planned(each, style)
+        alike[_what_is_planned(each)].append(each)
+    for group in alike.values():
+        shown = group if len(group) <= PLANNED_ALIKE else group[:1]
+        for each in shown:
+            lines += _planned(each, style)
+        if more := [str(each.process.pid) for each in group[len(shown) :]]:
+            words = f"the same, under names of their own, for {len(more)} more: {', '.join(more)}"
+            lines += style.wrap(words, " " * 9, " " * 11)
     if plan.injectable():
         lines += ["", style.paint("what the hook replaces in each", "strong")]
         lines += style.wrap(", ".join(_points(plan)), "  ")
         lines += ["", *style.wrap(_EFFECTS_OF_PLAN, "")]
     return "\n".join([*lines, "", _summary_of_plan(plan)])
+
+
+def _what_is_planned(each: PlannedInjection) -> tuple[str, ...]:
+    """What is said of a process of a plan, without its numbers."""
+    pid = re.compile(rf"\b{each.process.pid}(?:-{each.process.start_ticks})?\b")
+    said = (each.role, each.name, each.method, each.reason, each.fix, *each.writes)
+    return tuple(pid.sub("PID", words) for words in said)
 
 
 def _summary_of_plan(plan: InjectionPlan) -> str:

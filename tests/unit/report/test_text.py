@@ -9,11 +9,12 @@ import pytest
 from mpwatch.collect.hook.discovery import NO_HOOK
 from mpwatch.model.host import Check
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.samples import Ended, PartOfJob
+from mpwatch.model.injection import InjectionPlan, PlannedInjection
+from mpwatch.model.samples import Ended, PartOfJob, Role
 from mpwatch.model.snapshot import Hook, Snapshot
 from mpwatch.model.waits import WaitChain, WaitGraph, WaitLink
 from mpwatch.report.table import TextStyle, cell_width
-from mpwatch.report.text import diagnose_text, doctor_text, dump_text, ps_text
+from mpwatch.report.text import diagnose_text, doctor_text, dump_text, plan_text, ps_text
 from tests.builders.progress import source as progress_source
 from tests.builders.report_job import MAIN, account, finding, job, listed_job, worker
 
@@ -411,3 +412,27 @@ def test_the_account_of_a_job_that_has_ended_is_of_the_time_before() -> None:
     text = diagnose_text(replace(snapshot, processes=processes))
 
     assert "WHAT THE JOB DID BEFORE IT ENDED" in text
+
+
+def planned(number: int, role: Role = "spawned", reason: str = "") -> PlannedInjection:
+    process = ProcessId(number, 5000 + number)
+    writes = () if reason else (f"directory attach-{number}-{5000 + number} in /tmp/mpwatch-0",)
+    method = "" if reason else "pending call"
+    return PlannedInjection(process, "python", role, method, reason, writes=writes)
+
+
+def test_processes_of_a_plan_of_which_the_same_is_said_are_one_entry() -> None:
+    workers = [planned(number) for number in range(300, 340)]
+    refused = [planned(number, reason="it is sandboxed") for number in (400, 401)]
+    plan = InjectionPlan((planned(299, "main"), *workers, *refused), ())
+
+    text = plan_text(plan)
+
+    assert text.count("directory attach-") == 2
+    assert "directory attach-300-5300" in text
+    assert "the same, under names of their own, for 39 more: 301, 302, " in text
+    assert "339" in text
+    assert [text.count(f"{pid}      spawned: left out: it is sandboxed") for pid in (400, 401)] == [
+        1,
+        1,
+    ]
