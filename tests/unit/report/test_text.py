@@ -8,9 +8,9 @@ import pytest
 
 from mpwatch.collect.hook.discovery import NO_HOOK
 from mpwatch.model.host import Check
-from mpwatch.model.ids import ProcessId
+from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.injection import InjectionPlan, PlannedInjection
-from mpwatch.model.samples import Ended, PartOfJob, Role
+from mpwatch.model.samples import Ended, PartOfJob
 from mpwatch.model.snapshot import Hook, Snapshot
 from mpwatch.model.waits import WaitChain, WaitGraph, WaitLink
 from mpwatch.report.table import TextStyle, cell_width
