@@ -4,7 +4,7 @@
     python -m tests.benchmarks.stood_before --beside ../before   the same with another checkout, too
     python -m tests.benchmarks.stood_before --after 30 crossed_locks ended_writer
 
-The programs are those of `tests/integration/diagnose/test_stuck_jobs.py`, each started anew for each
+The programs are those of `tests/integration/diagnose/test_stuck_jobs.py`, started anew for each
 checkout: taking stacks may wake up a thread, and the kernel notes then that it has run.
 """
 
