@@ -365,6 +365,10 @@ MarkKind: TypeAlias = Literal[
     "past-cache",
     # The `with` block of a Pool. About: its lines, `31-38`.
     "pool-block",
+    # Reads a line of standard input after it has written the beginning of a line, as one does that
+    # asks a question. About: the statement that writes, and its line,
+    # `sys.stderr.write("Overwrite? [y/N] ") in line 13`; empty for the text of input() itself.
+    "prompts",
     # Puts an item into a queue. About: the queue.
     "put",
     # Adds a QueueHandler in a function that gets the logger of multiprocessing.

@@ -68,6 +68,7 @@ from mpwatch.collect.source.pipes_and_signals import (
     find_buffered_reads,
     find_default_sigpipe,
     find_kills,
+    find_prompts,
     find_two_writes,
     find_unflushed,
     is_death_signal,
@@ -314,6 +315,7 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     yield from _truncates(nodes, known.assigned)
     yield from find_empty_on_ranks(module, nodes)
     yield from find_unflushed(module, nodes)
+    yield from find_prompts(module, function)
     yield from find_buffered_reads(function, nodes, known.buffered)
     yield from find_emptying(function, known.takers)
     yield from find_default_sigpipe(nodes, known.assigned)

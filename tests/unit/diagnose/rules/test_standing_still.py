@@ -456,6 +456,47 @@ def test_the_input_of_a_program_that_answers_each_line_is_not_to_be_closed() -> 
     assert "process.stdin.close()" in collects.advice
 
 
+ASKS = Mark(
+    "prompts",
+    "/home/me/train.py",
+    "serve",
+    'sys.stderr.write(f"{path} exists. Overwrite? [y/N] ") in line 19',
+    Statement(21, "answer = sys.stdin.readline()"),
+)
+
+
+@pytest.mark.parametrize("out", [1, 2])
+def test_a_question_of_a_subprocess_that_nobody_sees_is_named_with_its_lines(out: int) -> None:
+    finding = asked(ASKS.statement.text, marks=(ASKS,), out=out, written_bytes=900)
+
+    assert finding.summary.startswith(
+        "actor 0 (300) asks a question at train.py:21 serve and waits for the answer on its "
+        "standard input, and main (100), which has the other end, waits for output of it"
+    )
+    assert "Overwrite? [y/N] " in finding.cause
+    assert "(train.py:19) writes no whole line to its standard error" in finding.cause
+    assert ("does not get the question" in finding.cause) is (out == 2)
+    assert "buffer" not in finding.cause
+    assert "stdin=subprocess.DEVNULL" in finding.advice
+
+
+def test_a_question_of_another_line_or_to_another_process_is_not_the_one_it_waits_for() -> None:
+    other = ASKS._replace(statement=Statement(40, "answer = sys.stdin.readline()"))
+
+    findings = [
+        asked(ASKS.statement.text, marks=(other,), written_bytes=900),
+        asked(ASKS.statement.text, marks=(ASKS,), out=5, written_bytes=900),
+    ]
+
+    assert not any("question" in each.summary for each in findings)
+
+
+def test_a_program_that_shows_no_lines_may_read_its_input_without_being_meant_to() -> None:
+    is_python = [asked("", is_python=each).advice for each in (True, False)]
+
+    assert ["stdin=subprocess.DEVNULL" in each for each in is_python] == [False, True]
+
+
 def test_output_that_is_not_buffered_or_not_asked_for_by_lines_is_not_called_so() -> None:
     findings = (
         asked("data = sys.stdin.read()"),
