@@ -365,6 +365,10 @@ MarkKind: TypeAlias = Literal[
     "past-cache",
     # The `with` block of a Pool. About: its lines, `31-38`.
     "pool-block",
+    # Starts calls in the `with` block of a Pool, and nothing in the block waits for their results:
+    # these are given back or used after it. About: the method and the first line of the block,
+    # `imap, 31`.
+    "pool-left",
     # Reads a line of standard input after it has written the beginning of a line, as one does that
     # asks a question. About: the statement that writes, and its line,
     # `sys.stderr.write("Overwrite? [y/N] ") in line 13`; empty for the text of input() itself.

@@ -490,6 +490,32 @@ def _pool_blocks(nodes: Sequence[ast.AST]) -> Iterator[Found]:
             for each in node.items
         ):
             yield "pool-block", f"{first_line(node)}-{last_line(node)}", node
+            yield from _left_results(nodes, node)
+
+
+_LAZY: Final = frozenset(("apply_async", "imap", "imap_unordered", "map_async", "starmap_async"))
+
+
+def _left_results(nodes: Sequence[ast.AST], block: ast.With) -> Iterator[Found]:
+    """`return pool.imap(f, items)` in the block of a Pool, and results that are used after it."""
+    pools = {expression_text(e.optional_vars) for e in block.items if e.optional_vars is not None}
+    inside = [each for part in block.body for each in ast.walk(part)]
+    calls = [each for each in inside if isinstance(each, ast.Call) and receiver_of(each) in pools]
+    if any(last_name(each.func) == "join" for each in calls):
+        return
+    lazy = {id(each): last_name(each.func) for each in calls if last_name(each.func) in _LAZY}
+    returned = {id(e.value): e for e in inside if isinstance(e, ast.Return) and e.value is not None}
+    used = [each for each in nodes if isinstance(each, ast.Name)]
+    for node in inside:
+        if isinstance(node, ast.Return) and id(node.value) in lazy:
+            yield "pool-left", f"{lazy[id(node.value)]}, {first_line(block)}", node
+        if not isinstance(node, ast.Assign) or id(node.value) not in lazy:
+            continue
+        names = {each.id for each in node.targets if isinstance(each, ast.Name)}
+        uses = [e for e in used if e.id in names and isinstance(e.ctx, ast.Load)]
+        after = [e for e in uses if id(e) in returned or first_line(e) > last_line(block)]
+        if after and len(after) == len(uses):
+            yield "pool-left", f"{lazy[id(node.value)]}, {first_line(block)}", node
 
 
 _SELDOM: Final = 100_000

@@ -1,4 +1,4 @@
-"""Questions that a program asks by standard input."""
+"""Questions to standard input, results that the end of a Pool loses."""
 
 from __future__ import annotations
 
@@ -68,3 +68,42 @@ def test_half_a_line_before_the_read_of_a_line_is_a_question(
 )
 def test_whole_lines_and_other_files_are_no_question(lines: tuple[str, ...]) -> None:
     assert asks(*lines) == []
+
+
+def pool(*lines: str, after: str = "return found") -> list[tuple[int, str]]:
+    """The results that are left to the end of the block of a Pool with these lines."""
+    body = "".join(f"        {each}\n" for each in lines)
+    return found(
+        f"def compute(items):\n    with mp.Pool(3) as pool:\n{body}    {after}\n", "pool-left"
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "left"),
+    [
+        (("found = pool.imap(work, items)",), (3, "imap, 2")),
+        (("return pool.imap_unordered(work, items)",), (3, "imap_unordered, 2")),
+        (("found = pool.map_async(work, items)",), (3, "map_async, 2")),
+        (("found = pool.imap(work, items)", "return found"), (3, "imap, 2")),
+    ],
+)
+def test_results_that_are_used_after_the_block_of_their_pool_are_read(
+    lines: tuple[str, ...], left: tuple[int, str]
+) -> None:
+    assert pool(*lines) == [left]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("found = list(pool.imap(work, items))",),
+        ("found = pool.map(work, items)",),
+        ("for each in pool.imap(work, items):", "    found.append(each)"),
+        ("found = pool.map_async(work, items)", "found.wait()"),
+        ("found = pool.map_async(work, items)", "pool.close()", "pool.join()"),
+        ("yield from pool.imap(work, items)",),
+        ("found = executor.imap(work, items)",),
+    ],
+)
+def test_results_that_are_waited_for_in_the_block_are_not_left(lines: tuple[str, ...]) -> None:
+    assert pool(*lines) == []
