@@ -21,6 +21,7 @@ from mpwatch.collect.source.handing_over import (
     find_managed,
     find_releases,
     find_unbounded,
+    find_uncounted,
     find_unreleased,
     handing_of,
     managers_of,
@@ -170,7 +171,7 @@ def marks(
         elsewhere: Functions of other files that return a slice.
         names: What its names are given, also in the files that it imports.
     """
-    known = _names_of(module.tree, elsewhere, names or FileNames(module.tree, file))
+    known = _names_of(module, elsewhere, names or FileNames(module.tree, file))
     for function in (module.tree, *functions_in(module.tree)):
         if len(own_nodes(function)) > FUNCTION_NODES:
             continue
@@ -208,6 +209,7 @@ class _Names(NamedTuple):
     sets: frozenset[str]
     clocks: frozenset[str]
     unfrozen: Sequence[tuple[ast.AST, str, ast.AST]]
+    uncounted: Sequence[tuple[ast.AST, Found]]
     plateaus: frozenset[str]
     functions: Mapping[str, ast.AST]
     assigned: Mapping[str, ast.expr]
@@ -226,7 +228,10 @@ class _Names(NamedTuple):
     patterns: PatternUses
 
 
-def _names_of(tree: ast.Module, elsewhere: Mapping[str, ReturnedSlice], names: FileNames) -> _Names:
+def _names_of(
+    module: ParsedFile, elsewhere: Mapping[str, ReturnedSlice], names: FileNames
+) -> _Names:
+    tree = module.tree
     bounded = set(bounded_names(tree))
     set_back = frozenset(
         name
@@ -262,6 +267,7 @@ def _names_of(tree: ast.Module, elsewhere: Mapping[str, ReturnedSlice], names: F
         sets=sets_of(tree),
         clocks=clocks_of(tree),
         unfrozen=list(find_unfrozen(tree)),
+        uncounted=list(find_uncounted(module)),
         plateaus=plateaus_of(tree),
         functions=functions_by_name(tree),
         assigned=_assigned(tree),
@@ -325,6 +331,7 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     yield from find_group_kills(module.tree, nodes)
     yield from find_text_order(module.tree, nodes)
     yield from find_renewed_deadlines(module.tree, function, nodes)
+    yield from (found for of, found in known.uncounted if of is function)
     yield from (("unfreezes", about, node) for of, about, node in known.unfrozen if of is function)
     yield from find_set_order(nodes, known.sets)
     yield from find_clocks(function, nodes, known.clocks)

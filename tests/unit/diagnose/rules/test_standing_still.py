@@ -497,6 +497,64 @@ def test_a_program_that_shows_no_lines_may_read_its_input_without_being_meant_to
     assert ["stdin=subprocess.DEVNULL" in each for each in is_python] == [False, True]
 
 
+UNCOUNTED = Mark(
+    "uncounted",
+    "/home/me/data.py",
+    "task",
+    "left.value, 31, except Exception as error: in line 27",
+    Statement(35, "self.left.value -= 1"),
+)
+LOOP = Statement(56, "while self.left.value > 0 or not self.outbox.empty():")
+
+
+def counting(*, loop: Statement = LOOP, at: str = "data.py:run:22") -> Finding:
+    """Main waits in a loop for items, and a worker waits for work."""
+    line = SourceLine(
+        "/home/me/train.py",
+        58,
+        "collect",
+        Statement(58, "yield self.outbox.get(timeout=0.5)"),
+        within=(loop,),
+    )
+    jobs = [
+        one(
+            number,
+            WaitedOn("poll", "poll", (f"pipe:[{reads}]",), (7,), timeout_s=limit_s),
+            *GET[:2],
+            place,
+            links=(pipe(7, reads, False), pipe(6, writes, True)),
+        )
+        for number, reads, writes, place, limit_s in (
+            (MAIN, 500, 600, "train.py:collect:58", 0.5),
+            (300, 600, 500, at, None),
+        )
+    ]
+    return only(standing_still.check, snapshot_of(*jobs, source=(line,), marks=(UNCOUNTED,)))
+
+
+def test_a_counter_that_a_caught_exception_leaves_wrong_is_named_with_its_line() -> None:
+    finding = counting()
+
+    assert finding.summary.startswith(
+        "main (100) waits at train.py:58 collect in a loop until left.value has the right value, "
+        "and most likely an exception has left out `self.left.value -= 1` at data.py:35 task"
+    )
+    assert "counts only after data.py:31 and the lines below" in finding.cause
+    assert "`except Exception as error:` (data.py:27)" in finding.cause
+    assert "actor 0 (300) waits for work meanwhile" in finding.cause
+    assert "finally" in finding.advice
+
+
+def test_a_counter_that_the_loop_does_not_ask_or_that_is_yet_to_be_changed_is_not_named() -> None:
+    findings = [
+        counting(loop=Statement(56, "while self.bytes_left.value > 0:")),
+        counting(loop=Statement(56, "while True:")),
+        counting(at="data.py:task:33"),
+    ]
+
+    assert not any("left out" in each.summary for each in findings)
+
+
 def test_output_that_is_not_buffered_or_not_asked_for_by_lines_is_not_called_so() -> None:
     findings = (
         asked("data = sys.stdin.read()"),
