@@ -452,9 +452,9 @@ MarkKind: TypeAlias = Literal[
     # away. About: the kind of descriptor, the parts of its name that are written out, and the loop
     # that repeats it or the calls, `file ocr_*.npy; main.py:51-57 work`, as for "registers".
     "unclosed",
-    # Counts something as done, after a call whose exception is caught and passes over it, so that
-    # the loop of its function, or of one that calls it, goes on. About: the counter, the line of
-    # that call, and the `except` clause,
+    # Counts something as done in a shared Value, after a call whose exception is caught and passes
+    # over it, so that the loop of its function, or of one that calls it, goes on. About: the
+    # counter, the line of that call, and the `except` clause,
     # `unfinished.value, 31, except Exception as error: in line 27`.
     "uncounted",
     # Writes in the loop of a coroutine to a stream of asyncio, without a call of drain(). About:

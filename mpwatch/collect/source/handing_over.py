@@ -341,21 +341,14 @@ def find_uncounted(module: ParsedFile) -> Iterator[tuple[ast.AST, Found]]:
     """`self.left.value -= 1` behind a call whose exception is logged, so that the loop goes on.
 
     The call and the `except` clause are in its own function, or the clause is in one of the file
-    that calls this one. Only for what a process may share (`.value`), or for what the condition of
-    a loop of the file asks. With the function of each.
+    that calls this one. With the function of each. Only of a Value of multiprocessing: what
+    processes count by attributes of their own does not show in another one.
     """
     functions = functions_in(module.tree)
-    asked = {
-        last_name(each)
-        for node in every_node(module.tree)
-        if isinstance(node, ast.While)
-        for each in ast.walk(node.test)
-        if isinstance(each, ast.Attribute)
-    }
     for function in functions:
         for node, parents in within([child for _, child in children(function)]):
             counter = _counter(node)
-            if not counter or counter.rpartition(".")[2] not in asked | {"value"}:
+            if not counter:
                 continue
             way = (*parents, node)
             own = _caught_in(way)
@@ -371,12 +364,12 @@ def find_uncounted(module: ParsedFile) -> Iterator[tuple[ast.AST, Found]]:
 
 
 def _counter(node: ast.AST) -> str:
-    """The counter that others may see and that a statement changes by one: `left.value`."""
+    """The shared counter that a statement changes by one: `left.value`."""
     if not isinstance(node, ast.AugAssign) or not isinstance(node.op, ast.Add | ast.Sub):
         return ""
-    is_attribute = isinstance(node.target, ast.Attribute)
+    is_shared = isinstance(node.target, ast.Attribute) and node.target.attr == "value"
     is_one = getattr(node.value, "value", None) == 1
-    return expression_text(node.target).removeprefix("self.") if is_attribute and is_one else ""
+    return expression_text(node.target).removeprefix("self.") if is_shared and is_one else ""
 
 
 def _caught_in(way: Sequence[ast.AST]) -> ast.Try | None:
