@@ -365,6 +365,14 @@ MarkKind: TypeAlias = Literal[
     "past-cache",
     # The `with` block of a Pool. About: its lines, `31-38`.
     "pool-block",
+    # Starts calls in the `with` block of a Pool, and nothing in the block waits for their results:
+    # these are given back or used after it. About: the method and the first line of the block,
+    # `imap, 31`.
+    "pool-left",
+    # Reads a line of standard input after it has written the beginning of a line, as one does that
+    # asks a question. About: the statement that writes, and its line,
+    # `sys.stderr.write("Overwrite? [y/N] ") in line 13`; empty for the text of input() itself.
+    "prompts",
     # Puts an item into a queue. About: the queue.
     "put",
     # Adds a QueueHandler in a function that gets the logger of multiprocessing.
@@ -444,6 +452,11 @@ MarkKind: TypeAlias = Literal[
     # away. About: the kind of descriptor, the parts of its name that are written out, and the loop
     # that repeats it or the calls, `file ocr_*.npy; main.py:51-57 work`, as for "registers".
     "unclosed",
+    # Counts something as done in a shared Value, after a call whose exception is caught and passes
+    # over it, so that the loop of its function, or of one that calls it, goes on. About: the
+    # counter, the line of that call, and the `except` clause,
+    # `unfinished.value, 31, except Exception as error: in line 27`.
+    "uncounted",
     # Writes in the loop of a coroutine to a stream of asyncio, without a call of drain(). About:
     # the stream.
     "undrained-write",

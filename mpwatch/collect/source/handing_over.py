@@ -2,7 +2,7 @@
 
 The statements that wake up another one, containers that are emptied later than they are read,
 queues without a bound, and permits: those that are released by another function or not at all, and
-those of which a second one is taken while the first is kept.
+those of which a second one is taken while the first is kept. What an exception leaves uncounted.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Container, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from mpwatch.collect.source.control_flow import RAISES_NOT
@@ -21,8 +22,10 @@ from mpwatch.collect.source.syntax import (
     LOOPS,
     Found,
     FunctionNode,
+    ParsedFile,
     are_apart,
     bindings,
+    children,
     every_node,
     expression_text,
     first_line,
@@ -32,7 +35,9 @@ from mpwatch.collect.source.syntax import (
     last_line,
     last_name,
     own_nodes,
+    quoted,
     receiver_of,
+    within,
 )
 
 _WAKES: Final = frozenset(("notify", "notify_all", "set"))
@@ -330,6 +335,110 @@ def _continues_before(nodes: Sequence[ast.AST], later: ast.Call) -> Iterator[ast
         is_before = isinstance(node.body[-1], ast.Continue) and last_line(node) < later.lineno
         if is_before and is_inside(node, max(loops, key=first_line)):
             yield node
+
+
+def find_uncounted(module: ParsedFile) -> Iterator[tuple[ast.AST, Found]]:
+    """`self.left.value -= 1` behind a call whose exception is logged, so that the loop goes on.
+
+    The call and the `except` clause are in its own function, or the clause is in one of the file
+    that calls this one. With the function of each. Only of a Value of multiprocessing: what
+    processes count by attributes of their own does not show in another one.
+    """
+    functions = functions_in(module.tree)
+    for function in functions:
+        for node, parents in within([child for _, child in children(function)]):
+            counter = _counter(node)
+            if not counter:
+                continue
+            way = (*parents, node)
+            own = _caught_in(way)
+            first = own.body if own is not None else [child for _, child in children(function)]
+            call = _may_raise_before(first, node)
+            handlers = [_goes_on(own, counter)] if own is not None else []
+            if own is None and not _is_kept(way):
+                handlers = [_goes_on(t, counter) for t in _tries_around(functions, function.name)]
+            handler = next(filter(None, handlers), None)
+            if call is not None and handler is not None:
+                words = f"{quoted(module, handler).text} in line {first_line(handler)}"
+                yield function, ("uncounted", f"{counter}, {first_line(call)}, {words}", node)
+
+
+def _counter(node: ast.AST) -> str:
+    """The shared counter that a statement changes by one: `left.value`."""
+    if not isinstance(node, ast.AugAssign) or not isinstance(node.op, ast.Add | ast.Sub):
+        return ""
+    is_shared = isinstance(node.target, ast.Attribute) and node.target.attr == "value"
+    is_one = getattr(node.value, "value", None) == 1
+    return expression_text(node.target).removeprefix("self.") if is_shared and is_one else ""
+
+
+def _caught_in(way: Sequence[ast.AST]) -> ast.Try | None:
+    """The innermost `try` with `except` clauses, whose body a statement is in."""
+    found = None
+    for outer, inner in pairwise(way):
+        if isinstance(outer, ast.Try) and outer.handlers and inner in outer.body:
+            found = outer
+    return found
+
+
+def _is_kept(way: Sequence[ast.AST]) -> bool:
+    """Whether a statement is in a `finally` block or an `except` clause."""
+    return any(
+        isinstance(outer, ast.ExceptHandler)
+        or (isinstance(outer, ast.Try) and inner in outer.finalbody)
+        for outer, inner in pairwise(way)
+    )
+
+
+def _may_raise_before(body: Sequence[ast.AST], node: ast.AST) -> ast.AST | None:
+    """The first simple statement of a block and its parts that calls something before a line.
+
+    Not one within a `try` of its own, nor logging.
+    """
+    for each, parents in within(body):
+        if first_line(each) >= first_line(node):
+            return None
+        if isinstance(each, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Expr):
+            calls = [e for e in ast.walk(each) if isinstance(e, ast.Call)]
+            is_caught = any(isinstance(parent, ast.Try) for parent in parents)
+            if not is_caught and any(last_name(e.func) not in RAISES_NOT for e in calls):
+                return each
+    return None
+
+
+def _tries_around(functions: Sequence[FunctionNode], name: str) -> Iterator[ast.Try]:
+    """The `try` statements in loops of a file that call a function of that name."""
+    for function in functions:
+        nodes = own_nodes(function)
+        loops = [each for each in nodes if isinstance(each, LOOPS)]
+        for tried in (each for each in nodes if isinstance(each, ast.Try)):
+            calls = [c for part in tried.body for c in ast.walk(part) if isinstance(c, ast.Call)]
+            is_called = any(
+                last_name(c.func) == name and receiver_of(c) in ("", "self") for c in calls
+            )
+            if is_called and any(is_inside(tried, loop) for loop in loops):
+                yield tried
+
+
+_ANY: Final = re.compile(r"\w*(?:Exception|Error)")
+
+
+def _goes_on(tried: ast.Try, counter: str) -> ast.ExceptHandler | None:
+    """The `except` clause after which a loop goes on without having counted."""
+    rest = [n for part in (*tried.orelse, *tried.finalbody) for n in ast.walk(part)]
+    if any(_counter(each) == counter for each in rest):
+        return None
+    for handler in tried.handlers:
+        kinds = [handler.type]
+        if isinstance(handler.type, ast.Tuple):
+            kinds = list(handler.type.elts)
+        is_error = any(k is None or _ANY.fullmatch(last_name(k)) is not None for k in kinds)
+        inner = [each for part in handler.body for each in ast.walk(part)]
+        leaves = any(isinstance(each, ast.Raise | ast.Return | ast.Break) for each in inner)
+        counts = any(_counter(each) for each in inner)
+        if is_error and not leaves and not counts:
+            return handler
+    return None
 
 
 def find_releases(nodes: Sequence[ast.AST]) -> Iterator[Found]:

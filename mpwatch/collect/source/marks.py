@@ -21,6 +21,7 @@ from mpwatch.collect.source.handing_over import (
     find_managed,
     find_releases,
     find_unbounded,
+    find_uncounted,
     find_unreleased,
     handing_of,
     managers_of,
@@ -68,6 +69,7 @@ from mpwatch.collect.source.pipes_and_signals import (
     find_buffered_reads,
     find_default_sigpipe,
     find_kills,
+    find_prompts,
     find_two_writes,
     find_unflushed,
     is_death_signal,
@@ -169,7 +171,7 @@ def marks(
         elsewhere: Functions of other files that return a slice.
         names: What its names are given, also in the files that it imports.
     """
-    known = _names_of(module.tree, elsewhere, names or FileNames(module.tree, file))
+    known = _names_of(module, elsewhere, names or FileNames(module.tree, file))
     for function in (module.tree, *functions_in(module.tree)):
         if len(own_nodes(function)) > FUNCTION_NODES:
             continue
@@ -207,6 +209,7 @@ class _Names(NamedTuple):
     sets: frozenset[str]
     clocks: frozenset[str]
     unfrozen: Sequence[tuple[ast.AST, str, ast.AST]]
+    uncounted: Sequence[tuple[ast.AST, Found]]
     plateaus: frozenset[str]
     functions: Mapping[str, ast.AST]
     assigned: Mapping[str, ast.expr]
@@ -225,7 +228,10 @@ class _Names(NamedTuple):
     patterns: PatternUses
 
 
-def _names_of(tree: ast.Module, elsewhere: Mapping[str, ReturnedSlice], names: FileNames) -> _Names:
+def _names_of(
+    module: ParsedFile, elsewhere: Mapping[str, ReturnedSlice], names: FileNames
+) -> _Names:
+    tree = module.tree
     bounded = set(bounded_names(tree))
     set_back = frozenset(
         name
@@ -261,6 +267,7 @@ def _names_of(tree: ast.Module, elsewhere: Mapping[str, ReturnedSlice], names: F
         sets=sets_of(tree),
         clocks=clocks_of(tree),
         unfrozen=list(find_unfrozen(tree)),
+        uncounted=list(find_uncounted(module)),
         plateaus=plateaus_of(tree),
         functions=functions_by_name(tree),
         assigned=_assigned(tree),
@@ -314,6 +321,7 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     yield from _truncates(nodes, known.assigned)
     yield from find_empty_on_ranks(module, nodes)
     yield from find_unflushed(module, nodes)
+    yield from find_prompts(module, function)
     yield from find_buffered_reads(function, nodes, known.buffered)
     yield from find_emptying(function, known.takers)
     yield from find_default_sigpipe(nodes, known.assigned)
@@ -323,6 +331,7 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     yield from find_group_kills(module.tree, nodes)
     yield from find_text_order(module.tree, nodes)
     yield from find_renewed_deadlines(module.tree, function, nodes)
+    yield from (found for of, found in known.uncounted if of is function)
     yield from (("unfreezes", about, node) for of, about, node in known.unfrozen if of is function)
     yield from find_set_order(nodes, known.sets)
     yield from find_clocks(function, nodes, known.clocks)
@@ -488,6 +497,32 @@ def _pool_blocks(nodes: Sequence[ast.AST]) -> Iterator[Found]:
             for each in node.items
         ):
             yield "pool-block", f"{first_line(node)}-{last_line(node)}", node
+            yield from _left_results(nodes, node)
+
+
+_LAZY: Final = frozenset(("apply_async", "imap", "imap_unordered", "map_async", "starmap_async"))
+
+
+def _left_results(nodes: Sequence[ast.AST], block: ast.With) -> Iterator[Found]:
+    """`return pool.imap(f, items)` in the block of a Pool, and results that are used after it."""
+    pools = {expression_text(e.optional_vars) for e in block.items if e.optional_vars is not None}
+    inside = [each for part in block.body for each in ast.walk(part)]
+    calls = [each for each in inside if isinstance(each, ast.Call) and receiver_of(each) in pools]
+    if any(last_name(each.func) == "join" for each in calls):
+        return
+    lazy = {id(each): last_name(each.func) for each in calls if last_name(each.func) in _LAZY}
+    returned = {id(e.value): e for e in inside if isinstance(e, ast.Return) and e.value is not None}
+    used = [each for each in nodes if isinstance(each, ast.Name)]
+    for node in inside:
+        if isinstance(node, ast.Return) and id(node.value) in lazy:
+            yield "pool-left", f"{lazy[id(node.value)]}, {first_line(block)}", node
+        if not isinstance(node, ast.Assign) or id(node.value) not in lazy:
+            continue
+        names = {each.id for each in node.targets if isinstance(each, ast.Name)}
+        uses = [e for e in used if e.id in names and isinstance(e.ctx, ast.Load)]
+        after = [e for e in uses if id(e) in returned or first_line(e) > last_line(block)]
+        if after and len(after) == len(uses):
+            yield "pool-left", f"{lazy[id(node.value)]}, {first_line(block)}", node
 
 
 _SELDOM: Final = 100_000

@@ -25,6 +25,8 @@ from mpwatch.collect.source.syntax import (
     Found,
     ParsedFile,
     are_apart,
+    before,
+    calls_in,
     children,
     every_node,
     expression_text,
@@ -345,6 +347,67 @@ def _writes_to_input(nodes: Sequence[ast.AST]) -> Iterator[Found]:
             to = next((expression_text(e.value) for e in node.keywords if e.arg == "file"), "")
         if name in ("print", "write", "writelines") and to.endswith(".stdin") and to != "sys.stdin":
             yield "unflushed", to, node
+
+
+def find_prompts(module: ParsedFile, function: ast.AST) -> Iterator[Found]:
+    """`input("Overwrite? ")`, and `readline()` of standard input after half a line was written."""
+    statements = [node for _, node in children(function)]
+    for node, parents in within(statements):
+        for call in _own_calls(node):
+            if _reads_input(call):
+                if call.args and isinstance(call.func, ast.Name):
+                    if not _ends_line(call.args[0]):
+                        yield "prompts", "", node
+                    continue
+                written = _last_output(function, (*parents, node))
+                if written is not None:
+                    header = quoted(module, written)
+                    yield "prompts", f"{header.text} in line {header.line}", node
+
+
+def _own_calls(node: ast.AST) -> Iterator[ast.Call]:
+    """The calls in a simple statement, or in the header of a compound one."""
+    parts: Sequence[ast.AST] = [node]
+    if hasattr(node, "body"):
+        parts = [each for name in ("test", "iter") if (each := getattr(node, name, None))]
+    for each in parts:
+        yield from calls_in(each)
+
+
+def _reads_input(call: ast.Call) -> bool:
+    """Whether it reads one line of standard input: `input()`, `sys.stdin.readline()`."""
+    if isinstance(call.func, ast.Name):
+        return call.func.id == "input"
+    return expression_text(call.func) in ("sys.stdin.readline", "stdin.readline")
+
+
+def _last_output(function: ast.AST, inside: Sequence[ast.AST]) -> ast.stmt | None:
+    """The statement that has written last before a line, if that was no whole line."""
+    found: ast.stmt | None = None
+    for each in before(function, inside):
+        call = each.value if isinstance(each, ast.Expr) else None
+        if not isinstance(call, ast.Call) or not isinstance(each, ast.stmt):
+            continue
+        name, to = last_name(call.func), receiver_of(call)
+        if name == "print" and isinstance(call.func, ast.Name):
+            end = next((e.value for e in call.keywords if e.arg == "end"), None)
+            is_file = any(e.arg == "file" and not _is_output(e.value) for e in call.keywords)
+            if not is_file:
+                found = None if end is None or _ends_line(end) else each
+        elif name == "write" and to.rpartition(".")[2] in ("stdout", "stderr"):
+            found = None if not call.args or _ends_line(call.args[0]) else each
+    return found
+
+
+def _is_output(node: ast.expr) -> bool:
+    return last_name(node) in ("stdout", "stderr")
+
+
+def _ends_line(text: ast.expr) -> bool:
+    """Whether a text ends a line, or is not known to end otherwise."""
+    last = text.values[-1] if isinstance(text, ast.JoinedStr) and text.values else text
+    value = getattr(last, "value", None)
+    return not isinstance(value, str) or value.endswith("\n")
 
 
 def find_two_writes(nodes: Sequence[ast.AST]) -> Iterator[Found]:

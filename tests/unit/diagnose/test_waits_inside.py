@@ -111,6 +111,44 @@ def test_a_result_of_a_pool_whose_block_was_left_is_lost(lines: str, is_left: bo
     assert ("`with mp.Pool(3) as pool:` at train.py:31 submit" in finding.cause) is is_left
 
 
+def awaits_pool(*others: Thread, marks: tuple[Mark, ...] = ()) -> Snapshot:
+    """Main takes the results of imap(), with these threads beside it."""
+    waits = thread(
+        MAIN, "threading.py:wait", "multiprocessing/pool.py:next", "train.py:build:93", waits=LOCKS
+    )
+    return replace(snapshot_of(with_threads(waits, *others)), marks=marks)
+
+
+SLEEPS = thread(105, "train.py:walltime:101", waits=WaitedOn("timer", "nanosleep", timeout_s=60.0))
+POOL_BLOCK = Mark(
+    "pool-block", "/home/me/train.py", "load", "85-87", Statement(85, "with mp.Pool(3) as pool:")
+)
+LEFT = Mark(
+    "pool-left", "/home/me/train.py", "load", "imap, 85", Statement(87, "rows = pool.imap(f, jobs)")
+)
+
+
+def test_results_of_a_pool_come_from_none_of_the_threads_of_the_program() -> None:
+    other = POOL_BLOCK._replace(about="20-30", statement=Statement(20, "with Pool() as other:"))
+
+    finding = only(standing_still.check, awaits_pool(SLEEPS, marks=(POOL_BLOCK, LEFT, other)))
+
+    assert finding.summary == (
+        "main (100) waits at train.py:93 build for results of a Pool that has ended with its with "
+        "block: none of its workers is left"
+    )
+    assert "`rows = pool.imap(f, jobs)` at train.py:87 load only starts the calls" in finding.cause
+    assert "`with mp.Pool(3) as pool:` at train.py:85 load" in finding.cause
+    assert "generator" in finding.advice
+    assert "call get() there" not in finding.advice
+
+
+def test_a_pool_whose_results_a_thread_receives_has_not_ended() -> None:
+    job = awaits_pool(SLEEPS, thread(106, *HANDLER, waits=LOCKS), marks=(POOL_BLOCK, LEFT))
+
+    assert not any(each.verdict == "dead-end" for each in wait_graph(Index(job)).chains)
+
+
 def test_a_thread_that_is_newer_than_the_stacks_may_bring_the_result() -> None:
     """Times of threads count from the start of the machine, as the clock of the readings does."""
     parent = with_threads(WAITS, thread(105))

@@ -273,3 +273,80 @@ READER = process(
 def test_a_reader_waits_for_the_living_that_may_still_put(job: Snapshot) -> None:
     """One that works, or one that another process may give room; or where none has failed."""
     assert not any(each.verdict == "dead-end" for each in wait_graph(Index(job)).chains)
+
+
+SORTS, ORDERS, SORTED, ANSWERS = 20, 21, 22, 23
+"""The input of a sorter, that of a server, and what each of them answers on."""
+
+
+def reads_pipe(number: int, inode: int, *stack: str, links: Any, **more: Any) -> Process:
+    """A process that reads a pipe as a file, or main."""
+    wait = WaitedOn("pipe-read", "read", (f"pipe:[{inode}]",), (9,))
+    taken: dict[str, Any] = {
+        "fds": fds(9, links=links),
+        "segments": (),
+        "threads": [thread(number, *stack, waits=wait)],
+    }
+    if number == MAIN:
+        return main(**taken, **more)
+    return process(number, "spawned", label=f"filter {number}", **taken, **more)
+
+
+def filters(
+    *, server: int = 301, main_has: bool = False, answers_to: int = ANSWERS, method: str = "fork"
+) -> Snapshot:
+    """Main has closed the input of a sorter, which a server that was forked meanwhile has open."""
+    own = [pipe(3, SORTED, False), pipe(4, ORDERS, True), pipe(5, ANSWERS, False)]
+    waits = reads_pipe(
+        MAIN,
+        SORTED,
+        "train.py:finish:53",
+        links=[*own, *([pipe(6, SORTS, True)] if main_has else [])],
+    )
+    sorter = reads_pipe(
+        300,
+        SORTS,
+        "data.py:sort:62",
+        links=[pipe(3, SORTS, False), pipe(4, SORTED, True)],
+        start_method="fork",
+    )
+    serves = reads_pipe(
+        server,
+        ORDERS,
+        "data.py:serve:77",
+        links=[pipe(3, ORDERS, False), pipe(4, answers_to, True), pipe(5, SORTS, True)],
+        start_method=method,
+    )
+    return snapshot_of(waits, sorter, serves)
+
+
+def test_a_sibling_that_was_forked_later_keeps_the_end_of_file_away() -> None:
+    (finding,) = rule_found(standing_still.check, filters())
+
+    assert finding.process == pid(300)
+    assert finding.summary == (
+        "filter 300 (300) waits at data.py:62 sort for the end of pipe 20, which never comes: "
+        "main (100) has closed it, and filter 301 (301) has inherited a copy of its writing end"
+    )
+    assert "which was forked while main (100) had it open" in finding.cause
+    assert finding.advice.startswith("Let filter 301 (301) close at its start what main (100)")
+    assert any("filter 301 (301) was forked 10 ms after" in each for each in finding.evidence)
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        filters(main_has=True),
+        filters(server=299),
+        filters(answers_to=SORTED),
+        filters(answers_to=24),
+        filters(method="spawn"),
+    ],
+    ids=["main-may-write", "forked-before", "answers-by-it", "answers-elsewhere", "was-given-it"],
+)
+def test_a_sibling_that_may_be_the_one_that_writes_has_not_merely_inherited_the_end(
+    job: Snapshot,
+) -> None:
+    findings = rule_found(standing_still.check, job)
+
+    assert not any("has inherited a copy" in each.summary for each in findings)

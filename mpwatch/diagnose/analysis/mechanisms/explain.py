@@ -67,6 +67,7 @@ from mpwatch.diagnose.analysis.mechanisms.unreleased import (
     left,
     not_given_back,
     taken_twice,
+    uncounted,
     unreleased,
     unset_alone,
 )
@@ -175,6 +176,7 @@ _OF_CYCLES: Sequence[_Way] = (
     joins_one_that_waits_for_it,
     all_send,
     one_at_a_time,
+    uncounted,
     not_given_back,
     all_read,
     unreleased,

@@ -142,13 +142,31 @@ def _left_pool(index: Index, process: Process) -> Mechanism | None:
     """A result that is awaited after the `with` block of its Pool, which has ended the Pool."""
     thread = main_thread(process)
     frames = own_frames(thread.stack) if thread is not None else ()
-    blocks = marks(index, "pool-block", process)
+    blocks, left = marks(index, "pool-block", process), marks(index, "pool-left", process)
+    if len(left) == 1:
+        at, file = int(left[0].about.rpartition(", ")[2]), left[0].file
+        blocks = [e for e in blocks if (e.file, e.statement.line) == (file, at)]
     if len(blocks) != 1 or main_shape(process) != "pool-result":
         return None
     first, _, last = blocks[0].about.partition("-")
     if any(f.file == blocks[0].file and int(first) <= f.line <= int(last) for f in frames):
         return None  # it is in the block still
-    block = mark_words(blocks[0])
+    block, name = mark_words(blocks[0]), called(process)
+    if len(left) == 1:
+        return Mechanism(
+            cause=(
+                f"{mark_words(left[0])} only starts the calls and returns at once; their results "
+                f"are taken later, after {block}. At the end of that block terminate() has killed "
+                "the workers and ended the thread that receives results, which is no more here: "
+                "no worker of this Pool is left or started again, what had not arrived is lost, "
+                "and nothing is raised."
+            ),
+            advice=f"{_IN_BLOCK[left[0].about.startswith('imap')]} {_NOT_IN_BLOCK}",
+            headline=(
+                f"{name} waits{at_line(thread)} for results of a Pool that has ended with its "
+                "with block: none of its workers is left."
+            ),
+        )
     return Mechanism(
         cause=(
             f"Most likely the Pool has ended with its block: at the end of {block}, which "
@@ -162,6 +180,21 @@ def _left_pool(index: Index, process: Process) -> Mechanism | None:
         ),
         headline=f"{called(process)} waits for a result of a Pool whose with block it has left.",
     )
+
+
+_IN_BLOCK: Mapping[bool, str] = {
+    True: (
+        "Go through the results inside of that block, or return list(...) of them from there; "
+        "where they are to come one by one, make the function with the block a generator (`yield "
+        "from` in place of `return`), or keep the Pool open in the caller."
+    ),
+    False: (
+        "Take all results inside of that block: call get() there, or pool.close() and pool.join() "
+        "as its last lines; or keep the Pool open in the caller."
+    ),
+}
+"""By whether the results are those of imap()."""
+_NOT_IN_BLOCK = "A longer wait, more workers, another chunksize or start method do not help."
 
 
 def _without_workers(index: Index, process: Process) -> Mechanism:

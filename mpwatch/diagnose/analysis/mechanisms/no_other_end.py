@@ -31,10 +31,16 @@ from mpwatch.diagnose.analysis.process_queries import (
     counted,
 )
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_shape, main_thread
-from mpwatch.diagnose.analysis.waits.edges import UNUSED, ended_holders, surroundings
+from mpwatch.diagnose.analysis.waits.edges import (
+    UNUSED,
+    closed_by_parent,
+    ended_holders,
+    surroundings,
+)
 from mpwatch.diagnose.analysis.waits.verdicts import NO_WRITER
 from mpwatch.model.samples import READS
 from mpwatch.model.snapshot import Process
+from mpwatch.model.units import seconds_text
 
 
 def unsent_items(case: Case) -> Mechanism | None:
@@ -114,16 +120,16 @@ def no_end_of_file(case: Case) -> Mechanism | None:
         return None
     around = surroundings(case.index)
     wait = last.thread.waits_on
-    holders = {
-        holder
-        for channel in (channels_among(wait.targets) if wait is not None else ())
-        for holder in around.pipes.writers.get(channel, ())
-    }
+    channels = channels_among(wait.targets) if wait is not None else ()
+    holders = {holder for each in channels for holder in around.pipes.writers.get(each, ())}
     is_own = last.edge.kind == "pipe-read" and holders == {last.process.process}
     if not last.edge.what.endswith(UNUSED) and (not is_own or gets_from_queue(last)):
         return None
     open_in = [each for each in case.index.snapshot.living() if each.process in holders]
     idle = [each for each in open_in if each.process != last.process.process]
+    closer = closed_by_parent(around, last.process, channels) if idle else None
+    if closer is not None:
+        return _closed_by_its_writer(case, last, closer, idle)
     gone = ended_holders(around, last.process, last.thread)
     if gets_from_queue(last) and gone:
         return _writer_of_queue_ended(last, gone, idle)
@@ -151,6 +157,49 @@ def no_end_of_file(case: Case) -> Mechanism | None:
         headline=(
             f"{name} waits for data on {what}, whose writer has ended, and gets no end of file "
             f"because {copies}."
+        ),
+    )
+
+
+def _closed_by_its_writer(
+    case: Case, reader: Waiter, writer: Process, heirs: Sequence[Process]
+) -> Mechanism:
+    """What wrote to a pipe has closed its end, and a sibling of the reader has a copy of it."""
+    name, parent, names = called(reader.process), called(writer), all_called(heirs, NAMED)
+    what = reader.edge.what.removesuffix(UNUSED)
+    at, is_one = at_line(reader.thread), len(heirs) == 1
+    later = [
+        each for each in heirs if each.process.start_ticks > reader.process.process.start_ticks
+    ]
+    ticks = case.index.snapshot.ticks_per_s
+    forked = [
+        f"{called(each)} was forked "
+        f"{seconds_text((each.process.start_ticks - reader.process.process.start_ticks) / ticks)} "
+        f"after {name}, holds a copy of the writing end, and waits{at_line(main_thread(each))}"
+        for each in later[:NAMED]
+    ]
+    return Mechanism(
+        cause=(
+            f"{name} reads to the end of {what}. {parent} has closed its writing end and waits for "
+            f"what comes after the end{at_line(main_thread(writer))}, but that end is still open "
+            f"in {names}, which {'was' if is_one else 'were'} forked while {parent} had it "
+            f"open, inherited it, and most likely never {'writes' if is_one else 'write'} to it. A "
+            "reader gets an end of file only once every copy of the writing end is closed, so "
+            f"{name} waits for ever, and {parent} with it."
+        ),
+        advice=(
+            f"Let {names} close at {'its' if is_one else 'their'} start what {parent} had open for "
+            "other processes, not only the ends of its own pipes (keep a list of them), or start "
+            f"{'it' if is_one else 'them'} before the pipe of {name} is made. subprocess.Popen and "
+            "start method spawn pass on no other descriptors. A message that says the end needs no "
+            "end of file. To flush, a larger pipe, less data or a timeout of join() does not help. "
+            f"`ls -l /proc/[0-9]*/fd` shows which processes have {what} open; once {names} "
+            f"{'ends' if is_one else 'end'}, {name} goes on."
+        ),
+        evidence=(f"{parent} has no writing end of {what} any more", *forked),
+        headline=(
+            f"{name} waits{at} for the end of {what}, which never comes: {parent} has closed it, "
+            f"and {names} {'has' if is_one else 'have'} inherited a copy of its writing end."
         ),
     )
 

@@ -6,6 +6,7 @@ They do so through pipes, sockets, and queues; what one of them has sent may sti
 from __future__ import annotations
 
 import re
+from collections.abc import Set
 from dataclasses import replace
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
@@ -21,12 +22,17 @@ from mpwatch.diagnose.analysis.mechanisms.cases import (
 )
 from mpwatch.diagnose.analysis.mechanisms.joins import joined_by_their_parent, joins_a_reader
 from mpwatch.diagnose.analysis.mechanisms.taken_items import part_batch
-from mpwatch.diagnose.analysis.pipes import READ_BOTH, unread_pipe
+from mpwatch.diagnose.analysis.pipes import (
+    READ_BOTH,
+    channels_among,
+    unread_pipe,
+)
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.diagnose.analysis.source_code import mark_words, marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import calls, user_frame
 from mpwatch.diagnose.analysis.waits.providers import QUEUE_LOCK
 from mpwatch.model.samples import READS
+from mpwatch.model.source_code import Mark
 
 
 def all_write(case: Case) -> Mechanism | None:
@@ -132,7 +138,12 @@ def all_read(case: Case) -> Mechanism | None:
         parent = joined[0]
         line = f"{called(parent.process)} is{at_line(parent.thread)}"
         return replace(joins_a_reader(case, *joined), evidence=(line,))
-    buffered = _unflushed_input(case) or _buffered_input(case) or _buffered_output(case)
+    buffered = (
+        _unflushed_input(case)
+        or _unseen_question(case)
+        or _buffered_input(case)
+        or _buffered_output(case)
+    )
     if buffered is not None:
         return buffered
     how = "in Queue.get for an item" if by_queue else "to receive something"
@@ -153,12 +164,16 @@ def all_read(case: Case) -> Mechanism | None:
             f"{_ADVICE_QUEUE if any(map(gets_from_queue, case.waiters)) else ''}"
             f"{_WITH_TIMEOUT_STREAM if is_stream else _WITH_TIMEOUT}"
             if not _standard_input(case)
-            else _ADVICE_INPUT
+            else f"{_ADVICE_INPUT}{_ADVICE_NO_INPUT if _reads_natively(case) else ''}"
         ),
         headline=f"{names_of(case)} all wait to receive, and none of them sends.",
     )
 
 
+_ADVICE_NO_INPUT = (
+    " If it is not meant to read any (it asks a question, or takes commands by keys), start it "
+    "with stdin=subprocess.DEVNULL, or the option that answers its question (-y)."
+)
 _ADVICE_INPUT = (
     "Close the input of the other program (process.stdin.close()) once all is written, or use "
     "communicate(input), which writes, closes and reads. A program that answers line by line has "
@@ -190,6 +205,17 @@ def _standard_input(case: Case) -> str:
                 f"once {called(after.process)} closes the writing end."
             )
     return ""
+
+
+def _reads_natively(case: Case) -> bool:
+    """Whether a program that is not Python reads its standard input: its lines do not show why."""
+    return any(
+        each.thread is not None
+        and each.thread.waits_on is not None
+        and each.thread.waits_on.fds == (0,)
+        and not each.process.sample.is_python
+        for each in case.waiters
+    )
 
 
 _READS_A_LINE = re.compile(r"\breadline\(|\binput\(|\bin (?:sys\.)?stdin\b")
@@ -270,6 +296,84 @@ def _unflushed_input(case: Case) -> Mechanism | None:
             headline=f"{names_of(case)} all wait to receive, and none of them sends.",
         )
     return None
+
+
+def _unseen_question(case: Case) -> Mechanism | None:
+    """A subprocess asks a question through a pipe, and waits for the answer on its standard input.
+
+    What has started it waits for a whole line, or for more.
+    """
+    for each, after in zip(case.waiters, (*case.waiters[1:], case.waiters[0]), strict=True):
+        wait = each.thread.waits_on if each.thread is not None else None
+        theirs = after.thread.waits_on if after.thread is not None else None
+        frame = user_frame(each.thread.stack) if each.thread is not None else None
+        if wait is None or theirs is None or frame is None or wait.fds != (0,):
+            continue
+        asks = [
+            mark
+            for mark in marks(case.index, "prompts")
+            if (mark.file, mark.function) == (frame.file, frame.function.rpartition(".")[2])
+            and mark.statement.line == frame.line
+        ]
+        pipes = channels_among(theirs.targets)
+        streams = {
+            link.fd
+            for link in each.process.sample.links
+            if link.kind == "pipe" and link.inode in pipes and link.fd in (1, 2)
+        }
+        if asks and streams:
+            return _asks(each, after, asks[0], streams)
+    return None
+
+
+def _asks(child: Waiter, parent: Waiter, mark: Mark, streams: Set[int]) -> Mechanism:
+    """A question that nobody sees, in words.
+
+    Args:
+        child: The process that asks.
+        parent: The one that waits for its output.
+        mark: The statement that waits for the answer.
+        streams: The descriptors of the child, of 1 and 2, whose output the other one waits for.
+    """
+    name, other = called(child.process), called(parent.process)
+    written, _, line = mark.about.rpartition(" in line ")
+    is_error = "stderr" in written
+    output = "standard error" if is_error else "standard output"
+    how = f"{mark_words(mark)} writes no whole line to its {output} and"
+    if written:
+        file = mark.file.rpartition("/")[2]
+        how = f"`{written}` ({file}:{line}) writes no whole line to its {output}, and then "
+        how += mark_words(mark)
+    waits = f"which waits{at_line(parent.thread)} for more output of {name}"
+    if (2 if is_error else 1) in streams:
+        sees = (
+            f"Both are pipes of {other}, {waits}: one that takes whole lines does not get the "
+            "question, and none answers it."
+        )
+    else:
+        sees = (
+            f"The input is a pipe of {other}, {waits} and sends nothing meanwhile. The question "
+            "goes elsewhere, and nothing that is typed there is read."
+        )
+    return Mechanism(
+        cause=(
+            f"{name} asks a question and waits for the answer: {how} waits for a line of its "
+            f"standard input. {sees} The input stays open, so no end of file comes either."
+        ),
+        advice=(
+            f"Start {name} so that it does not ask: with the option that answers beforehand (-y, "
+            "--yes, --force or the like), or with stdin=subprocess.DEVNULL, so that it reads an "
+            "end of file and fails with a message. First see why it asks: the question may be "
+            "right, as where two inputs lead to one output file, which -y would overwrite. If it "
+            "is to be answered, read what has come without waiting for the end of a line "
+            "(os.read()) and write the answer with a newline. More workers, a restart, a larger "
+            "queue or a timeout of the wait for results does not help."
+        ),
+        headline=(
+            f"{name} asks a question{at_line(child.thread)} and waits for the answer on its "
+            f"standard input, and {other}, which has the other end, waits for output of it."
+        ),
+    )
 
 
 def _buffered_output(case: Case) -> Mechanism | None:

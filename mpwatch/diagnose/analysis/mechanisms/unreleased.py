@@ -1,5 +1,7 @@
 """Locks, semaphores, events and conditions between processes that none of them will release.
 
+And counters that none of them will count further.
+
 Every living process that has the semaphore waits: for the semaphore itself, or for one that does.
 """
 
@@ -47,7 +49,7 @@ from mpwatch.diagnose.analysis.waits.providers import (
 from mpwatch.model.ids import SegmentId
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Thread
-from mpwatch.model.source_code import Mark, Skip
+from mpwatch.model.source_code import Mark, Skip, Statement
 
 NAMED = 3
 WAY = 5
@@ -238,6 +240,102 @@ def _kept_back(
             f"{names} {wait} for."
         ),
     )
+
+
+class Uncounted(NamedTuple):
+    """A loop that waits for a counter, and what passes over the statement that counts."""
+
+    loop: Statement
+    place: Frame
+    """Where the loop waits."""
+    mark: Mark
+
+    @property
+    def counter(self) -> str:
+        """As the program writes it, `unfinished.value`."""
+        return self.mark.about.partition(", ")[0]
+
+    @property
+    def headline(self) -> str:
+        """What is missing, after the name of the process that waits."""
+        return (
+            f"waits at {frame_words(self.place)} in a loop until {self.counter} has the right "
+            f"value, and most likely an exception has left out `{self.mark.statement.text}` at "
+            f"{mark_place(self.mark)}."
+        )
+
+    @property
+    def cause(self) -> str:
+        """Why the loop does not end."""
+        _, line, handler = self.mark.about.split(", ", 2)
+        clause, _, at = handler.rpartition(" in line ")
+        file = self.mark.file.rpartition("/")[2]
+        return (
+            f"The loop `{self.loop.text}` ({self.place.file.rpartition('/')[2]}:{self.loop.line}) "
+            f"ends by the counter {self.counter}, and no process is left at work that changes it. "
+            f"Most likely it misses those that failed: {mark_words(self.mark)} counts only after "
+            f"{file}:{line} and the lines below have gone well, and an exception from there goes "
+            f"to `{clause}` ({file}:{at}), which goes on with the next without counting. So each "
+            "failure leaves the counter wrong for good."
+        )
+
+    @property
+    def advice(self) -> str:
+        """What to change."""
+        at = self.mark.about.rpartition(" in line ")[2]
+        return (
+            f"Count in a finally block around what may fail, so that a failure counts as done as "
+            f"well (or send an answer for each item, also for one that failed, and count those). "
+            f"Then look for the exceptions that line {at} of {self.mark.file.rpartition('/')[2]} "
+            "has caught, in the log. More workers, a longer timeout of get() or a restart of the "
+            "workers does not help: there is nothing left for them to take."
+        )
+
+
+def uncounted_in(index: Index, process: Process) -> Uncounted | None:
+    """The counter for which the main thread of a process waits in a loop, and that may be wrong.
+
+    Only where nothing is in the function that counts: what is not yet done would be counted.
+    """
+    thread, found = main_thread(process), marks(index, "uncounted")
+    frame = user_frame(thread.stack) if thread is not None and found else None
+    line = source_of(index, frame) if frame is not None else None
+    if frame is None or line is None:
+        return None
+    loops = [line.until.header] if line.until is not None else []
+    loops += [each for each in reversed(line.within) if each.text.startswith("while ")]
+    for mark in found:
+        counter = ".".join(mark.about.partition(", ")[0].split(".")[-2:])
+        asks = re.compile(rf"\b{re.escape(counter)}\b")
+        loop = next((each for each in loops if asks.search(each.text)), None)
+        if loop is not None and not _is_run(index, mark):
+            return Uncounted(loop, frame, mark)
+    return None
+
+
+def _is_run(index: Index, mark: Mark) -> bool:
+    """Whether any thread of the job is in the function of a mark."""
+    return any(
+        (frame.file, frame.function.rpartition(".")[2]) == (mark.file, mark.function)
+        for process in index.snapshot.living()
+        for thread in process.threads
+        for frame in thread.stack
+    )
+
+
+def uncounted(case: Case) -> Mechanism | None:
+    """A process of a cycle waits in a loop for a counter that a failure has left wrong."""
+    for waiter in case.waiters:
+        found = uncounted_in(case.index, waiter.process)
+        if found is not None:
+            others = [each.process for each in case.waiters if each is not waiter]
+            idle = f"{all_called(others, NAMED)} {wait_verb(others)} for work meanwhile"
+            return Mechanism(
+                cause=f"{found.cause} {idle}.",
+                advice=found.advice,
+                headline=f"{called(waiter.process)} {found.headline}",
+            )
+    return None
 
 
 def _they(processes: Sequence[Process]) -> str:

@@ -16,6 +16,7 @@ from mpwatch.describe.processes import wait_verb
 from mpwatch.diagnose.analysis.idle_time import last_transfer_s, mean_cpu_percent, quiet_s
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.mechanisms.cases import NAMED, at_line, ended_words
+from mpwatch.diagnose.analysis.mechanisms.unreleased import Uncounted, uncounted_in
 from mpwatch.diagnose.analysis.process_queries import (
     SERVICE_ROLES,
     WORK_ROLES,
@@ -72,6 +73,8 @@ class InVain(NamedTuple):
     """What the loop of the first one waits for, where its source could be read."""
     by_text: Mark | None = None
     """Where the program takes the newest of numbered files by the order of texts."""
+    uncounted: Uncounted | None = None
+    """What leaves the counter wrong for which the loop of one of them waits."""
 
     @property
     def headline(self) -> str:
@@ -121,6 +124,8 @@ class InVain(NamedTuple):
                 f"{all_called(joins)} {wait_verb(joins)} for the exit of "
                 "such a process, and does nothing after that line before. "
             )
+        if self.uncounted is not None:
+            return self.uncounted.cause
         if self.by_text is not None:
             return words + _BY_TEXT.format(place=mark_words(self.by_text), name=self.by_text.about)
         if self.condition is not None:
@@ -135,6 +140,8 @@ class InVain(NamedTuple):
     @property
     def advice(self) -> str:
         """What to change, by what the loop waits for."""
+        if self.uncounted is not None:
+            return self.uncounted.advice
         if self.by_text is not None:
             return _BY_NUMBER
         if self.condition is None:
@@ -257,6 +264,7 @@ def polls_in_vain(index: Index) -> InVain | None:
         index.lasting(min(times)),
         condition,
         sorted_by[0] if may_be_name else None,
+        next(filter(None, (uncounted_in(index, each) for each in pollers)), None),
     )
 
 

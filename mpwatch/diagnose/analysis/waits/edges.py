@@ -24,7 +24,13 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
     rank_wait,
 )
 from mpwatch.diagnose.analysis.index import Index, derived
-from mpwatch.diagnose.analysis.pipes import LISTENS, PipeEnds, channels_among, pipe_ends
+from mpwatch.diagnose.analysis.pipes import (
+    LISTENS,
+    PipeEnds,
+    all_links,
+    channels_among,
+    pipe_ends,
+)
 from mpwatch.diagnose.analysis.process_queries import (
     SERVICE_ROLES,
     family_head,
@@ -538,6 +544,7 @@ def _read_edge(
         each
         for each in writers
         if not _reads_elsewhere(around, each, process, channels)
+        and (is_of_queue or not _serves_their_parent(around, each, process, channels))
         and (
             is_of_queue
             or _watches_other_end(around, each, channels)
@@ -610,6 +617,77 @@ def has_only_inherited(around: ReadContext, holder: ProcessId, reader: Process) 
         bool(own)
         and sum(bool(each.stack) for each in own_threads(around.index, process)) == 1
         and all(each is not None and not each.may_send for each in lines)
+    )
+
+
+def closed_by_parent(
+    around: ReadContext, reader: Process, channels: Sequence[int]
+) -> Process | None:
+    """The parent of a process that has closed what that one reads, of which a sibling has a copy.
+
+    `None` where no sibling is known to have it by its fork alone, see `_serves_their_parent`.
+    """
+    holders = {each for channel in channels for each in around.pipes.writers.get(channel, ())}
+    if any(_serves_their_parent(around, each, reader, channels) for each in holders):
+        return _closer(around, reader, channels)
+    return None
+
+
+def _closer(around: ReadContext, reader: Process, channels: Sequence[int]) -> Process | None:
+    """The parent of a process, if it has closed what that one reads, and waits for that one.
+
+    It sends nothing more, and waits for what comes after the end of file: an answer or the exit.
+    """
+    parent = around.by_pid.get(reader.sample.parent_pid)
+    thread = main_thread(parent) if parent is not None else None
+    wait = thread.waits_on if thread is not None else None
+    ends = around.pipes
+    if parent is None or wait is None or not ends.is_complete or not channels:
+        return None
+    if any(each in ends.addresses for each in channels):
+        return None
+    if any(parent.process in ends.writers.get(each, ()) for each in channels):
+        return None
+    awaited = channels_among(wait.targets)
+    is_answer = wait.kind in READS and len(awaited) == len(wait.targets) > 0
+    is_answer = is_answer and all(reader.process in ends.writers.get(each, ()) for each in awaited)
+    is_exit = wait.kind == "child" and wait.targets == (f"pid {reader.pid}",)
+    return parent if is_answer or is_exit else None
+
+
+def _serves_their_parent(
+    around: ReadContext, holder: ProcessId, reader: Process, channels: Sequence[int]
+) -> bool:
+    """Whether a process has what its older sibling reads by its fork, and pipes of its own to use.
+
+    It waits for an order of the parent of both, and has another pipe for the answer, which was made
+    after the fork of the reader: that one has no end of it. So what the reader reads is no part of
+    its work. The parent has closed its own end, and waits for the reader.
+    """
+    process, parent = around.index.snapshot.get(holder), _closer(around, reader, channels)
+    thread = main_thread(process) if process is not None else None
+    wait = thread.waits_on if thread is not None else None
+    if process is None or parent is None or wait is None or wait.kind not in READS:
+        return False
+    is_sibling = process.sample.parent_pid == parent.pid and process.sample.start_method == "fork"
+    if not is_sibling or holder.start_ticks < reader.process.start_ticks:
+        return False
+    orders = channels_among(wait.targets)
+    writers = around.pipes.writers
+    if not orders or len(orders) < len(wait.targets):
+        return False
+    if not all(parent.process in writers.get(each, ()) for each in orders):
+        return False
+    links = all_links(around.index)
+    theirs = {each.inode for each in links.get(reader.process, ())}
+    read = {
+        each.inode
+        for each in links.get(parent.process, ())
+        if each.kind == "pipe" and each.is_writable is False
+    }
+    return any(
+        each.kind == "pipe" and each.is_writable and each.inode in read - theirs
+        for each in links.get(holder, ())
     )
 
 

@@ -139,10 +139,22 @@ def abandoned(index: Index, identity: ProcessId) -> Abandoned | None:
         return _all_wait(others)
     if result == POOL_RESULT and any(_calls(each, THREAD_POOL) for each in others):
         return _all_wait([each for each in others if not handles_a_pool(each)])
+    if result == POOL_RESULT and _receives_none(main, others):
+        return _no_thread(index, process, result)
     if others:
         is_managed = all(any(_calls(each, way) for way in _MANAGERS) for each in others)
         return _no_worker(index, process) if is_managed and result == RESULT else None
     return _no_thread(index, process, result)
+
+
+def _receives_none(main: Thread, others: Sequence[Thread]) -> bool:
+    """Whether no thread is there that sets the results of a Pool of multiprocessing.
+
+    Only its thread `_handle_results` does: what other threads of the program do does not matter.
+    """
+    own = own_frames(main.stack)
+    is_std = any(calls(own, f"multiprocess{end}/pool.py:") for end in ("ing", ""))
+    return is_std and not any(_calls(each, "pool.py:") for each in others)
 
 
 _AWAITS_CALLS = re.compile(r"(?:^|_)(?:get|results?|wait|gather|fetch|collect|join|map|starmap)")

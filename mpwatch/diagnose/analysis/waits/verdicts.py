@@ -35,6 +35,7 @@ from mpwatch.diagnose.analysis.waits.edges import (
     QUEUE_FEEDER,
     UNUSED,
     ReadContext,
+    closed_by_parent,
     ended_holders,
     has_had,
     is_busy,
@@ -454,6 +455,12 @@ def _end_of_unused(
     around: ReadContext, process: Process, thread: Thread | None, words: str
 ) -> WaitEnd:
     """A wait for data: the processes that hold the other end have only inherited it."""
+    wait = thread.waits_on if thread is not None else None
+    channels = channels_among(wait.targets) if wait is not None else ()
+    closer = closed_by_parent(around, process, channels)
+    if closer is not None:
+        how = f"{full_name(closer)} has closed its writing end, and waits for it. {_INHERITED}"
+        return WaitEnd("dead-end", words, how)
     had_it = ended_holders(around, process, thread)
     parent = family_head(around.index, process)
     if not had_it and parent is not None and ended_children(around.index, parent.process):

@@ -137,3 +137,83 @@ def test_the_statements_that_wake_others_up() -> None:
     """
 
     assert sorted(found(text, "wakes")) == [("run", "self.done", 5), ("run", "self.ready", 4)]
+
+
+def counting(task: str, *, handler: str = "log.warning(error)", last: str = "") -> str:
+    """A worker whose loop catches the exceptions of a task that counts."""
+    end = f"                finally:\n                    {last}\n" if last else ""
+    return (
+        "    class Worker:\n"
+        "        def run(self):\n"
+        "            while True:\n"
+        "                path = self.inbox.get()\n"
+        "                try:\n"
+        "                    self.task(path)\n"
+        "                except Exception as error:\n"
+        f"                    {handler}\n"
+        f"{end}"
+        "        def task(self, path):\n" + textwrap.indent(textwrap.dedent(task), " " * 12)
+    )
+
+
+COUNTS = """
+item = parse(path)
+self.outbox.put(item)
+with self.left.get_lock():
+    self.left.value -= 1
+"""
+
+
+def test_a_count_that_a_caught_exception_passes_over_is_read() -> None:
+    clause = "except Exception as error: in line 7"
+    own = """
+    def work(inbox, done):
+        for path in inbox:
+            try:
+                parse(path)
+                done.value += 1
+            except (OSError, ValueError):
+                continue
+    """
+
+    assert found(counting(COUNTS), "uncounted") == [("task", f"left.value, 11, {clause}", 14)]
+    assert found(own, "uncounted") == [
+        ("work", "done.value, 5, except (OSError, ValueError): in line 7", 6)
+    ]
+
+
+KEPT = """
+try:
+    self.outbox.put(parse(path))
+finally:
+    self.left.value -= 1
+"""
+FIRST = """
+self.left.value -= 1
+self.outbox.put(parse(path))
+"""
+CAUGHT = """
+try:
+    item = parse(path)
+except ValueError:
+    item = None
+self.left.value -= 1
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        counting(KEPT),
+        counting(FIRST),
+        counting(CAUGHT),
+        counting(COUNTS, handler="raise"),
+        counting(COUNTS, handler="self.left.value -= 1"),
+        counting(COUNTS.replace("-= 1", "-= 2")),
+        counting(COUNTS.replace("self.left.value", "self.stats.pages")),
+        counting("self.left.value -= 1", last="self.left.value -= 1"),
+        counting("parse(path)", last="self.left.value -= 1"),
+    ],
+)
+def test_a_count_that_each_way_reaches_is_not_left_out(text: str) -> None:
+    assert found(text, "uncounted") == []

@@ -851,6 +851,27 @@ def test_names_of_files_that_are_sorted_as_texts_are_named_as_the_cause() -> Non
     assert "order of texts" not in only(no_progress.check, twice, past()).cause
 
 
+@pytest.mark.parametrize("counter", ["left.value", "right.value"])
+def test_a_polled_counter_that_a_caught_exception_leaves_wrong_is_the_cause(counter: str) -> None:
+    idle = one(300, None, threads=[thread(300, "train.py:run:37", still_s=40.0)])
+    sleeps = Statement(17, "time.sleep(0.1)")
+    loop = (Statement(16, "while self.left.value > 0:"),)
+    line = SourceLine("/home/me/train.py", 17, "wait_for_steps", sleeps, within=loop)
+    mark = Mark(
+        "uncounted",
+        "/home/me/data.py",
+        "task",
+        f"{counter}, 31, except Exception: in line 27",
+        Statement(35, f"{counter} -= 1"),
+    )
+
+    finding = only(no_progress.check, replace(polling(idle), source=(line,), marks=(mark,)), past())
+
+    is_it = counter == "left.value"
+    assert ("Most likely it misses those that failed" in finding.cause) is is_it
+    assert ("finally block around what may fail" in finding.advice) is is_it
+
+
 def test_a_job_of_which_one_works_or_that_has_just_begun_to_poll_is_not_reported() -> None:
     works = one(300, None, threads=[thread(300, "data.py:act:3", state="R", still_s=0.0)])
     fills = thread(101, "data.py:run:6", waits=SLEEPS, still_s=0.05)

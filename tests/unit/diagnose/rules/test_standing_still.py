@@ -456,6 +456,105 @@ def test_the_input_of_a_program_that_answers_each_line_is_not_to_be_closed() -> 
     assert "process.stdin.close()" in collects.advice
 
 
+ASKS = Mark(
+    "prompts",
+    "/home/me/train.py",
+    "serve",
+    'sys.stderr.write(f"{path} exists. Overwrite? [y/N] ") in line 19',
+    Statement(21, "answer = sys.stdin.readline()"),
+)
+
+
+@pytest.mark.parametrize("out", [1, 2])
+def test_a_question_of_a_subprocess_that_nobody_sees_is_named_with_its_lines(out: int) -> None:
+    finding = asked(ASKS.statement.text, marks=(ASKS,), out=out, written_bytes=900)
+
+    assert finding.summary.startswith(
+        "actor 0 (300) asks a question at train.py:21 serve and waits for the answer on its "
+        "standard input, and main (100), which has the other end, waits for output of it"
+    )
+    assert "Overwrite? [y/N] " in finding.cause
+    assert "(train.py:19) writes no whole line to its standard error" in finding.cause
+    assert ("does not get the question" in finding.cause) is (out == 2)
+    assert "buffer" not in finding.cause
+    assert "stdin=subprocess.DEVNULL" in finding.advice
+
+
+def test_a_question_of_another_line_or_to_another_process_is_not_the_one_it_waits_for() -> None:
+    other = ASKS._replace(statement=Statement(40, "answer = sys.stdin.readline()"))
+
+    findings = [
+        asked(ASKS.statement.text, marks=(other,), written_bytes=900),
+        asked(ASKS.statement.text, marks=(ASKS,), out=5, written_bytes=900),
+    ]
+
+    assert not any("question" in each.summary for each in findings)
+
+
+def test_a_program_that_shows_no_lines_may_read_its_input_without_being_meant_to() -> None:
+    is_python = [asked("", is_python=each).advice for each in (True, False)]
+
+    assert ["stdin=subprocess.DEVNULL" in each for each in is_python] == [False, True]
+
+
+UNCOUNTED = Mark(
+    "uncounted",
+    "/home/me/data.py",
+    "task",
+    "left.value, 31, except Exception as error: in line 27",
+    Statement(35, "self.left.value -= 1"),
+)
+LOOP = Statement(56, "while self.left.value > 0 or not self.outbox.empty():")
+
+
+def counting(*, loop: Statement = LOOP, at: str = "data.py:run:22") -> Finding:
+    """Main waits in a loop for items, and a worker waits for work."""
+    line = SourceLine(
+        "/home/me/train.py",
+        58,
+        "collect",
+        Statement(58, "yield self.outbox.get(timeout=0.5)"),
+        within=(loop,),
+    )
+    jobs = [
+        one(
+            number,
+            WaitedOn("poll", "poll", (f"pipe:[{reads}]",), (7,), timeout_s=limit_s),
+            *GET[:2],
+            place,
+            links=(pipe(7, reads, False), pipe(6, writes, True)),
+        )
+        for number, reads, writes, place, limit_s in (
+            (MAIN, 500, 600, "train.py:collect:58", 0.5),
+            (300, 600, 500, at, None),
+        )
+    ]
+    return only(standing_still.check, snapshot_of(*jobs, source=(line,), marks=(UNCOUNTED,)))
+
+
+def test_a_counter_that_a_caught_exception_leaves_wrong_is_named_with_its_line() -> None:
+    finding = counting()
+
+    assert finding.summary.startswith(
+        "main (100) waits at train.py:58 collect in a loop until left.value has the right value, "
+        "and most likely an exception has left out `self.left.value -= 1` at data.py:35 task"
+    )
+    assert "counts only after data.py:31 and the lines below" in finding.cause
+    assert "`except Exception as error:` (data.py:27)" in finding.cause
+    assert "actor 0 (300) waits for work meanwhile" in finding.cause
+    assert "finally" in finding.advice
+
+
+def test_a_counter_that_the_loop_does_not_ask_or_that_is_yet_to_be_changed_is_not_named() -> None:
+    findings = [
+        counting(loop=Statement(56, "while self.bytes_left.value > 0:")),
+        counting(loop=Statement(56, "while True:")),
+        counting(at="data.py:task:33"),
+    ]
+
+    assert not any("left out" in each.summary for each in findings)
+
+
 def test_output_that_is_not_buffered_or_not_asked_for_by_lines_is_not_called_so() -> None:
     findings = (
         asked("data = sys.stdin.read()"),
