@@ -102,10 +102,12 @@ class AddedTo(NamedTuple):
     """That statement."""
 
 
-LetGoHow: TypeAlias = Literal["emptied", "slower", "passed", "under", "later", "end"]
-"""`emptied`: in the rounds that add. `slower`: in other rounds than those, such as of another
-thread. `passed`: a statement or an exception may leave before. `under`: only under a condition.
-`later`: after the loop that adds. `end`: in a function that no loop reaches, as far as it shows."""
+LetGoHow: TypeAlias = Literal["emptied", "answered", "slower", "passed", "under", "later", "end"]
+"""`emptied`: in the rounds that add. `answered`: there as well, one entry by the key of what has
+come from elsewhere, unless `past` leaves before. `slower`: in other rounds than those, such as of
+another thread. `passed`: a statement or an exception may leave before. `under`: only under a
+condition. `later`: after the loop that adds. `end`: in a function that no loop reaches, as far as
+it shows."""
 
 
 class LetGo(NamedTuple):
@@ -120,6 +122,14 @@ class LetGo(NamedTuple):
     """The function that has the next."""
     past: Statement | None = None
     """The statement that leaves before, or the condition."""
+
+
+class GivenUp(NamedTuple):
+    """A statement after which the program no longer waits for what is still in a container."""
+
+    file: str
+    function: str
+    statement: Statement
 
 
 class RoundOf(NamedTuple):
@@ -165,6 +175,8 @@ class Holder(NamedTuple):
     outside_file: str = ""
     let_go: LetGo | None = None
     """What removes from it, where it has no round; `None` for nothing."""
+    given_up: GivenUp | None = None
+    """Of one whose entries an answer removes: what takes them out of another container only."""
 
 
 @dataclass(frozen=True, slots=True)

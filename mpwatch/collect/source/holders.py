@@ -9,6 +9,7 @@ condition, a function that nothing calls.
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -48,7 +49,7 @@ from mpwatch.collect.source.syntax import (
     receiver_of,
 )
 from mpwatch.model.sanitize import clean
-from mpwatch.model.source_code import Holder, LetGo, LetGoHow, RoundOf
+from mpwatch.model.source_code import GivenUp, Holder, LetGo, LetGoHow, RoundOf
 
 HOLDERS: Final = 64
 """Containers kept of one program."""
@@ -284,7 +285,36 @@ class _Search:
             "" if outside is None else outside.name,
             "" if outside is None else outside.file,
             let_go,
+            self._given_up(key, added) if any(g and g.how == "answered" for g in of_all) else None,
         )
+
+    def _given_up(self, key: _Key, added: _Added) -> GivenUp | None:
+        """Where another container lets go of what is added, and with that the program of its entry.
+
+        A function that adds an object and returns it, to a caller that keeps it in a container of
+        its own.
+        """
+        names = {each.id for each in added.values if isinstance(each, ast.Name)}
+        is_returned = any(
+            isinstance(node, ast.Return)
+            and isinstance(node.value, ast.Name)
+            and node.value.id in names
+            for node, _ in added.function.statements
+        )
+        removers = {id(each.function) for each in self._removes.get(key, ())}
+        for site in added.function.callers if is_returned else ():
+            for container, values, _ in _adding(site.statement):
+                if site.call is None or site.call not in values:
+                    continue
+                for other in self._keys(container, site.caller):
+                    for gone in self._removes.get(other, ()):
+                        of, around = gone.function, gone.parents[-1:]
+                        is_taken = any(not is_set for _, _, is_set in _removing(gone.statement))
+                        beside = {id(e.called) for e in of.calls if {*around} <= {*e.parents}}
+                        if is_taken and removers.isdisjoint({id(of), *beside}):
+                            by = quoted(of.module, gone.statement)
+                            return GivenUp(of.file, of.name, by)
+        return None
 
     def _opens(self, value: ast.expr, function: Function, depth: int = 0) -> bool:
         """Whether a value is an open file, a socket or a mapping, or an object that opens one."""
@@ -386,7 +416,7 @@ class _Search:
         removals = [
             self._removal(each, key[2], found, leads) for each in self._removes.get(key, ())
         ]
-        order = ("emptied", "slower", "passed", "under", "later", "end")
+        order = ("emptied", "slower", "passed", "under", "answered", "later", "end")
         return min(removals, key=lambda each: order.index(each.how), default=None)
 
     def _removal(self, removed: _Removed, name: str, found: Round | None, leads: _Leads) -> LetGo:
@@ -403,9 +433,11 @@ class _Search:
         if removed.bounds:
             return base._replace(how="emptied")
         past = self._way_past(removed, name, leads)
+        is_emptied = is_inside or found is None or outside is not None
+        if is_emptied and id(function) not in leads and _is_of_answer(removed):
+            return (past or base)._replace(how="answered")
         if past is not None:
             return past
-        is_emptied = is_inside or found is None or outside is not None
         return base._replace(how="emptied" if is_emptied else "slower")
 
     def _is_in(self, removed: _Removed, found: Round) -> bool:
@@ -518,6 +550,43 @@ class _Search:
                     is_caught = any(isinstance(each, ast.Try) for each in parents)
                     if isinstance(node, ast.Raise) and node.exc is not None and not is_caught:
                         yield site.called, node
+
+
+_ANSWERS: Final = re.compile(
+    r"(?:try_|async_|await_)?(?:recv|receive|poll|consume|get|read|messages|responses|answers|replies"
+    r"|results|as_completed|loads)(?:_.*|from|into|msg|line|all)?"
+)
+"""Calls that give what comes from elsewhere."""
+
+
+def _is_of_answer(removed: _Removed) -> bool:
+    """Whether a statement takes out one entry, by a key that has come from elsewhere.
+
+    In a loop over what comes, or after it was received in the same function.
+    """
+    keys = [
+        call.args[0]
+        for call in expressions_of(removed.statement)
+        if isinstance(call, ast.Call) and last_name(call.func) == "pop" and call.args
+    ]
+    if isinstance(removed.statement, ast.Delete):
+        keys += [e.slice for e in removed.statement.targets if isinstance(e, ast.Subscript)]
+    names = {name for key in keys for name in names_in(key)}
+    given: list[tuple[ast.expr, ast.expr]] = [
+        (each.target, each.iter)
+        for each in removed.parents
+        if isinstance(each, ast.For | ast.AsyncFor)
+    ]
+    for statement, _ in removed.function.statements:
+        given += assignments(statement)
+    return any(
+        not names.isdisjoint(names_in(target))
+        and any(
+            isinstance(node, ast.Call) and _ANSWERS.fullmatch(last_name(node.func)) is not None
+            for node in ast.walk(value)
+        )
+        for target, value in given
+    )
 
 
 _NOTHING: Final = ast.Constant(None)

@@ -370,6 +370,56 @@ def test_what_another_loop_takes_out_by_its_key_stays_where_no_answer_comes() ->
     assert found.advice.startswith("Remove the entry of open on every way out")
 
 
+PENDING = """\
+class Client:
+    def __init__(self, link):
+        self.link = link
+        self.open = {}
+        self.asked = []
+
+    def ask(self, data):
+        call = Call(next(NUMBERS), data.copy())
+        self.open[call.number] = call
+        return call
+
+    def look(self):
+        for number, answer in self.link.poll():
+            self.open.pop(number, None)
+
+    def run(self):
+        while True:
+            self.asked.append(self.ask(self.link.image()))
+            self.look()
+            if self.asked[0].is_late():
+                self.asked.pop(0)
+
+
+Client(connect()).run()
+"""
+
+
+def test_entries_that_only_an_answer_removes_are_told_with_what_gives_them_up() -> None:
+    found = finding(kept(client=PENDING), "client.py:run:19", "client.py:<module>:24")
+
+    assert found.cause.startswith("Possible: `self.open[call.number] = call` at client.py:9 ask")
+    assert (
+        "only `self.open.pop(number, None)` at client.py:14 look removes one, by the key of an "
+        "answer that has come: an entry whose answer never comes stays" in found.cause
+    )
+    assert "at `self.asked.pop(0)` at client.py:21 run, it is left in there" in found.cause
+    assert "no loop" not in found.cause
+    assert found.advice.startswith(
+        "Remove the entry of open also where the program gives it up (client.py:21 run)"
+    )
+
+
+def test_entries_that_an_answer_removes_are_not_told_where_nothing_gives_them_up() -> None:
+    text = PENDING.replace("                self.asked.pop(0)\n", "                pass\n")
+    found = finding(kept(client=text), "client.py:run:19", "client.py:<module>:24")
+
+    assert "self.open" not in found.cause.partition("(as where")[0]
+
+
 @pytest.mark.parametrize(
     ("takes", "is_by_key"),
     [
