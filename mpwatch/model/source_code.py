@@ -379,6 +379,10 @@ MarkKind: TypeAlias = Literal[
     "pool-block",
     # Puts an item into a queue. About: the queue.
     "put",
+    # Raises an exception that the file has kept before, in each round of a loop that catches it.
+    # About: where it is kept, the line that keeps it and the loop,
+    # `self.known[], 38; main.py:35-43 work`, as for "registers".
+    "raises-kept",
     # Adds a QueueHandler in a function that gets the logger of multiprocessing.
     "queue-handler",
     # In a generator, passes on one of several, or a slice, of what its loop has read. About: what
