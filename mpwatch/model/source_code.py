@@ -297,7 +297,10 @@ MarkKind: TypeAlias = Literal[
     # Returns an empty container on some ranks only, of a function that returns more on others.
     # About: the condition, `if rank != 0: in line 50`.
     "empty-on-ranks",
-    # Arms a watchdog of faulthandler that ends its own process. About: after what time, as written.
+    # Arms a watchdog of faulthandler, or a timer, that ends its own process. About: after what time
+    # and with which exit status, to what it writes the stacks as written (`nothing` for a timer,
+    # empty for standard error), and as for "alarm" what leaves its function before it is cancelled:
+    # `LIMIT_S; 1; trace_file; 39, 45`.
     "exits-late",
     # Under a condition, makes or returns a loss of a new tensor, into which no parameter has gone.
     # About: the condition, `if skip: in line 50`.

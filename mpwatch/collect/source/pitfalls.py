@@ -16,6 +16,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Final
 
 from mpwatch.collect.source.kept import MODELS
+from mpwatch.collect.source.pipes_and_signals import left_before
 from mpwatch.collect.source.rank_differences import reads_clock
 from mpwatch.collect.source.syntax import (
     FUNCTIONS,
@@ -391,14 +392,45 @@ def _undrained(function: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[Found]:
 
 
 def _watchdogs(nodes: Sequence[ast.AST]) -> Iterator[Found]:
-    """`faulthandler.dump_traceback_later(seconds, exit=True)`."""
-    for call in nodes:
-        if not isinstance(call, ast.Call) or last_name(call.func) != "dump_traceback_later":
+    """`faulthandler.dump_traceback_later(seconds, exit=True)`, `Timer(seconds, os._exit, (3,))`.
+
+    Of timers only those that the function cancels, and may leave before: others end a program at a
+    time that was meant.
+    """
+    calls = [each for each in nodes if isinstance(each, ast.Call)]
+    for node in nodes:
+        made = node.value if isinstance(node, ast.Assign) else None
+        if isinstance(made, ast.Call) and last_name(made.func) == "Timer":
+            timer = expression_text(node.targets[0]) if isinstance(node, ast.Assign) else ""
+            ends = [
+                each.lineno
+                for each in calls
+                if last_name(each.func) == "cancel" and receiver_of(each) == timer
+            ]
+            code, left = _exit_code_of(made), left_before(nodes, made, ends)
+            if code and left and made.args:
+                yield "exits-late", f"{ast.unparse(made.args[0])}; {code}; nothing; {left}", made
+    for call in calls:
+        if last_name(call.func) != "dump_traceback_later":
             continue
-        ends = [each.value for each in call.keywords if each.arg == "exit"]
-        if any(isinstance(each, ast.Constant) and each.value is True for each in ends):
+        exits = [each.value for each in call.keywords if each.arg == "exit"]
+        if any(isinstance(each, ast.Constant) and each.value is True for each in exits):
             times = [*call.args[:1], *(k.value for k in call.keywords if k.arg == "timeout")]
-            yield "exits-late", ast.unparse(times[0]) if times else "", call
+            files = [each.value for each in call.keywords if each.arg == "file"]
+            ends = [e.lineno for e in calls if last_name(e.func) == "cancel_dump_traceback_later"]
+            parts = [ast.unparse(each[0]) if each else "" for each in (times, files)]
+            about = f"{parts[0]}; 1; {parts[1]}; {left_before(nodes, call, ends)}"
+            yield "exits-late", about, call
+
+
+def _exit_code_of(timer: ast.Call) -> int:
+    """The exit status, other than 0, with which a Timer ends its process; 0 for any other."""
+    given = [*timer.args[1:], *(each.value for each in timer.keywords)]
+    if not given or expression_text(given[0]) != "os._exit":
+        return 0
+    codes = [e.elts[0] for e in given[1:] if isinstance(e, ast.Tuple | ast.List) and e.elts]
+    value = getattr(codes[0], "value", None) if codes else None
+    return value if isinstance(value, int) and 0 < value < 256 else 0
 
 
 def _lengths(nodes: Sequence[ast.AST]) -> Iterator[Found]:

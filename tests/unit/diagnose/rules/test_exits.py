@@ -1175,7 +1175,7 @@ def test_a_watchdog_that_ends_its_process_is_named_where_no_exception_is_known()
         "exits-late",
         "/job/worker.py",
         "evaluate",
-        "self.stall_s",
+        "self.stall_s; 1; ; ",
         Statement(52, "faulthandler.dump_traceback_later(self.stall_s, exit=True)"),
     )
     gone = process(200, "spawned", ended=exited(200, exit_code=1))
@@ -1187,6 +1187,13 @@ def test_a_watchdog_that_ends_its_process_is_named_where_no_exception_is_known()
     )
     assert "ends the process after self.stall_s with exit code 1" in finding.cause
     assert finding.advice.startswith("Arm the watchdog again in each round")
+    assert "to standard error first" in finding.cause
+    left = arms._replace(about="self.stall_s; 1; trace_file; 57")
+    finding = only(worker_exited_unexpectedly.check, snapshot_of(main(), gone, marks=(left,)))
+    assert "evaluate cancels it, but returns at worker.py:57 before that" in finding.cause
+    assert "given there as file=trace_file first, and not to standard error" in finding.cause
+    assert finding.advice.startswith("Cancel the watchdog on every way out of evaluate(): in a")
+    assert "A longer limit or a new start of the process does not help" in finding.advice
     other = process(200, "spawned", ended=exited(200, exit_code=2))
     finding = only(worker_exited_unexpectedly.check, snapshot_of(main(), other, marks=(arms,)))
     assert "watchdog" not in f"{finding.summary} {finding.cause} {finding.advice}"
