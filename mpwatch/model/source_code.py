@@ -124,6 +124,18 @@ class LetGo(NamedTuple):
     """The statement that leaves before, or the condition."""
 
 
+class LookedUp(NamedTuple):
+    """That what adds to a mapping only reads it: each key that is not there yet gets an entry."""
+
+    kind: str
+    """`defaultdict`, or the name of a class of the program with a method `__missing__`."""
+    made: int
+    """The line that makes it, or begins that method."""
+    file: str
+    others: tuple[int, ...]
+    """The lines of the same file as the first that look it up as well."""
+
+
 class GivenUp(NamedTuple):
     """A statement after which the program no longer waits for what is still in a container."""
 
@@ -177,6 +189,7 @@ class Holder(NamedTuple):
     """What removes from it, where it has no round; `None` for nothing."""
     given_up: GivenUp | None = None
     """Of one whose entries an answer removes: what takes them out of another container only."""
+    looked_up: LookedUp | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -225,7 +225,7 @@ def kept_by(holding: Sequence[Held]) -> Kept | None:
         cause += f" It can also be that {'; or that '.join(adds_words(each) for each in others)}."
     if EXCEPTION_AT_END.search(first.first.statement.text):
         cause += KEEPS_FRAMES
-    elif first.first.is_asked and first.let_go is None:
+    elif first.first.is_asked and first.let_go is None and first.first.looked_up is None:
         cause += (
             " It looks there first and adds one entry for each new key, so that the growth ends "
             "only if no new keys come."
@@ -244,6 +244,16 @@ def _is_open(each: Held) -> bool:
 def _advice(each: Held) -> str:
     """What to do about a container."""
     gone, last = each.let_go, each.first.name.rpartition(".")[2]
+    if (looked := each.first.looked_up) is not None:
+        set_back = ", or set default_factory to None once it is filled" * (
+            looked.kind == "defaultdict"
+        )
+        return (
+            f"Look keys up in {last} with get(key, default), one default for all, or ask `key in "
+            f"{last}` first{set_back}: only [] adds what is missing. Or bound it by number. A "
+            "smaller queue, gc.collect(), torch.no_grad() or new workers do not help: it refers to "
+            "all of the entries."
+        )
     if gone is not None and gone.how == "answered":
         given_up = each.first.given_up
         where = ""
@@ -293,6 +303,15 @@ def adds_words(each: Held) -> str:
     """What adds to it, in which loop."""
     holder = each.first
     adds = _at(holder.statement, holder.file, holder.function)
+    if (looked := holder.looked_up) is not None:
+        file = looked.file.rpartition("/")[2]
+        also = f" (as does line {', '.join(map(str, looked.others))})" if looked.others else ""
+        kind = "" if looked.kind == "defaultdict" else " with __missing__()"
+        return (
+            f"{adds}{also} looks up keys in {each.names}, a "
+            f"{looked.kind}{kind} ({file}:{looked.made}), {_where(each)}: each key that is not "
+            "there yet gets an entry, which stays"
+        )
     more = len(each.holders) - 1
     adds += f" and {more} more line{'s' * (more > 1)}" if more else ""
     verb = "add" if more else "adds"

@@ -541,6 +541,62 @@ def test_a_method_that_is_given_to_a_thread_is_reached() -> None:
     assert gone.how == "slower"
 
 
+VECTORS = """\
+from collections import defaultdict
+
+
+class Table(dict):
+    def __missing__(self, key):
+        self[key] = value = np.zeros(9)
+        return value
+
+
+class Vectors:
+    def __init__(self, words):
+        self.table = {made}
+        for word in words:
+            self.table[word] = np.ones(9)
+
+    def one(self, words):
+        {reads}
+
+    def run(self, texts):
+        while True:
+            self.one(texts.get().split())
+
+
+Vectors(read()).run(connect())
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "reads", "kind"),
+    [
+        (
+            "defaultdict(lambda: np.zeros(9))",
+            "return [self.table[w] for w in words]",
+            "defaultdict",
+        ),
+        ("defaultdict(list)", "return self.table[words[0]]", "defaultdict"),
+        ("Table()", "return self.table[words[0]]", "Table"),
+        ("{}", "return self.table[words[0]]", ""),
+        ("defaultdict(int)", "return self.table[words[0]]", ""),
+        ("defaultdict(list)", "return self.table['all']", ""),
+        ("defaultdict(list)", "return [self.table[w] for w in sorted(self.table)]", ""),
+        ("defaultdict(list)", "return [self.table[w] for w in words if w in self.table]", ""),
+        ("defaultdict(list)", "return self.table.get(words[0])", ""),
+        ("defaultdict(list)", "return self.table.default_factory, self.table[words[0]]", ""),
+    ],
+)
+def test_a_mapping_that_adds_what_is_looked_up(made: str, reads: str, kind: str) -> None:
+    holders_found = found(main=VECTORS.format(made=made, reads=reads))
+    looked = [each.looked_up for each in holders_found if each.looked_up is not None]
+
+    assert [(each.kind, each.made) for each in looked] == (
+        [(kind, 5 if kind == "Table" else 12)] if kind else []
+    )
+
+
 CALLS = """\
 class Calls:
     def __init__(self, link):

@@ -370,6 +370,37 @@ def test_what_another_loop_takes_out_by_its_key_stays_where_no_answer_comes() ->
     assert found.advice.startswith("Remove the entry of open on every way out")
 
 
+WORDS = """\
+class Words:
+    def __init__(self):
+        self.table = defaultdict(lambda: np.zeros(9))
+        self.table["the"] = np.ones(9)
+
+    def known(self, words):
+        return [self.table[w].any() for w in words]
+
+    def run(self, texts):
+        while True:
+            words = texts.get().split()
+            use(self.known(words), self.table[words[0]])
+
+
+Words().run(connect())
+"""
+
+
+def test_a_mapping_to_which_each_look_up_adds_is_told_with_where_it_is_made() -> None:
+    found = finding(kept(words=WORDS), "words.py:run:11", "words.py:<module>:15")
+
+    assert found.cause.startswith(
+        "Most likely `return [self.table[w].any() for w in words]` at words.py:7 known (as does "
+        "line 12) looks up keys in self.table of Words, a defaultdict (words.py:3), in each round"
+    )
+    assert "each key that is not there yet gets an entry, which stays" in found.cause
+    assert found.advice.startswith("Look keys up in table with get(key, default)")
+    assert "default_factory" in found.advice
+
+
 PENDING = """\
 class Client:
     def __init__(self, link):
