@@ -476,6 +476,10 @@ MarkKind: TypeAlias = Literal[
     # away. About: the kind of descriptor, the parts of its name that are written out, and the loop
     # that repeats it or the calls, `file ocr_*.npy; main.py:51-57 work`, as for "registers".
     "unclosed",
+    # Makes a view of an array with a shape of its own, or reads at an address, and nothing in the
+    # function asks how long the array is. About: the array, and of what the shape is computed,
+    # `samples; npts, step, width`.
+    "unchecked-view",
     # Writes in the loop of a coroutine to a stream of asyncio, without a call of drain(). About:
     # the stream.
     "undrained-write",

@@ -116,6 +116,28 @@ def test_a_watchdog_that_its_function_leaves_armed(body: str, left: str) -> None
     assert found(text, "exits-late") == [("arm", f"9; 1; log; {left}", 2)]
 
 
+@pytest.mark.parametrize(
+    ("body", "about"),
+    [
+        ("return as_strided(rows, shape=(n, 4), strides=(s, s))", "rows; n"),
+        ("count = n // 4\n    return as_strided(rows, (count, 4), (s, s))", "rows; n"),
+        ("return np.lib.stride_tricks.as_strided(rows, shape=(n, 4), strides=(s, s))", "rows; n"),
+        ("n = len(rows) - 3\n    return as_strided(rows, (n, 4), (s, s))", ""),
+        ("n = min(n, rows.shape[0])\n    return as_strided(rows, (n, 4), (s, s))", ""),
+        ("assert n <= rows.size\n    return as_strided(rows, (n, 4), (s, s))", ""),
+        ("check(rows, n)\n    return as_strided(rows, (3, 4), (s, s))", ""),  # of a written shape
+        ("return torch.as_strided(rows, (n, 4), (s, s))", ""),  # it raises
+        ("return rows.as_strided((n, 4), (s, s))", ""),
+        ("return (c_float * n).from_address(rows)", "rows; "),
+        ("return (c_float * n).from_address(rows.data_ptr())", ""),
+    ],
+)
+def test_a_view_whose_shape_nothing_compares_with_the_array(body: str, about: str) -> None:
+    text = f"def view(rows, n, s):\n    {body}\n"
+
+    assert [each[1] for each in found(text, "unchecked-view")] == [about] * bool(about)
+
+
 def test_a_timer_that_ends_its_process_is_one_where_its_function_leaves_it_running() -> None:
     text = (
         "def arm(rows):\n    timer = Timer(9, os._exit, args=(3,))\n    timer.start()\n"

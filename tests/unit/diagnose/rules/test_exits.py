@@ -132,6 +132,61 @@ def test_a_crash_is_named_with_signal_and_libraries() -> None:
     assert any("decode" in each for each in finding.evidence)
 
 
+VIEW = Mark(
+    "unchecked-view",
+    "/home/me/data.py",
+    "windows",
+    "rows; count, width",
+    Statement(9, "return as_strided(rows, shape=(count, width), strides=steps)"),
+)
+
+
+def crashed(*stack: Frame, label: str = "reader 1", signal: int = 11) -> Process:
+    at = [replace(thread(200), stack=stack)] if stack else []
+    dead = process(200, "spawned", threads=at, ended=exited(200, signal=signal))
+    return replace(dead, label=label)
+
+
+def test_a_view_without_a_check_in_a_file_of_the_last_stack_is_the_cause_of_a_crash() -> None:
+    at = Frame("moments", "/home/me/data.py", 21)
+    finding = only(worker_segfault.check, snapshot_of(main(), crashed(at), marks=(VIEW,)))
+
+    assert finding.cause.startswith(
+        "Most likely it read beyond an array: `return as_strided(rows, shape=(count, width), "
+        "strides=steps)` at data.py:9 windows makes a view whose shape is computed from count, "
+        "width, and nothing in windows() compares that with the length of rows"
+    )
+    assert "(last seen at data.py:21 moments). Otherwise: Native code" in finding.cause
+    assert finding.advice.startswith("Compute the shape from the array itself")
+    assert "it crashes at the same input" in finding.advice
+    for unlike in (
+        snapshot_of(main(), crashed(at, signal=6), marks=(VIEW,)),
+        snapshot_of(main(), crashed(Frame("f", "/away/other.py", 2)), marks=(VIEW,)),
+        snapshot_of(main(), crashed(at), marks=(VIEW, VIEW._replace(function="other"))),
+    ):
+        other = only(worker_segfault.check, unlike)
+        assert "beyond an array" not in other.cause
+        assert "as_strided" not in other.advice + "".join(other.evidence)
+
+
+def test_a_process_that_crashed_before_it_was_read_most_likely_ran_what_its_siblings_run() -> None:
+    at = (Frame("moments", "/home/me/data.py", 21),)
+    beside = [
+        replace(process(n, "spawned", threads=[replace(thread(n), stack=at)]), label=f"reader {k}")
+        for k, n in enumerate((199, 201))
+    ]
+    dead = crashed(label="spawned")
+    finding = only(worker_segfault.check, snapshot_of(main(), *beside, dead, marks=(VIEW,)))
+
+    told = "right after reader 0 (199): most likely it ran reader as well"
+    assert any(each.endswith(told) for each in finding.evidence)
+    assert finding.cause.startswith("Possible: it read beyond an array")
+    several = [beside[0], replace(beside[1], label="writer")]
+    finding = only(worker_segfault.check, snapshot_of(main(), *several, dead, marks=(VIEW,)))
+    assert not any("most likely it ran" in each for each in finding.evidence)
+    assert "beyond an array" not in finding.cause
+
+
 def test_a_crash_of_a_bare_process_is_named_as_well() -> None:
     dead = process(200, "spawned", ended=exited(200, signal=6))
 
