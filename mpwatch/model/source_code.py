@@ -395,12 +395,12 @@ MarkKind: TypeAlias = Literal[
     "pool-block",
     # Puts an item into a queue. About: the queue.
     "put",
+    # Adds a QueueHandler in a function that gets the logger of multiprocessing.
+    "queue-handler",
     # Raises an exception that the file has kept before, in each round of a loop that catches it.
     # About: where it is kept, the line that keeps it and the loop,
     # `self.known[], 38; main.py:35-43 work`, as for "registers".
     "raises-kept",
-    # Adds a QueueHandler in a function that gets the logger of multiprocessing.
-    "queue-handler",
     # In a generator, passes on one of several, or a slice, of what its loop has read. About: what
     # the loop goes through.
     "reads-all",
@@ -472,14 +472,14 @@ MarkKind: TypeAlias = Literal[
     "two-writes",
     # Makes a queue without a bound. About: the queue.
     "unbounded",
-    # Opens a descriptor that is a plain number, and its function neither closes it nor gives it
-    # away. About: the kind of descriptor, the parts of its name that are written out, and the loop
-    # that repeats it or the calls, `file ocr_*.npy; main.py:51-57 work`, as for "registers".
-    "unclosed",
     # Makes a view of an array with a shape of its own, or reads at an address, and nothing in the
     # function asks how long the array is. About: the array, and of what the shape is computed,
     # `samples; npts, step, width`.
     "unchecked-view",
+    # Opens a descriptor that is a plain number, and its function neither closes it nor gives it
+    # away. About: the kind of descriptor, the parts of its name that are written out, and the loop
+    # that repeats it or the calls, `file ocr_*.npy; main.py:51-57 work`, as for "registers".
+    "unclosed",
     # Writes in the loop of a coroutine to a stream of asyncio, without a call of drain(). About:
     # the stream.
     "undrained-write",
