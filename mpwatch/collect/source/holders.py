@@ -181,6 +181,8 @@ class _Search:
             is_key = not isinstance(node.slice, ast.Slice | ast.Constant | ast.UnaryOp)
             if not is_key or not isinstance(node.value, ast.Name | ast.Attribute):
                 continue
+            if self._is_written_out(node.slice, function):
+                continue
             for key in self._keys(node.value, function):
                 made = self._default_of(key)
                 if made is None or _is_known_key(function, node, key[2]):
@@ -191,6 +193,13 @@ class _Search:
                     function, statement, parents, shown, (value,), True, node.slice, looked_up
                 )
                 self._adds[key].append(added)
+
+    def _is_written_out(self, key: ast.expr, function: Function) -> bool:
+        """Whether a key is an argument for which all calls give what is written out there."""
+        if not isinstance(key, ast.Name) or key.id not in function.arguments:
+            return False
+        given = [_given(site, key.id) for site in function.callers]
+        return bool(given) and all(isinstance(each, ast.Constant) for each in given)
 
     def _default_of(self, key: _Key) -> tuple[ast.expr, LookedUp] | None:
         """What a mapping gives to a key that is missing, and keeps; `None` for any other."""

@@ -597,6 +597,14 @@ def test_a_mapping_that_adds_what_is_looked_up(made: str, reads: str, kind: str)
     )
 
 
+def test_a_mapping_that_is_looked_up_by_written_names_is_not_one() -> None:
+    text = VECTORS.format(made="defaultdict(list)", reads="return self.table[words]")
+    named = text.replace("self.one(texts.get().split())", "self.one('all')")
+
+    assert [each.looked_up is not None for each in found(main=text) if each.name == "self.table"]
+    assert "self.table" not in names(main=named)
+
+
 CALLS = """\
 class Calls:
     def __init__(self, link):
