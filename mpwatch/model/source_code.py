@@ -102,10 +102,12 @@ class AddedTo(NamedTuple):
     """That statement."""
 
 
-LetGoHow: TypeAlias = Literal["emptied", "slower", "passed", "under", "later", "end"]
-"""`emptied`: in the rounds that add. `slower`: in other rounds than those, such as of another
-thread. `passed`: a statement or an exception may leave before. `under`: only under a condition.
-`later`: after the loop that adds. `end`: in a function that no loop reaches, as far as it shows."""
+LetGoHow: TypeAlias = Literal["emptied", "answered", "slower", "passed", "under", "later", "end"]
+"""`emptied`: in the rounds that add. `answered`: there as well, one entry by the key of what has
+come from elsewhere, unless `past` leaves before. `slower`: in other rounds than those, such as of
+another thread. `passed`: a statement or an exception may leave before. `under`: only under a
+condition. `later`: after the loop that adds. `end`: in a function that no loop reaches, as far as
+it shows."""
 
 
 class LetGo(NamedTuple):
@@ -120,6 +122,26 @@ class LetGo(NamedTuple):
     """The function that has the next."""
     past: Statement | None = None
     """The statement that leaves before, or the condition."""
+
+
+class LookedUp(NamedTuple):
+    """That what adds to a mapping only reads it: each key that is not there yet gets an entry."""
+
+    kind: str
+    """`defaultdict`, or the name of a class of the program with a method `__missing__`."""
+    made: int
+    """The line that makes it, or begins that method."""
+    file: str
+    others: tuple[int, ...]
+    """The lines of the same file as the first that look it up as well."""
+
+
+class GivenUp(NamedTuple):
+    """A statement after which the program no longer waits for what is still in a container."""
+
+    file: str
+    function: str
+    statement: Statement
 
 
 class RoundOf(NamedTuple):
@@ -165,6 +187,9 @@ class Holder(NamedTuple):
     outside_file: str = ""
     let_go: LetGo | None = None
     """What removes from it, where it has no round; `None` for nothing."""
+    given_up: GivenUp | None = None
+    """Of one whose entries an answer removes: what takes them out of another container only."""
+    looked_up: LookedUp | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +310,10 @@ MarkKind: TypeAlias = Literal[
     # Returns an empty container on some ranks only, of a function that returns more on others.
     # About: the condition, `if rank != 0: in line 50`.
     "empty-on-ranks",
-    # Arms a watchdog of faulthandler that ends its own process. About: after what time, as written.
+    # Arms a watchdog of faulthandler, or a timer, that ends its own process. About: after what time
+    # and with which exit status, to what it writes the stacks as written (`nothing` for a timer,
+    # empty for standard error), and as for "alarm" what leaves its function before it is cancelled:
+    # `LIMIT_S; 1; trace_file; 39, 45`.
     "exits-late",
     # Under a condition, makes or returns a loss of a new tensor, into which no parameter has gone.
     # About: the condition, `if skip: in line 50`.
@@ -377,6 +405,10 @@ MarkKind: TypeAlias = Literal[
     "put",
     # Adds a QueueHandler in a function that gets the logger of multiprocessing.
     "queue-handler",
+    # Raises an exception that the file has kept before, in each round of a loop that catches it.
+    # About: where it is kept, the line that keeps it and the loop,
+    # `self.known[], 38; main.py:35-43 work`, as for "registers".
+    "raises-kept",
     # In a generator, passes on one of several, or a slice, of what its loop has read. About: what
     # the loop goes through.
     "reads-all",
@@ -448,6 +480,10 @@ MarkKind: TypeAlias = Literal[
     "two-writes",
     # Makes a queue without a bound. About: the queue.
     "unbounded",
+    # Makes a view of an array with a shape of its own, or reads at an address, and nothing in the
+    # function asks how long the array is. About: the array, and of what the shape is computed,
+    # `samples; npts, step, width`.
+    "unchecked-view",
     # Opens a descriptor that is a plain number, and its function neither closes it nor gives it
     # away. About: the kind of descriptor, the parts of its name that are written out, and the loop
     # that repeats it or the calls, `file ocr_*.npy; main.py:51-57 work`, as for "registers".

@@ -146,6 +146,8 @@ class Program:
         self._named: defaultdict[str, list[Function]] = defaultdict(list)
         self._reached: dict[int, frozenset[int]] = {}
         self._imports: dict[int, dict[str, str]] = {}
+        self._modules: dict[int, dict[str, str]] = {}
+        self._mentioned: set[str] = set()
         self._steps = 0
         for file, module in files:
             self._add_file(file, module)
@@ -303,6 +305,14 @@ class Program:
             of = self.class_of(named.value, function)
             if of is not None:
                 return self._methods(of, named.attr)
+            if isinstance(named.value, ast.Name) and named.value.id not in function.assigned:
+                module = self.imported_from(function, named.value.id, is_module=True)
+                return [
+                    each
+                    for each in self._named.get(named.attr, ())
+                    if each.owner is None and each.outer is None
+                    if module and each.file.endswith(f"/{module}.py")
+                ]
         return []
 
     def _methods_named(self, called: ast.Attribute, function: Function) -> list[Function]:
@@ -349,17 +359,42 @@ class Program:
                         waiting.append(each)
         return tuple(found.values())
 
-    def imported_from(self, function: Function, name: str) -> str:
-        """The last name of the module from which the file of a function imports a name."""
+    def imported_from(self, function: Function, name: str, *, is_module: bool = False) -> str:
+        """The last name of the module from which the file of a function imports a name.
+
+        Args:
+            function: Of which file.
+            name: As the file writes it.
+            is_module: Whether the name is of a module itself, `import nodes as cell`.
+        """
         tree = function.module.tree
         if id(tree) not in self._imports:
             found = self._imports[id(tree)] = {}
+            itself = self._modules[id(tree)] = {}
             for node in every_node(tree):
                 if isinstance(node, ast.ImportFrom):
                     module = (node.module or "").rpartition(".")[2]
                     for each in node.names:
                         found.setdefault(each.asname or each.name, module)
-        return self._imports[id(tree)].get(name, "")
+                        itself.setdefault(each.asname or each.name, each.name)
+                elif isinstance(node, ast.Import):
+                    for each in node.names:
+                        itself.setdefault(each.asname or each.name, each.name.rpartition(".")[2])
+        return (self._modules if is_module else self._imports)[id(tree)].get(name, "")
+
+    def is_mentioned(self, function: Function) -> bool:
+        """Whether a file reads the name of a function, so that something unknown may call it.
+
+        Not of a method of a name that many classes have.
+        """
+        if not self._mentioned:
+            for tree in {
+                id(each.module.tree): each.module.tree for each in self.functions
+            }.values():
+                for node in every_node(tree):
+                    if isinstance(node, ast.Name | ast.Attribute):
+                        self._mentioned.add(last_name(node))
+        return function.name not in _ORDINARY and function.name in self._mentioned
 
     def spend(self, steps: int = 1) -> None:
         """Count what was followed.
@@ -440,13 +475,16 @@ class Program:
         return None
 
     def is_reached(self, function: Function) -> bool:
-        """Whether the program comes to a function from what a file runs, or a library calls."""
+        """Whether the program comes to a function from what a file runs, or a library calls.
+
+        Also where its name is read and what that calls is not known.
+        """
         waiting, seen = deque([function]), {id(function)}
         while waiting:
             at = waiting.popleft()
             self.spend(1 + len(at.callers))
             is_first = isinstance(at.node, ast.Module) or at.name == "main"
-            if is_first or (not at.callers and self._is_of_library(at)):
+            if is_first or (not at.callers and (self._is_of_library(at) or self.is_mentioned(at))):
                 return True
             for site in at.callers:
                 if id(site.caller) not in seen:

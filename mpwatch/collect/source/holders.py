@@ -9,6 +9,7 @@ condition, a function that nothing calls.
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -48,13 +49,15 @@ from mpwatch.collect.source.syntax import (
     receiver_of,
 )
 from mpwatch.model.sanitize import clean
-from mpwatch.model.source_code import Holder, LetGo, LetGoHow, RoundOf
+from mpwatch.model.source_code import GivenUp, Holder, LetGo, LetGoHow, LookedUp, RoundOf
 
 HOLDERS: Final = 64
 """Containers kept of one program."""
 NODES: Final = 120_000
 """Syntax nodes of a program that are looked at."""
 _ROUNDS: Final = 4
+_LINES: Final = 3
+"""Other lines that look up a mapping, which are named."""
 _DEPTH: Final = 3
 """Calls through which a container is followed that is given to a function."""
 
@@ -75,6 +78,8 @@ class _Added(NamedTuple):
     is_keyed: bool
     """Whether it stores under a key, which may be there already."""
     key: ast.expr | None = None
+    looked_up: LookedUp | None = None
+    """Of a statement that only reads, where that makes what is missing."""
 
 
 _Leads: TypeAlias = defaultdict[int, list[tuple[ast.AST, tuple[ast.AST, ...]]]]
@@ -132,7 +137,7 @@ class _Search:
         for key, adds in self._adds.items():
             if key[0] == "argument" or self._is_small(adds):
                 continue
-            for added in adds:
+            for added in sorted(adds, key=lambda each: each.looked_up is not None):
                 holder = self._holder(key, added, adds)
                 if holder is not None:
                     yield holder
@@ -151,6 +156,7 @@ class _Search:
                     shown = expression_text(_base(container))
                     added = _Added(function, statement, parents, shown, values, is_keyed, key)
                     self._adds[each].append(added)
+        self._look_up(function, statement, parents)
         for container, is_trimmed, is_set in _removing(statement):
             if is_set and isinstance(container, ast.Name) and container.id not in function.not_own:
                 continue  # a variable is given something else
@@ -160,6 +166,65 @@ class _Search:
                     continue  # there it is made
                 bounds = is_trimmed or _is_of_size(parents, statement)
                 self._removes[each].append(_Removed(function, statement, parents, bounds))
+
+    def _look_up(
+        self, function: Function, statement: ast.AST, parents: tuple[ast.AST, ...]
+    ) -> None:
+        """Note where a statement reads a mapping that makes an entry for what is missing.
+
+        Not by a key that is written out, that comes out of the mapping itself, or that the function
+        asks for or stores before.
+        """
+        for node in expressions_of(statement):
+            if not isinstance(node, ast.Subscript) or not isinstance(node.ctx, ast.Load):
+                continue
+            is_key = not isinstance(node.slice, ast.Slice | ast.Constant | ast.UnaryOp)
+            if not is_key or not isinstance(node.value, ast.Name | ast.Attribute):
+                continue
+            if self._is_written_out(node.slice, function):
+                continue
+            for key in self._keys(node.value, function):
+                made = self._default_of(key)
+                if made is None or _is_known_key(function, node, key[2]):
+                    continue
+                value, looked_up = made
+                shown = expression_text(node.value)
+                added = _Added(
+                    function, statement, parents, shown, (value,), True, node.slice, looked_up
+                )
+                self._adds[key].append(added)
+
+    def _is_written_out(self, key: ast.expr, function: Function) -> bool:
+        """Whether a key is an argument for which all calls give what is written out there."""
+        if not isinstance(key, ast.Name) or key.id not in function.arguments:
+            return False
+        given = [_given(site, key.id) for site in function.callers]
+        return bool(given) and all(isinstance(each, ast.Constant) for each in given)
+
+    def _default_of(self, key: _Key) -> tuple[ast.expr, LookedUp] | None:
+        """What a mapping gives to a key that is missing, and keeps; `None` for any other."""
+        made = self._made_of(key)
+        if len(made) != 1 or not isinstance(call := made[0], ast.Call):
+            return None
+        owner = key[1]
+        file = owner.file if isinstance(owner, Class | Function) else str(owner)
+        if last_name(call.func) == "defaultdict" and call.args:
+            factory = call.args[0]
+            if isinstance(factory, ast.Lambda):
+                value: ast.expr = factory.body
+            elif last_name(factory) in _NUMBER_TYPES or isinstance(factory, ast.Constant):
+                return None
+            else:
+                value = ast.Call(factory, [], [])
+            return value, LookedUp("defaultdict", first_line(call), file, ())
+        of = self._program.classes.get(last_name(call.func), [])
+        missing = of[0].methods.get("__missing__") if len(of) == 1 else None
+        for statement, _ in missing.statements if missing is not None else ():
+            for target, value in assignments(statement):
+                if isinstance(target, ast.Subscript) and last_name(target.value) == "self":
+                    at = first_line(missing.node) if missing is not None else 0
+                    return value, LookedUp(of[0].name, at, of[0].file, ())
+        return None
 
     def _keys(
         self, container: ast.expr, function: Function, is_any: bool = False, depth: int = 0
@@ -284,7 +349,49 @@ class _Search:
             "" if outside is None else outside.name,
             "" if outside is None else outside.file,
             let_go,
+            self._given_up(key, added) if any(g and g.how == "answered" for g in of_all) else None,
+            self._looked_up(added, adds),
         )
+
+    def _looked_up(self, added: _Added, adds: Sequence[_Added]) -> LookedUp | None:
+        """With the other lines that look it up."""
+        if added.looked_up is None:
+            return None
+        lines = {
+            first_line(each.statement)
+            for each in adds
+            if each.looked_up is not None and each.function.file == added.function.file
+        }
+        others = sorted(lines - {first_line(added.statement)})
+        return added.looked_up._replace(others=tuple(others[:_LINES]))
+
+    def _given_up(self, key: _Key, added: _Added) -> GivenUp | None:
+        """Where another container lets go of what is added, and with that the program of its entry.
+
+        A function that adds an object and returns it, to a caller that keeps it in a container of
+        its own.
+        """
+        names = {each.id for each in added.values if isinstance(each, ast.Name)}
+        is_returned = any(
+            isinstance(node, ast.Return)
+            and isinstance(node.value, ast.Name)
+            and node.value.id in names
+            for node, _ in added.function.statements
+        )
+        removers = {id(each.function) for each in self._removes.get(key, ())}
+        for site in added.function.callers if is_returned else ():
+            for container, values, _ in _adding(site.statement):
+                if site.call is None or site.call not in values:
+                    continue
+                for other in self._keys(container, site.caller):
+                    for gone in self._removes.get(other, ()):
+                        of, around = gone.function, gone.parents[-1:]
+                        is_taken = any(not is_set for _, _, is_set in _removing(gone.statement))
+                        beside = {id(e.called) for e in of.calls if {*around} <= {*e.parents}}
+                        if is_taken and removers.isdisjoint({id(of), *beside}):
+                            by = quoted(of.module, gone.statement)
+                            return GivenUp(of.file, of.name, by)
+        return None
 
     def _opens(self, value: ast.expr, function: Function, depth: int = 0) -> bool:
         """Whether a value is an open file, a socket or a mapping, or an object that opens one."""
@@ -386,7 +493,7 @@ class _Search:
         removals = [
             self._removal(each, key[2], found, leads) for each in self._removes.get(key, ())
         ]
-        order = ("emptied", "slower", "passed", "under", "later", "end")
+        order = ("emptied", "slower", "passed", "under", "answered", "later", "end")
         return min(removals, key=lambda each: order.index(each.how), default=None)
 
     def _removal(self, removed: _Removed, name: str, found: Round | None, leads: _Leads) -> LetGo:
@@ -403,9 +510,11 @@ class _Search:
         if removed.bounds:
             return base._replace(how="emptied")
         past = self._way_past(removed, name, leads)
+        is_emptied = is_inside or found is None or outside is not None
+        if is_emptied and id(function) not in leads and _is_of_answer(removed):
+            return (past or base)._replace(how="answered")
         if past is not None:
             return past
-        is_emptied = is_inside or found is None or outside is not None
         return base._replace(how="emptied" if is_emptied else "slower")
 
     def _is_in(self, removed: _Removed, found: Round) -> bool:
@@ -518,6 +627,43 @@ class _Search:
                     is_caught = any(isinstance(each, ast.Try) for each in parents)
                     if isinstance(node, ast.Raise) and node.exc is not None and not is_caught:
                         yield site.called, node
+
+
+_ANSWERS: Final = re.compile(
+    r"(?:try_|async_|await_)?(?:recv|receive|poll|consume|get|read|messages|responses|answers|replies"
+    r"|results|as_completed|loads)(?:_.*|from|into|msg|line|all)?"
+)
+"""Calls that give what comes from elsewhere."""
+
+
+def _is_of_answer(removed: _Removed) -> bool:
+    """Whether a statement takes out one entry, by a key that has come from elsewhere.
+
+    In a loop over what comes, or after it was received in the same function.
+    """
+    keys = [
+        call.args[0]
+        for call in expressions_of(removed.statement)
+        if isinstance(call, ast.Call) and last_name(call.func) == "pop" and call.args
+    ]
+    if isinstance(removed.statement, ast.Delete):
+        keys += [e.slice for e in removed.statement.targets if isinstance(e, ast.Subscript)]
+    names = {name for key in keys for name in names_in(key)}
+    given: list[tuple[ast.expr, ast.expr]] = [
+        (each.target, each.iter)
+        for each in removed.parents
+        if isinstance(each, ast.For | ast.AsyncFor)
+    ]
+    for statement, _ in removed.function.statements:
+        given += assignments(statement)
+    return any(
+        not names.isdisjoint(names_in(target))
+        and any(
+            isinstance(node, ast.Call) and _ANSWERS.fullmatch(last_name(node.func)) is not None
+            for node in ast.walk(value)
+        )
+        for target, value in given
+    )
 
 
 _NOTHING: Final = ast.Constant(None)
@@ -841,6 +987,30 @@ def _before(
     """The statements that are run before another one, of the blocks that it is in."""
     path = [*parents, statement]
     return before_in_round(function.node, path, lambda each: isinstance(each, LOOPS))
+
+
+_NUMBER_TYPES: Final = frozenset(("bool", "float", "int", "str"))
+
+
+def _is_known_key(function: Function, read: ast.Subscript, name: str) -> bool:
+    """Whether a key that is looked up is there already, as far as the function shows."""
+    names = names_in(read.slice)
+    for statement, _ in function.statements:
+        for node in (statement, *expressions_of(statement)):
+            if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
+                if last_name(node.comparators[0]) == name:
+                    return True
+            elif isinstance(node, ast.For | ast.AsyncFor | ast.comprehension):
+                through = {last_name(each) for each in ast.walk(node.iter) if _is_named(each)}
+                is_own = name in through or (isinstance(node.iter, ast.Call) and "range" in through)
+                if is_own and not names.isdisjoint(names_in(node.target)):
+                    return True
+            elif isinstance(node, ast.Attribute) and node.attr == "default_factory":
+                return True
+        for target, _ in assignments(statement):
+            if isinstance(target, ast.Subscript) and last_name(target.value) == name:
+                return True
+    return False
 
 
 _NOTHING_THERE: Final = frozenset(("BlockingIOError", "Empty", "QueueEmpty", "StopIteration"))

@@ -23,6 +23,7 @@ from mpwatch.collect.source.syntax import (
     QUOTE_LIMIT,
     ParsedFile,
     assigned_to,
+    bindings,
     calls_in,
     every_node,
     expression_text,
@@ -320,6 +321,75 @@ def kept_exceptions(file: str, module: ParsedFile) -> Iterator[Repeatable]:
             around = _outliving(nodes, name) if is_own else nodes
             loop = loop_around(file, function, around, node)
             yield Repeatable(mark, () if is_own else (by,), loop)
+
+
+_ERROR: Final = re.compile(r"(?:\w*(?:Error|Exception|Failure)|[A-Z]\w*(?:Failed|Timeout|Exit))")
+"""Names of classes of exceptions."""
+
+
+def raised_again(file: str, module: ParsedFile) -> Iterator[Repeatable]:
+    """`raise self.known[key]` of an exception that the file has kept there before.
+
+    Or of one that it has made once, as a global variable. Each raise of the same object makes its
+    traceback longer. Not where its traceback is taken off, or a copy is raised.
+    """
+    raises = [
+        each
+        for each in every_node(module.tree)
+        if isinstance(each, ast.Raise) and isinstance(each.exc, _PLACES)
+    ]
+    kept = dict(_exceptions_kept(module.tree)) if raises else {}
+    for function, owner in functions_with_classes(module.tree) if kept else ():
+        nodes = list(own_nodes(function))
+        if not isinstance(function, FUNCTIONS) or _cuts(nodes):
+            continue
+        given: defaultdict[str, list[ast.expr]] = defaultdict(list)
+        for target, value in (pair for node in nodes for pair in bindings(node)):
+            given[expression_text(target)].append(value)
+        own = {each.arg for each in function.args.args} | {
+            each.name for each in nodes if isinstance(each, ast.ExceptHandler) and each.name
+        }
+        by = owner.name if owner is not None and function.name == "__init__" else function.name
+        for node in nodes:
+            if not isinstance(node, ast.Raise) or not isinstance(node.exc, _PLACES):
+                continue
+            name = expression_text(node.exc)
+            is_variable = isinstance(node.exc, ast.Name)
+            values = given[name] if is_variable and name in given else [node.exc]
+            places = {_kept_place(each) for each in values}
+            if name in own or len(places) != 1 or (place := places.pop()) not in kept:
+                continue
+            about = clean(f"{place}, {kept[place]}", QUOTE_LIMIT // 2)
+            mark = Mark("raises-kept", file, function.name, about, quoted(module, node))
+            yield Repeatable(mark, (by,), raises=True)
+
+
+_PLACES: Final = (ast.Name, ast.Attribute, ast.Subscript)
+
+
+def _kept_place(value: ast.expr) -> str:
+    """The container, attribute or variable that an expression reads: `self.known` of its `get`."""
+    if isinstance(value, ast.Call) and last_name(value.func) == "get":
+        return f"{receiver_of(value)}[]"
+    if isinstance(value, ast.Subscript):
+        return f"{expression_text(value.value)}[]"
+    return expression_text(value) if isinstance(value, ast.Name | ast.Attribute) else ""
+
+
+def _exceptions_kept(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """Where a file keeps an exception beyond a function, each with the line."""
+    for made in tree.body:
+        value = made.value if isinstance(made, ast.Assign) else None
+        is_made = isinstance(value, ast.Call) and _ERROR.fullmatch(last_name(value.func))
+        for target in made.targets if isinstance(made, ast.Assign) and is_made else ():
+            yield expression_text(target), first_line(made)
+    for handler in (e for e in every_node(tree) if isinstance(e, ast.ExceptHandler) and e.name):
+        for node in (part for each in handler.body for part in (each, *own_nodes(each))):
+            if isinstance(node, ast.Assign) and last_name(node.value) == handler.name:
+                for target in node.targets:
+                    is_beyond = isinstance(target, ast.Attribute | ast.Subscript)
+                    if is_beyond and isinstance(node.value, ast.Name):
+                        yield _kept_place(target), first_line(node)
 
 
 def _found_in(

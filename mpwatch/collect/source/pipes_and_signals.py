@@ -534,7 +534,13 @@ def left_before_cancelled(nodes: Sequence[ast.AST], timer: ast.Call, name: str) 
     cancels it, or if a `finally` does.
     """
     calls = [n for n in nodes if isinstance(n, ast.Call) and last_name(n.func) == name and n.args]
-    ends = [n.lineno for n in calls if getattr(n.args[-1], "value", None) == 0]
+    return left_before(
+        nodes, timer, [n.lineno for n in calls if getattr(n.args[-1], "value", None) == 0]
+    )
+
+
+def left_before(nodes: Sequence[ast.AST], begin: ast.Call, ends: Sequence[int]) -> str:
+    """As `left_before_cancelled`, of a call whose effect the statements at some lines end."""
     in_finally = {
         line
         for node in nodes
@@ -542,12 +548,14 @@ def left_before_cancelled(nodes: Sequence[ast.AST], timer: ast.Call, name: str) 
         for each in node.finalbody
         for line in range(each.lineno, last_line(each) + 1)
     }
-    later = [line for line in ends if line > timer.lineno]
+    later = [line for line in ends if line > begin.lineno]
     if not later or not in_finally.isdisjoint(ends):
         return ""
     leaves = [n.lineno for n in nodes if isinstance(n, ast.Return)]
-    left = ", ".join(str(line) for line in sorted(leaves) if timer.lineno < line < min(later))
+    left = ", ".join(str(line) for line in sorted(leaves) if begin.lineno < line < min(later))
     guarded = (
-        n.lineno for n in nodes if isinstance(n, ast.Call) and timer.lineno < n.lineno < min(later)
+        n.lineno
+        for n in nodes
+        if isinstance(n, ast.Call) and last_line(begin) < n.lineno < min(later)
     )
     return left or next((f"{RAISE_OF}{line}" for line in guarded), "")

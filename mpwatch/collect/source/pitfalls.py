@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from mpwatch.collect.source.kept import MODELS
+from mpwatch.collect.source.pipes_and_signals import left_before
 from mpwatch.collect.source.rank_differences import reads_clock
 from mpwatch.collect.source.syntax import (
     FUNCTIONS,
@@ -49,6 +50,7 @@ def find_pitfalls(
     yield from _queue_handlers(nodes)
     yield from _undrained(function, nodes)
     yield from _watchdogs(nodes)
+    yield from _unchecked_views(nodes)
     yield from _rpc_threads(nodes)
     yield from _replaced_modules(function, nodes, has_wrappers)
     yield from _accumulations(nodes)
@@ -391,14 +393,124 @@ def _undrained(function: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[Found]:
 
 
 def _watchdogs(nodes: Sequence[ast.AST]) -> Iterator[Found]:
-    """`faulthandler.dump_traceback_later(seconds, exit=True)`."""
-    for call in nodes:
-        if not isinstance(call, ast.Call) or last_name(call.func) != "dump_traceback_later":
+    """`faulthandler.dump_traceback_later(seconds, exit=True)`, `Timer(seconds, os._exit, (3,))`.
+
+    Of timers only those that the function cancels, and may leave before: others end a program at a
+    time that was meant.
+    """
+    calls = [each for each in nodes if isinstance(each, ast.Call)]
+    for node in nodes:
+        made = node.value if isinstance(node, ast.Assign) else None
+        if isinstance(made, ast.Call) and last_name(made.func) == "Timer":
+            timer = expression_text(node.targets[0]) if isinstance(node, ast.Assign) else ""
+            ends = [
+                each.lineno
+                for each in calls
+                if last_name(each.func) == "cancel" and receiver_of(each) == timer
+            ]
+            code, left = _exit_code_of(made), left_before(nodes, made, ends)
+            if code and left and made.args:
+                yield "exits-late", f"{ast.unparse(made.args[0])}; {code}; nothing; {left}", made
+    for call in calls:
+        if last_name(call.func) != "dump_traceback_later":
             continue
-        ends = [each.value for each in call.keywords if each.arg == "exit"]
-        if any(isinstance(each, ast.Constant) and each.value is True for each in ends):
+        exits = [each.value for each in call.keywords if each.arg == "exit"]
+        if any(isinstance(each, ast.Constant) and each.value is True for each in exits):
             times = [*call.args[:1], *(k.value for k in call.keywords if k.arg == "timeout")]
-            yield "exits-late", ast.unparse(times[0]) if times else "", call
+            files = [each.value for each in call.keywords if each.arg == "file"]
+            ends = [e.lineno for e in calls if last_name(e.func) == "cancel_dump_traceback_later"]
+            parts = [ast.unparse(each[0]) if each else "" for each in (times, files)]
+            about = f"{parts[0]}; 1; {parts[1]}; {left_before(nodes, call, ends)}"
+            yield "exits-late", about, call
+
+
+_OF_LENGTH: Final = frozenset(("nbytes", "shape", "size"))
+_UNCHECKED: Final = ("from_address", "memmove", "string_at")
+"""Functions of ctypes that are given an address."""
+
+
+def _unchecked_views(nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """`as_strided(x, shape=(count, width), strides=...)` where nothing asks for the length of `x`.
+
+    That of torch compares the shape with its storage, and raises.
+    """
+    calls = [each for each in nodes if isinstance(each, ast.Call)]
+    for call in calls:
+        name = last_name(call.func)
+        if name in _UNCHECKED and call.args:
+            is_kept = isinstance(call.args[0], ast.Name | ast.Attribute)
+            is_ctypes = name == "from_address" or receiver_of(call) == "ctypes"
+            if is_ctypes and is_kept and isinstance(call.func, ast.Attribute):
+                yield "unchecked-view", f"{expression_text(call.args[0])}; ", call
+        if name != "as_strided" or not call.args:
+            continue
+        is_of_torch = receiver_of(call).partition(".")[0] == "torch"
+        is_method = isinstance(call.func, ast.Attribute) and not re.fullmatch(
+            r"(?:.*\.)?(?:np|numpy|lib|stride_tricks)", receiver_of(call)
+        )
+        shapes = [*call.args[1:2], *(each.value for each in call.keywords if each.arg == "shape")]
+        array = expression_text(call.args[0])
+        if is_of_torch or is_method or not shapes or not array:
+            continue
+        parts = _computed_from(shapes[0], nodes)
+        tests = [
+            e.test for e in nodes if isinstance(e, ast.If | ast.Assert | ast.While | ast.IfExp)
+        ]
+        if any(_asks_length(each, array) for each in (*parts, *tests)):
+            continue
+        given = {
+            target.id for n in nodes for target in assigned_to(n) if isinstance(target, ast.Name)
+        }
+        names = {
+            expression_text(each)
+            for part in parts
+            for each in ast.walk(part)
+            if isinstance(each, ast.Name) and each.id not in given
+        } - {"self", *_roots_of_calls(parts)}
+        if names:
+            yield "unchecked-view", f"{array}; {', '.join(sorted(names))}", call
+
+
+def _computed_from(value: ast.expr, nodes: Sequence[ast.AST]) -> list[ast.expr]:
+    """An expression, and what the variables in it are given, in the same function."""
+    found, waiting = [value], set(names_in(value))
+    seen: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        seen.add(name)
+        for node in nodes:
+            made = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
+            if made is not None and any(name in names_in(each) for each in assigned_to(node)):
+                found.append(made)
+                waiting |= names_in(made) - seen
+    return found
+
+
+def _asks_length(value: ast.expr, array: str) -> bool:
+    """Whether an expression reads how long an array is, or asks a function of it."""
+    for node in ast.walk(value):
+        if isinstance(node, ast.Attribute) and node.attr in _OF_LENGTH:
+            if expression_text(node.value) == array:
+                return True
+        elif isinstance(node, ast.Call) and array in map(expression_text, node.args):
+            return True
+    return False
+
+
+def _roots_of_calls(values: Iterable[ast.expr]) -> Iterator[str]:
+    """The names of what is called: `int`, and `np` of `np.prod(shape)`."""
+    for call in (each for value in values for each in calls_in(value)):
+        yield expression_text(call.func).partition(".")[0]
+
+
+def _exit_code_of(timer: ast.Call) -> int:
+    """The exit status, other than 0, with which a Timer ends its process; 0 for any other."""
+    given = [*timer.args[1:], *(each.value for each in timer.keywords)]
+    if not given or expression_text(given[0]) != "os._exit":
+        return 0
+    codes = [e.elts[0] for e in given[1:] if isinstance(e, ast.Tuple | ast.List) and e.elts]
+    value = getattr(codes[0], "value", None) if codes else None
+    return value if isinstance(value, int) and 0 < value < 256 else 0
 
 
 def _lengths(nodes: Sequence[ast.AST]) -> Iterator[Found]:

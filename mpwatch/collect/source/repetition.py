@@ -69,6 +69,8 @@ class Call(NamedTuple):
     """The outermost loop of its function around it."""
     callers: tuple[str, ...]
     """The names by which its function is called; of a method that makes an object, its class."""
+    is_caught: bool = False
+    """Whether its function catches an exception of it, and goes on with the next round."""
 
 
 class Repeatable(NamedTuple):
@@ -82,6 +84,8 @@ class Repeatable(NamedTuple):
     """The outermost loop of its own function around it."""
     is_called: bool = False
     """Whether something outside of the program calls its function again and again."""
+    raises: bool = False
+    """Whether it raises, so that only a loop repeats it in which that is caught."""
 
 
 def calls_of(file: str, module: ParsedFile) -> tuple[Call, ...]:
@@ -95,12 +99,26 @@ def _calls(file: str, tree: ast.Module) -> Iterator[Call]:
         callers = (name,) if owner is None or name != "__init__" else (owner.name,)
         nodes = list(own_nodes(function))
         loops = [each for each in nodes if isinstance(each, LOOPS)][:_LOOPS_OF_FUNCTION]
+        caught = _caught_in(nodes, loops)
         for call in (each for each in nodes if isinstance(each, ast.Call)):
             loop = loop_around(file, function, loops, call)
             given = [*call.args, *(each.value for each in call.keywords)]
             for each in (call.func, *given):
                 if (called := last_name(each)) and called not in _ORDINARY:
-                    yield Call(called, loop, callers)
+                    yield Call(called, loop, callers, id(call) in caught)
+
+
+def _caught_in(nodes: Sequence[ast.AST], loops: Sequence[ast.AST]) -> set[int]:
+    """The ids of what stands in a `try` of a function after which it, or its loop, goes on."""
+    found: set[int] = set()
+    for node in (each for each in nodes if isinstance(each, ast.Try)):
+        is_in_loop = any(first_line(e) < first_line(node) <= last_line(e) for e in loops)
+        has_loop = any(first_line(node) < first_line(e) <= last_line(node) for e in loops)
+        ends = (ast.Raise, ast.Break, ast.Return) if is_in_loop else (ast.Raise,)
+        if has_loop or all(isinstance(each.body[-1], ends) for each in node.handlers):
+            continue
+        found |= {id(part) for each in node.body for part in ast.walk(each)}
+    return found
 
 
 def loop_around(
@@ -146,18 +164,20 @@ def functions_with_classes(tree: ast.Module) -> Iterator[tuple[ast.AST, ast.Clas
 
 def _loops_to(found: Repeatable, calls: Mapping[str, Sequence[Call]]) -> list[Loop]:
     """The loops of a program in whose rounds a statement is reached, nearest first."""
-    loops = [found.loop] if found.loop is not None else []
-    seen = set(found.by)
-    level = list(found.by)
+    loops = [found.loop] if found.loop is not None and not found.raises else []
+    level = [(name, not found.raises) for name in found.by]
+    seen = set(level)
     for _ in range(_CALLS_UP):
-        above: list[str] = []
-        for call in (each for name in level for each in calls.get(name, ())):
-            if call.loop is not None and call.loop not in loops:
-                loops.append(call.loop)
-                if len(loops) >= _LOOPS_OF_ONE:
-                    return loops
-            above += [name for name in call.callers if name not in seen]
-            seen.update(call.callers)
+        above: list[tuple[str, bool]] = []
+        for name, is_caught in level:
+            for call in calls.get(name, ()):
+                goes_on = is_caught or call.is_caught
+                if call.loop is not None and call.loop not in loops and goes_on:
+                    loops.append(call.loop)
+                    if len(loops) >= _LOOPS_OF_ONE:
+                        return loops
+                above += [(each, goes_on) for each in call.callers if (each, goes_on) not in seen]
+                seen.update((each, goes_on) for each in call.callers)
         level = above
     return loops
 

@@ -37,7 +37,12 @@ from mpwatch.collect.source.control_flow import (
 from mpwatch.collect.source.deciding import ClassOfProgram, added_to, deciders
 from mpwatch.collect.source.holders import holders
 from mpwatch.collect.source.kept import ARRAYS, ReturnedSlice, returned_slices_of
-from mpwatch.collect.source.kept_references import kept_exceptions, registrations, unclosed
+from mpwatch.collect.source.kept_references import (
+    kept_exceptions,
+    raised_again,
+    registrations,
+    unclosed,
+)
 from mpwatch.collect.source.marks import marks
 from mpwatch.collect.source.repetition import Call, Repeatable, calls_of, repeated
 from mpwatch.collect.source.syntax import (
@@ -140,6 +145,7 @@ class SourceCode:
             found += _first_of_each(marks(path, module, elsewhere, self._names[path]))
             self._unrepeated += islice(registrations(path, module), MARKS_OF_KIND)
             self._unrepeated += islice(kept_exceptions(path, module), MARKS_OF_KIND)
+            self._unrepeated += islice(raised_again(path, module), MARKS_OF_KIND)
             self._unrepeated += islice(unclosed(path, module), MARKS_OF_KIND)
             for call in calls_of(path, module):
                 self._calls[call.name].append(call)

@@ -20,7 +20,7 @@ from mpwatch.diagnose.analysis.stack_patterns import functions_of, main_thread
 from mpwatch.diagnose.known_errors import evidence_of, first_of, gives, place_of
 from mpwatch.model.samples import Ended, Frame
 from mpwatch.model.snapshot import LogEntry, Process, Snapshot
-from mpwatch.model.source_code import Mark, Statement
+from mpwatch.model.source_code import RAISE_OF, Mark, Statement
 
 
 class Why(NamedTuple):
@@ -216,33 +216,84 @@ def _by_exception(snapshot: Snapshot, process: Process) -> str:
     return f"Most likely {what} ended it, whose traceback is in {log}. {_ALONE}"
 
 
-def _watchdog(index: Index, process: Process, ended: Ended) -> Mark | None:
-    """The watchdog of faulthandler that may have ended a process, whose exit status is 1.
+class _Watchdog(NamedTuple):
+    """What `Mark.about` says of a watchdog."""
+
+    mark: Mark
+    after: str
+    to: str
+    """What it writes the stacks to, as written; empty for standard error."""
+    left: str
+    """As of "alarm": the lines that leave its function before it is cancelled."""
+
+    @property
+    def is_left(self) -> bool:
+        """Whether a `return` leaves it armed, and not only an exception could."""
+        return bool(self.left) and not self.left.startswith(RAISE_OF)
+
+
+def _watchdog(index: Index, process: Process, ended: Ended) -> _Watchdog | None:
+    """The watchdog of faulthandler, or the timer, that may have ended a process.
 
     It calls _exit(1) in a thread of its own, so that no exception is raised and no handler runs.
     """
-    if ended.exit_code != 1 or last_exception(index.snapshot, process) is not None:
+    if last_exception(index.snapshot, process) is not None:
         return None
-    found = marks(index, "exits-late")
+    found = []
+    for mark in marks(index, "exits-late"):
+        after, code, to, left = mark.about.rsplit("; ", 3)
+        if ended.exit_code is not None and code == str(ended.exit_code):
+            found.append(_Watchdog(mark, after, to, left))
     return found[0] if len(found) == 1 else None
 
 
 def _watchdog_words(index: Index, process: Process, ended: Ended) -> str:
-    mark = _watchdog(index, process, ended)
-    return "" if mark is None else f", most likely by its own watchdog at {mark_place(mark)}"
+    found = _watchdog(index, process, ended)
+    return "" if found is None else f", most likely by its own watchdog at {mark_place(found.mark)}"
 
 
 def _by_watchdog(index: Index, process: Process, ended: Ended) -> str:
     """That its own watchdog has ended it; empty where the program has none."""
-    mark = _watchdog(index, process, ended)
-    if mark is None:
+    found = _watchdog(index, process, ended)
+    if found is None:
         return ""
-    after = f" after {mark.about}" if mark.about else ""
+    mark, after = found.mark, f" after {found.after}" if found.after else ""
+    file = mark.file.rpartition("/")[2]
+    writes = (
+        "It writes nothing,"
+        if found.to == "nothing"
+        else f"It writes 'Timeout' and the stacks to what is given there as file={found.to} first, "
+        "and not to standard error,"
+        if found.to
+        else "It writes 'Timeout' and the stacks to standard error first,"
+    )
+    left = ""
+    if found.is_left:
+        left = (
+            f" {mark.function} cancels it, but returns at {file}:{found.left} before that: then it "
+            "stays armed, and ends the process later, whatever that does by then."
+        )
+    elif found.left:
+        left = (
+            f" {mark.function} cancels it only after line {found.left.partition(RAISE_OF)[2]}: an "
+            "exception in between, also one that its caller catches, leaves it armed."
+        )
     return (
         f"Most likely its own watchdog: {mark_words(mark)} ends the process{after} with exit code "
-        "1, without an exception, unless it is armed again or cancelled before. It writes "
-        "'Timeout' and the stacks to standard error first, and does not know whether the process "
-        f"makes progress. Otherwise: {_FAILED}"
+        f"{ended.exit_code}, without an exception, unless it is armed again or cancelled before."
+        f"{left} {writes} and does not know whether the process makes progress. "
+        f"Otherwise: {_FAILED}"
+    )
+
+
+def _watchdog_advice(found: _Watchdog) -> str:
+    if not found.left:
+        return _ADVICE_WATCHDOG
+    return (
+        f"Cancel the watchdog on every way out of {found.mark.function}(): in a `finally` clause "
+        "around the guarded work, or in a context manager. A longer limit or a new start of the "
+        "process does not help: it ends in the same way, later. It is no lack of memory and no "
+        "crash in native code."
     )
 
 
@@ -371,8 +422,8 @@ def _advice(index: Index, process: Process, ended: Ended, *, raised: Sequence[st
     entry = last_exception(index.snapshot, process)
     if entry is not None and gives(entry, "file-cut-short"):
         return _ADVICE_CUT_FILE
-    if entry is None and _watchdog(index, process, ended) is not None:
-        return _ADVICE_WATCHDOG + _checks(index, process)
+    if entry is None and (watchdog := _watchdog(index, process, ended)) is not None:
+        return _watchdog_advice(watchdog) + _checks(index, process)
     first = first_of(entry) if entry is not None else None
     given_up = _gives_up(index, process, entry) if death_of(ended) == "failed" else None
     if given_up is not None and first is None:

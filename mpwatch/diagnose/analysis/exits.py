@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from signal import Signals
@@ -9,7 +10,13 @@ from typing import Literal, TypeAlias
 
 from mpwatch.describe.frames import frame_words, is_library
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, called, counted, family_head
+from mpwatch.diagnose.analysis.process_queries import (
+    WORK_ROLES,
+    called,
+    children_started_by,
+    counted,
+    family_head,
+)
 from mpwatch.diagnose.analysis.source_code import mark_place, mark_words, marks
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, user_frame
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
@@ -204,6 +211,48 @@ def last_seen(process: Process) -> tuple[str, ...]:
     thread = main_thread(process)
     frame = user_frame(thread.stack) if thread is not None else None
     return () if frame is None else (f"last seen at {frame_words(frame)}",)
+
+
+BESIDE_S = 1.0
+"""Children of one parent that start within this time are made by one loop, as a rule."""
+
+
+def started_beside(index: Index, process: Process) -> tuple[Process, ...]:
+    """The children of its parent that were started just before or after it and run one function.
+
+    In order of their start; empty where what it runs is known, or where they run several.
+    """
+    head = family_head(index, process)
+    if head is None or process.role != "spawned" or process.label != process.role:
+        return ()
+    ticks = BESIDE_S * index.snapshot.ticks_per_s
+    found = [
+        each
+        for each in children_started_by(index, head)
+        if each.role == "spawned" and each.label != each.role
+        if abs(each.process.start_ticks - process.process.start_ticks) <= ticks
+    ]
+    if len({_task_of(each) for each in found}) != 1:
+        return ()
+    return tuple(sorted(found, key=lambda each: (each.process.start_ticks, each.pid)))
+
+
+def _task_of(process: Process) -> str:
+    """Its label without its number: `studio.narrate` of `studio.narrate 1`."""
+    return re.sub(r" \d+$", "", process.label)
+
+
+def likely_task(index: Index, process: Process) -> tuple[str, ...]:
+    """What a process most likely ran that had exited before its stack was taken, as evidence."""
+    beside = started_beside(index, process)
+    if not beside:
+        return ()
+    own = (process.process.start_ticks, process.pid)
+    before = [each for each in beside if (each.process.start_ticks, each.pid) < own]
+    order = f"after {called(before[-1])}" if before else f"before {called(beside[0])}"
+    head = family_head(index, process)
+    by = f"{called(head)} started it" if head is not None else "it was started"
+    return (f"{by} right {order}: most likely it ran {_task_of(beside[0])} as well",)
 
 
 def parent_waiting(index: Index, process: Process) -> tuple[str, ...]:

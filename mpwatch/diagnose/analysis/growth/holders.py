@@ -26,7 +26,14 @@ _OF_LOADER = ("__call__", "__getitem__", "__iter__", "__next__")
 """What DataLoader calls of a data set; and functions whose names begin with `collate`."""
 _SERVERS = ("/asyncio/", "/http/server.py", "/socketserver.py", "/uvicorn/", "/aiohttp/")
 _BY_KEY = re.compile(r"\.pop\((?![-\d)])|^del .*\[(?![-\d:])[^:]*\]$")
-_BY_HOW: Mapping[str, int] = {"end": 0, "passed": 1, "under": 2, "later": 3, "slower": 4}
+_BY_HOW: Mapping[str, int] = {
+    "end": 0,
+    "passed": 1,
+    "under": 2,
+    "later": 3,
+    "slower": 4,
+    "answered": 5,
+}
 
 
 class Held(NamedTuple):
@@ -37,6 +44,8 @@ class Held(NamedTuple):
     """The loop that the process is in; `None` where a library calls what adds."""
     let_go: LetGo | None
     """What removes from the first of them."""
+    is_measured: bool = False
+    """Whether it was measured to grow."""
 
     @property
     def first(self) -> Holder:
@@ -62,6 +71,8 @@ class Held(NamedTuple):
     def is_sure(self) -> bool:
         """Whether it outlives what the process does, and nothing is known to empty it."""
         is_kept = self.let_go is None or self.let_go.how in ("end", "passed", "under")
+        if self.let_go is not None and self.let_go.how == "answered":
+            is_kept = self.is_measured or self.first.given_up is not None
         return (is_kept or self.is_taken_by_key) and not self.first.is_renewed
 
     @property
@@ -92,7 +103,9 @@ def held(
     still = at_rest(index, identity)
     found = [each for each in found if _place(each.first) not in still]
     if any(_place(each.first) in measured for each in found):
-        found = [each for each in found if _place(each.first) in measured]
+        found = [
+            each._replace(is_measured=True) for each in found if _place(each.first) in measured
+        ]
     return tuple(_likely(_together(sorted(found, key=lambda each: each.rank))))
 
 
@@ -200,16 +213,19 @@ def kept_by(holding: Sequence[Held]) -> Kept | None:
         return None
     first = found[0]
     is_open = _is_open(first)
+    is_answered = first.let_go is not None and first.let_go.how == "answered"
     others = [each for each in found[1:] if is_open or not _is_open(each)]
     how_sure = "Possible: " if is_open else "Most likely "
     cause = f"{how_sure}{adds_words(first)}, and {removes_words(first)}."
-    if is_open:
+    if is_answered:
+        cause += " If each of them is answered, something else is kept." * is_open
+    elif is_open:
         cause += " If it is reached in each round, something else is kept."
     if others:
         cause += f" It can also be that {'; or that '.join(adds_words(each) for each in others)}."
     if EXCEPTION_AT_END.search(first.first.statement.text):
         cause += KEEPS_FRAMES
-    elif first.first.is_asked and first.let_go is None:
+    elif first.first.is_asked and first.let_go is None and first.first.looked_up is None:
         cause += (
             " It looks there first and adds one entry for each new key, so that the growth ends "
             "only if no new keys come."
@@ -220,13 +236,38 @@ def kept_by(holding: Sequence[Held]) -> Kept | None:
 
 
 def _is_open(each: Held) -> bool:
-    """Whether a condition, of which nothing is known, decides if it is emptied."""
-    return each.let_go is not None and each.let_go.how == "under"
+    """Whether a condition, of which nothing is known, decides if it is emptied, or an answer."""
+    how = each.let_go.how if each.let_go is not None else ""
+    return how == "under" or (how == "answered" and not each.is_measured)
 
 
 def _advice(each: Held) -> str:
     """What to do about a container."""
     gone, last = each.let_go, each.first.name.rpartition(".")[2]
+    if (looked := each.first.looked_up) is not None:
+        set_back = ", or set default_factory to None once it is filled" * (
+            looked.kind == "defaultdict"
+        )
+        return (
+            f"Look keys up in {last} with get(key, default), one default for all, or ask `key in "
+            f"{last}` first{set_back}: only [] adds what is missing. Or bound it by number. A "
+            "smaller queue, gc.collect(), torch.no_grad() or new workers do not help: it refers to "
+            "all of the entries."
+        )
+    if gone is not None and gone.how == "answered":
+        given_up = each.first.given_up
+        where = ""
+        if given_up is not None:
+            frame = Frame(given_up.function, given_up.file, given_up.statement.line)
+            where = f" ({frame_words(frame)})"
+        return (
+            f"Remove the entry of {last} also where the program gives it up{where}: after a time "
+            f"limit, an error, or when its owner leaves; or drop entries of {last} that are older "
+            "than a limit, and keep in them only what the answer needs. Add none while the other "
+            "side does not answer. If the other side answers again, only new entries are removed, "
+            "the old ones stay. gc.collect() or smaller entries do not end it: it refers to all "
+            "of them."
+        )
     if gone is not None and (gone.how in ("passed", "under") or each.is_taken_by_key):
         return (
             f"Remove the entry of {last} on every way out: take it out before that check, or in a "
@@ -262,6 +303,15 @@ def adds_words(each: Held) -> str:
     """What adds to it, in which loop."""
     holder = each.first
     adds = _at(holder.statement, holder.file, holder.function)
+    if (looked := holder.looked_up) is not None:
+        file = looked.file.rpartition("/")[2]
+        also = f" (as does line {', '.join(map(str, looked.others))})" if looked.others else ""
+        kind = "" if looked.kind == "defaultdict" else " with __missing__()"
+        return (
+            f"{adds}{also} looks up keys in {each.names}, a "
+            f"{looked.kind}{kind} ({file}:{looked.made}), {_where(each)}: each key that is not "
+            "there yet gets an entry, which stays"
+        )
     more = len(each.holders) - 1
     adds += f" and {more} more line{'s' * (more > 1)}" if more else ""
     verb = "add" if more else "adds"
@@ -287,6 +337,8 @@ def removes_words(each: Held) -> str:
     if gone is None:
         return f"nothing in the program removes anything from {it}"
     at = _at(gone.statement, gone.file, gone.function)
+    if gone.how == "answered":
+        return f"only {at} removes one, by the key of an answer that has come: {_unanswered(each)}"
     if gone.past is not None:
         past = _at(gone.past, gone.past_file, gone.past_in)
         if gone.how == "passed":
@@ -306,6 +358,19 @@ def removes_words(each: Held) -> str:
             "limit, an exception, a client that has left)"
         )
     return f"what removes from {it}, {at}, does so less often"
+
+
+def _unanswered(each: Held) -> str:
+    """Which entries stay, of a container from which answers remove."""
+    gone, given_up = each.let_go, each.first.given_up
+    left_out = ""
+    if gone is not None and gone.past is not None:
+        left_out = f", or is left out by {_at(gone.past, gone.past_file, gone.past_in)},"
+    stays = f"an entry whose answer never comes{left_out} stays"
+    if given_up is not None:
+        what = _at(given_up.statement, given_up.file, given_up.function)
+        stays += f"; where the program gives one up, at {what}, it is left in there"
+    return stays
 
 
 def _at(statement: Statement, file: str, function: str) -> str:

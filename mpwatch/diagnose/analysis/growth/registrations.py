@@ -95,7 +95,13 @@ def registered_each_round(
 
 
 def kept_exceptions(index: Index, process: Process, seen: Sequence[str]) -> Explanation | None:
-    """Exceptions that are kept in each round of a loop that the process is in."""
+    """Exceptions that are kept in each round of a loop that the process is in.
+
+    Or one that is raised again in each, of which only the traceback becomes longer.
+    """
+    raised = _repeated(index, process, "raises-kept")
+    if len(raised) == 1:
+        return _raised_again(raised[0], seen)
     found = _repeated(index, process, "keeps-exception")
     if len(found) != 1:
         return None
@@ -106,6 +112,30 @@ def kept_exceptions(index: Index, process: Process, seen: Sequence[str]) -> Expl
         f"Most likely exceptions are kept: {mark_words(mark)} adds to {container} in {where}, and "
         f"nothing in that file removes any.{EXCEPTION_KEEPS}",
         f"{exception_advice(mark)} gc.collect() does not help.",
+        is_shown=False,
+    )
+
+
+def _raised_again(found: _Repeated, seen: Sequence[str]) -> Explanation:
+    """One exception whose traceback becomes longer with each raise."""
+    mark, what, where = found
+    place, _, line = what.rpartition(", ")
+    file = mark.file.rpartition("/")[2]
+    stored = f"{place.removesuffix('[]')} ({file}:{line})"
+    raises = f"{file}:{mark.statement.line}"
+    return Explanation(
+        "private memory",
+        (*seen, f"{mark_words(mark)} is reached in {where}, in which the exception is caught"),
+        f"Most likely one exception is raised again and again: it is kept in {stored}, and "
+        f"{mark_words(mark)} raises the same object in {where}. Each raise adds to its traceback "
+        "the functions that it comes through up to the one that catches it, each with all of its "
+        "arguments and local variables (arrays, tensors, the item at work). So this one traceback "
+        f"grows; {place.removesuffix('[]')} need not get any more entries.",
+        f"Raise a new exception each time: keep at {file}:{line} only what it is made of (its "
+        f"class and text), and make it at {raises}. Or take its traceback off where it is raised: "
+        f"raise error.with_traceback(None) at {raises}. Doing that only at {file}:{line}, where it "
+        "is kept, does not help, as each later raise adds to it again; nor do gc.collect() or "
+        "fewer entries. To pass less to the functions on the way only makes it slower.",
         is_shown=False,
     )
 

@@ -40,6 +40,7 @@ from mpwatch.diagnose.analysis.exits import (
     died_with_parent,
     ended_workers,
     last_seen,
+    likely_task,
     memory_evidence,
     parent_fate,
     parent_waiting,
@@ -610,7 +611,7 @@ def _finding(
     killer = likely_killer(index, ended) if sender is None else None
     if killer is not None:
         evidence.append(f"{killer.process} goes round in a loop with {killer.line}{killer.under}")
-    evidence += last_seen(process)
+    evidence += last_seen(process) or likely_task(index, process)
     group = group_kill(index, process, ended) if sender is None and killer is None else None
     if group is not None:
         evidence.append(f"{mark_words(group)} sends that signal to a whole process group")

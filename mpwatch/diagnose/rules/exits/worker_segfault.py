@@ -6,20 +6,27 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from signal import Signals
+from typing import NamedTuple
 
+from mpwatch.describe.frames import program_frames
 from mpwatch.diagnose.analysis.distributed.rank_exits import aborted_in_collective
 from mpwatch.diagnose.analysis.exits import (
     CRASH_SIGNALS,
     ended_python,
     last_seen,
+    likely_task,
     parent_waiting,
+    started_beside,
 )
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, family_head
+from mpwatch.diagnose.analysis.source_code import mark_words, marks
+from mpwatch.diagnose.analysis.stack_patterns import main_thread
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import Process
+from mpwatch.model.source_code import Mark
 
 RULE = "worker-segfault"
 # SIGBUS comes from missing memory behind a mapping and has a rule of its own.
@@ -38,12 +45,12 @@ def check(index: Index) -> Iterator[Finding]:
             alike[parent, process.role, ended.words].append((process, ended))
     for crashes in alike.values():
         crashes.sort(key=lambda crash: crash[1].at_s)
-        found = _finding(*crashes[0], [called(process) for process, _ in crashes[1:]])
+        found = _finding(index, *crashes[0], [called(process) for process, _ in crashes[1:]])
         waits = parent_waiting(index, crashes[0][0])
         yield replace(found, evidence=(*found.evidence, *waits))
 
 
-def _finding(process: Process, ended: Ended, others: Sequence[str]) -> Finding:
+def _finding(index: Index, process: Process, ended: Ended, others: Sequence[str]) -> Finding:
     """Describe the first crash of processes of the same parent and role."""
     evidence = [f"{called(process)} ended by {ended.words}"]
     if others:
@@ -52,17 +59,90 @@ def _finding(process: Process, ended: Ended, others: Sequence[str]) -> Finding:
     libraries = process.sample.maps.libraries if process.sample.maps is not None else ()
     if libraries:
         evidence.append(f"native libraries it had loaded: {', '.join(libraries[:8])}")
-    evidence += last_seen(process)
+    seen = last_seen(process)
+    evidence += seen or likely_task(index, process)
+    view = _unchecked_view(index, process) if ended.signal == Signals.SIGSEGV else None
+    cause = _cause(process, ended, libraries)
+    if view is not None:
+        evidence.append(f"{mark_words(view.mark)} checks no bounds")
+        cause = f"{_of_view(view, seen)} Otherwise: {cause}"
     return Finding(
         rule=RULE,
         severity=Severity.CRITICAL,
         process=process.process,
         summary=f"{called(process)}{more} crashed: {ended.words}",
         evidence=tuple(evidence),
-        cause=_cause(process, ended, libraries),
-        advice=(_ADVICE_LOADER if process.role == "loader-worker" else _ADVICE)
+        cause=cause,
+        advice=(_view_advice(view) if view is not None else "")
+        + (_ADVICE_LOADER if process.role == "loader-worker" else _ADVICE)
         + (_ADVICE_ABORT if ended.signal == Signals.SIGABRT else _ADVICE_LOG),
     )
+
+
+class _View(NamedTuple):
+    """A statement that makes a view, or reads at an address, and checks nothing."""
+
+    mark: Mark
+    is_on_stack: bool
+    """Whether the last stack of the process has a line of the same file."""
+
+
+def _unchecked_view(index: Index, process: Process) -> _View | None:
+    """What most likely made the memory that a process has read, where it is only one.
+
+    In a file of its last stack, or, of a process that crashed before one was taken, of those that
+    run the same. One elsewhere in the program is only possible.
+    """
+    found = marks(index, "unchecked-view")
+    seen = [process, *started_beside(index, process)]
+    stacks = [thread.stack for each in seen for thread in each.threads[:1]]
+    files = {frame.file for stack in stacks for frame in program_frames(stack)}
+    near = [each for each in found if each.file in files]
+    folders = {each.rpartition("/")[0] for each in files}
+    beside = [each for each in found if each.file.rpartition("/")[0] in folders]
+    if len(near) == 1:
+        own = main_thread(process)
+        return _View(near[0], own is not None and bool(own.stack))
+    return _View(beside[0], False) if not near and len(beside) == 1 else None
+
+
+def _of_view(view: _View, seen: Sequence[str]) -> str:
+    """The view as a cause."""
+    mark = view.mark
+    array, _, names = mark.about.partition("; ")
+    sure = "Most likely it" if view.is_on_stack else "Possible: it"
+    where = f" ({seen[0]})" if seen and view.is_on_stack else ""
+    if not names:
+        return (
+            f"{sure} read at an address that is not its own: {mark_words(mark)} takes {array} as "
+            "it is. What was there may be freed or unmapped by then, or the address is not one of "
+            f"this process; the line that first reads it crashes{where}."
+        )
+    return (
+        f"{sure} read beyond an array: {mark_words(mark)} makes a view whose shape is computed "
+        f"from {names}, and nothing in {mark.function}() compares that with the length of {array}; "
+        f"as_strided does not check it. Where {array} is shorter (a record that ends early, a "
+        "header that does not fit its data), the view reaches into memory that is not there, and "
+        f"the line that first reads it crashes{where}."
+    )
+
+
+def _view_advice(view: _View) -> str:
+    return _ADVICE_VIEW if view.mark.about.partition("; ")[2] else _ADVICE_ADDRESS
+
+
+_ADVICE_VIEW = (
+    "Compute the shape from the array itself (len(x), x.shape), or use "
+    "numpy.lib.stride_tricks.sliding_window_view(x, width)[::step], which checks its bounds; "
+    "refuse input that is shorter than its header says. Let the parent look at the exitcode or the "
+    "sentinel of its processes where it waits for them. More memory, fewer processes, another "
+    "start method or a new start of the process do not help: it crashes at the same input. "
+)
+_ADVICE_ADDRESS = (
+    "Keep what owns that memory alive and open for as long as the address is used, give each "
+    "process an address of its own, and compare the length that is read with the length that is "
+    "there. "
+)
 
 
 def _cause(process: Process, ended: Ended, libraries: tuple[str, ...]) -> str:

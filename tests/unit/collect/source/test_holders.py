@@ -541,6 +541,172 @@ def test_a_method_that_is_given_to_a_thread_is_reached() -> None:
     assert gone.how == "slower"
 
 
+VECTORS = """\
+from collections import defaultdict
+
+
+class Table(dict):
+    def __missing__(self, key):
+        self[key] = value = np.zeros(9)
+        return value
+
+
+class Vectors:
+    def __init__(self, words):
+        self.table = {made}
+        for word in words:
+            self.table[word] = np.ones(9)
+
+    def one(self, words):
+        {reads}
+
+    def run(self, texts):
+        while True:
+            self.one(texts.get().split())
+
+
+Vectors(read()).run(connect())
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "reads", "kind"),
+    [
+        (
+            "defaultdict(lambda: np.zeros(9))",
+            "return [self.table[w] for w in words]",
+            "defaultdict",
+        ),
+        ("defaultdict(list)", "return self.table[words[0]]", "defaultdict"),
+        ("Table()", "return self.table[words[0]]", "Table"),
+        ("{}", "return self.table[words[0]]", ""),
+        ("defaultdict(int)", "return self.table[words[0]]", ""),
+        ("defaultdict(list)", "return self.table['all']", ""),
+        ("defaultdict(list)", "return [self.table[w] for w in sorted(self.table)]", ""),
+        ("defaultdict(list)", "return [self.table[w] for w in words if w in self.table]", ""),
+        ("defaultdict(list)", "return self.table.get(words[0])", ""),
+        ("defaultdict(list)", "return self.table.default_factory, self.table[words[0]]", ""),
+    ],
+)
+def test_a_mapping_that_adds_what_is_looked_up(made: str, reads: str, kind: str) -> None:
+    holders_found = found(main=VECTORS.format(made=made, reads=reads))
+    looked = [each.looked_up for each in holders_found if each.looked_up is not None]
+
+    assert [(each.kind, each.made) for each in looked] == (
+        [(kind, 5 if kind == "Table" else 12)] if kind else []
+    )
+
+
+def test_a_mapping_that_is_looked_up_by_written_names_is_not_one() -> None:
+    text = VECTORS.format(made="defaultdict(list)", reads="return self.table[words]")
+    named = text.replace("self.one(texts.get().split())", "self.one('all')")
+
+    assert [each.looked_up is not None for each in found(main=text) if each.name == "self.table"]
+    assert "self.table" not in names(main=named)
+
+
+CALLS = """\
+class Calls:
+    def __init__(self, link):
+        self.link = link
+        self.open = {}
+
+    def ask(self, data):
+        call = Call(next(NUMBERS), data)
+        self.open[call.number] = call
+        return call
+
+    def look(self):
+        for kind, head in self.link.poll():
+            if kind == "answer":
+                self.open.pop(head["number"], None)
+"""
+ASKS = """\
+from calls import Calls
+
+
+class Camera:
+    def __init__(self, link):
+        self.calls = Calls(link)
+        self.asked = []
+
+    def drop_late(self):
+        while self.asked and self.asked[0].is_late():
+            self.asked.pop(0)
+
+    def run(self):
+        while True:
+            self.asked.append(self.calls.ask(image()))
+            self.calls.look()
+            self.drop_late()
+
+
+def work(link):
+    Camera(link).run()
+"""
+STARTS = "import asks\n\nProcess(target=asks.work, args=(connect(),)).start()\n"
+
+
+def of_calls(**files: str) -> Holder:
+    return next(each for each in found(**files) if each.name == "self.open")
+
+
+def test_an_entry_that_only_its_answer_removes_is_told_with_what_gives_it_up() -> None:
+    holder = of_calls(calls=CALLS, asks=ASKS, main=STARTS)
+    gone, given_up = holder.rounds[0].let_go, holder.given_up
+
+    assert gone is not None
+    assert (gone.how, gone.function, gone.statement.line) == ("answered", "look", 14)
+    assert given_up is not None
+    assert (given_up.function, given_up.statement.line) == ("drop_late", 11)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        # What gives it up removes it from both.
+        (
+            "            self.asked.pop(0)\n",
+            "            self.calls.forget(self.asked.pop(0))\n",
+        ),
+        ("            self.drop_late()\n", ""),
+    ],
+)
+def test_a_caller_that_gives_nothing_up_is_not_told(old: str, new: str) -> None:
+    asks = ASKS.replace(old, new)
+    if not new:
+        asks = asks.replace("self.asked.pop(0)", "pass")
+    forget = "\n    def forget(self, call):\n        self.open.pop(call.number, None)\n"
+
+    assert old in ASKS
+    holders_found = [
+        each
+        for each in found(calls=f"{CALLS}{forget}", asks=asks, main=STARTS)
+        if each.name == "self.open"
+    ]
+    assert all(each.given_up is None for each in holders_found)
+
+
+def test_what_goes_through_the_container_itself_is_no_answer() -> None:
+    calls = CALLS.replace("for kind, head in self.link.poll():", "for kind, head in self.late():")
+
+    assert "self.open" not in names(
+        calls=calls.replace('            if kind == "answer":\n    ', ""), asks=ASKS, main=STARTS
+    )
+
+
+def test_a_function_whose_name_is_read_somewhere_may_be_reached() -> None:
+    main = "import asks\n\nstart(choose(asks).work)\n"
+
+    gone = of_calls(calls=CALLS, asks=ASKS, main=main).rounds[0].let_go
+    never = of_calls(calls=CALLS, asks=ASKS, main="import asks\n").rounds[0].let_go
+
+    assert gone is not None
+    assert gone.how == "answered"
+    assert never is not None
+    assert never.how == "end"
+
+
 def test_nothing_is_told_of_a_program_that_is_not_looked_at_as_a_whole() -> None:
     large = "\n".join(f"x{n} = [{', '.join('1' * 400)}]" for n in range(400))
 

@@ -95,9 +95,59 @@ def test_the_length_of_encoded_bytes_is_their_number() -> None:
 def test_a_watchdog_that_ends_its_process() -> None:
     arms = "def arm(s):\n    faulthandler.dump_traceback_later({})\n"
 
-    assert found(arms.format("s * 2, exit=True"), "exits-late") == [("arm", "s * 2", 2)]
-    assert found(arms.format("timeout=9, exit=True"), "exits-late") == [("arm", "9", 2)]
+    assert found(arms.format("s * 2, exit=True"), "exits-late") == [("arm", "s * 2; 1; ; ", 2)]
+    assert found(arms.format("timeout=9, exit=True"), "exits-late") == [("arm", "9; 1; ; ", 2)]
     assert found(arms.format("s, repeat=True"), "exits-late") == []
+
+
+@pytest.mark.parametrize(
+    ("body", "left"),
+    [
+        ("if rows: return 1\n    cancel_dump_traceback_later()", "3"),
+        ("try: rows()\n    except OSError: return 1\n    cancel_dump_traceback_later()", "4"),
+        ("rows()\n    cancel_dump_traceback_later()", "raise of 3"),
+        ("try: return rows()\n    finally: cancel_dump_traceback_later()", ""),
+        ("cancel_dump_traceback_later()\n    return 1", ""),
+    ],
+)
+def test_a_watchdog_that_its_function_leaves_armed(body: str, left: str) -> None:
+    text = f"def arm(rows):\n    dump_traceback_later(9, exit=True, file=log)\n    {body}\n"
+
+    assert found(text, "exits-late") == [("arm", f"9; 1; log; {left}", 2)]
+
+
+@pytest.mark.parametrize(
+    ("body", "about"),
+    [
+        ("return as_strided(rows, shape=(n, 4), strides=(s, s))", "rows; n"),
+        ("count = n // 4\n    return as_strided(rows, (count, 4), (s, s))", "rows; n"),
+        ("return np.lib.stride_tricks.as_strided(rows, shape=(n, 4), strides=(s, s))", "rows; n"),
+        ("n = len(rows) - 3\n    return as_strided(rows, (n, 4), (s, s))", ""),
+        ("n = min(n, rows.shape[0])\n    return as_strided(rows, (n, 4), (s, s))", ""),
+        ("assert n <= rows.size\n    return as_strided(rows, (n, 4), (s, s))", ""),
+        ("check(rows, n)\n    return as_strided(rows, (3, 4), (s, s))", ""),  # of a written shape
+        ("return torch.as_strided(rows, (n, 4), (s, s))", ""),  # it raises
+        ("return rows.as_strided((n, 4), (s, s))", ""),
+        ("return (c_float * n).from_address(rows)", "rows; "),
+        ("return (c_float * n).from_address(rows.data_ptr())", ""),
+    ],
+)
+def test_a_view_whose_shape_nothing_compares_with_the_array(body: str, about: str) -> None:
+    text = f"def view(rows, n, s):\n    {body}\n"
+
+    assert [each[1] for each in found(text, "unchecked-view")] == [about] * bool(about)
+
+
+def test_a_timer_that_ends_its_process_is_one_where_its_function_leaves_it_running() -> None:
+    text = (
+        "def arm(rows):\n    timer = Timer(9, os._exit, args=(3,))\n    timer.start()\n"
+        "    if rows: return 1\n    timer.cancel()\n"
+    )
+    runs_out = text.replace("    timer.cancel()\n", "")
+
+    assert found(text, "exits-late") == [("arm", "9; 3; nothing; 4", 2)]
+    assert found(text.replace("(3,)", "(0,)"), "exits-late") == []
+    assert found(runs_out, "exits-late") == []
 
 
 def test_a_part_of_a_model_that_is_made_anew_and_the_call_of_a_wrapped_model() -> None:

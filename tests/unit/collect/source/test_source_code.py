@@ -2855,6 +2855,74 @@ def test_exceptions_that_are_removed_again_are_not_called_kept(tmp_path: Path, m
     assert [kind for kind, _, _ in found if kind == "keeps-exception"] == []
 
 
+ASKS = """\
+class Asks:
+    def __init__(self):
+        self.known = {{}}
+        self.failed = None
+
+    def ask(self, key):
+        {looks}
+        try:
+            return self.read(key)
+        except OSError as error:
+            {keeps}
+            raise
+
+
+def name_of(asks):
+    try:
+        return asks.ask("name")
+    except OSError:
+        {then}
+
+
+def work(asks):
+    while True:
+        name_of(asks)
+"""
+IN_DICT = "known = self.known.get(key)\n        if isinstance(known, Exception): raise known"
+TO_DICT = "self.known[key] = error"
+
+
+@pytest.mark.parametrize(
+    ("looks", "keeps", "then", "place"),
+    [
+        (IN_DICT, TO_DICT, "return ''", "self.known[]"),
+        ("if key in self.known: raise self.known[key]", TO_DICT, "return ''", "self.known[]"),
+        ("if self.failed: raise self.failed", "self.failed = error", "pass", "self.failed"),
+        (IN_DICT, "self.known[key] = str(error)", "return ''", ""),
+        (IN_DICT, TO_DICT, "raise", ""),  # the loop ends
+        (f"{IN_DICT}.with_traceback(None)", TO_DICT, "return ''", ""),
+        (IN_DICT.replace("raise known", "raise type(known)()"), TO_DICT, "return ''", ""),
+        (IN_DICT.replace("self.known", "self.other"), TO_DICT, "return ''", ""),
+    ],
+)
+def test_an_exception_that_is_kept_and_raised_again_is_read(
+    tmp_path: Path, looks: str, keeps: str, then: str, place: str
+) -> None:
+    found = marks_of(tmp_path / "work.py", ASKS.format(looks=looks, keeps=keeps, then=then))
+
+    line = 12 if "\n" in looks else 11
+    about = f"{place}, {line}; work.py:{line + 12}-{line + 13} work"
+    assert [each[2] for each in found if each[0] == "raises-kept"] == [about] * bool(place)
+
+
+def test_an_exception_of_a_file_that_a_loop_catches_is_raised_again(tmp_path: Path) -> None:
+    text = (
+        "BUSY = BusyError()\ndef check(rows):\n  if rows: raise BUSY\n"
+        "def work(rows):\n  while True:\n    try:\n      check(rows)\n"
+        "    except BusyError:\n      pass\n"
+    )
+    found = marks_of(tmp_path / "work.py", text)
+    ends = marks_of(tmp_path / "ends.py", text.replace("      pass", "      break"))
+
+    assert [e for e in found if e[0] == "raises-kept"] == [
+        ("raises-kept", 3, "BUSY, 1; work.py:5-9 work")
+    ]
+    assert [e for e in ends if e[0] == "raises-kept"] == []
+
+
 @pytest.mark.parametrize(
     ("body", "found"),
     [

@@ -132,6 +132,61 @@ def test_a_crash_is_named_with_signal_and_libraries() -> None:
     assert any("decode" in each for each in finding.evidence)
 
 
+VIEW = Mark(
+    "unchecked-view",
+    "/home/me/data.py",
+    "windows",
+    "rows; count, width",
+    Statement(9, "return as_strided(rows, shape=(count, width), strides=steps)"),
+)
+
+
+def crashed(*stack: Frame, label: str = "reader 1", signal: int = 11) -> Process:
+    at = [replace(thread(200), stack=stack)] if stack else []
+    dead = process(200, "spawned", threads=at, ended=exited(200, signal=signal))
+    return replace(dead, label=label)
+
+
+def test_a_view_without_a_check_in_a_file_of_the_last_stack_is_the_cause_of_a_crash() -> None:
+    at = Frame("moments", "/home/me/data.py", 21)
+    finding = only(worker_segfault.check, snapshot_of(main(), crashed(at), marks=(VIEW,)))
+
+    assert finding.cause.startswith(
+        "Most likely it read beyond an array: `return as_strided(rows, shape=(count, width), "
+        "strides=steps)` at data.py:9 windows makes a view whose shape is computed from count, "
+        "width, and nothing in windows() compares that with the length of rows"
+    )
+    assert "(last seen at data.py:21 moments). Otherwise: Native code" in finding.cause
+    assert finding.advice.startswith("Compute the shape from the array itself")
+    assert "it crashes at the same input" in finding.advice
+    for unlike in (
+        snapshot_of(main(), crashed(at, signal=6), marks=(VIEW,)),
+        snapshot_of(main(), crashed(Frame("f", "/away/other.py", 2)), marks=(VIEW,)),
+        snapshot_of(main(), crashed(at), marks=(VIEW, VIEW._replace(function="other"))),
+    ):
+        other = only(worker_segfault.check, unlike)
+        assert "beyond an array" not in other.cause
+        assert "as_strided" not in other.advice + "".join(other.evidence)
+
+
+def test_a_process_that_crashed_before_it_was_read_most_likely_ran_what_its_siblings_run() -> None:
+    at = (Frame("moments", "/home/me/data.py", 21),)
+    beside = [
+        replace(process(n, "spawned", threads=[replace(thread(n), stack=at)]), label=f"reader {k}")
+        for k, n in enumerate((199, 201))
+    ]
+    dead = crashed(label="spawned")
+    finding = only(worker_segfault.check, snapshot_of(main(), *beside, dead, marks=(VIEW,)))
+
+    told = "right after reader 0 (199): most likely it ran reader as well"
+    assert any(each.endswith(told) for each in finding.evidence)
+    assert finding.cause.startswith("Possible: it read beyond an array")
+    several = [beside[0], replace(beside[1], label="writer")]
+    finding = only(worker_segfault.check, snapshot_of(main(), *several, dead, marks=(VIEW,)))
+    assert not any("most likely it ran" in each for each in finding.evidence)
+    assert "beyond an array" not in finding.cause
+
+
 def test_a_crash_of_a_bare_process_is_named_as_well() -> None:
     dead = process(200, "spawned", ended=exited(200, signal=6))
 
@@ -1175,7 +1230,7 @@ def test_a_watchdog_that_ends_its_process_is_named_where_no_exception_is_known()
         "exits-late",
         "/job/worker.py",
         "evaluate",
-        "self.stall_s",
+        "self.stall_s; 1; ; ",
         Statement(52, "faulthandler.dump_traceback_later(self.stall_s, exit=True)"),
     )
     gone = process(200, "spawned", ended=exited(200, exit_code=1))
@@ -1187,6 +1242,13 @@ def test_a_watchdog_that_ends_its_process_is_named_where_no_exception_is_known()
     )
     assert "ends the process after self.stall_s with exit code 1" in finding.cause
     assert finding.advice.startswith("Arm the watchdog again in each round")
+    assert "to standard error first" in finding.cause
+    left = arms._replace(about="self.stall_s; 1; trace_file; 57")
+    finding = only(worker_exited_unexpectedly.check, snapshot_of(main(), gone, marks=(left,)))
+    assert "evaluate cancels it, but returns at worker.py:57 before that" in finding.cause
+    assert "given there as file=trace_file first, and not to standard error" in finding.cause
+    assert finding.advice.startswith("Cancel the watchdog on every way out of evaluate(): in a")
+    assert "A longer limit or a new start of the process does not help" in finding.advice
     other = process(200, "spawned", ended=exited(200, exit_code=2))
     finding = only(worker_exited_unexpectedly.check, snapshot_of(main(), other, marks=(arms,)))
     assert "watchdog" not in f"{finding.summary} {finding.cause} {finding.advice}"

@@ -370,6 +370,87 @@ def test_what_another_loop_takes_out_by_its_key_stays_where_no_answer_comes() ->
     assert found.advice.startswith("Remove the entry of open on every way out")
 
 
+WORDS = """\
+class Words:
+    def __init__(self):
+        self.table = defaultdict(lambda: np.zeros(9))
+        self.table["the"] = np.ones(9)
+
+    def known(self, words):
+        return [self.table[w].any() for w in words]
+
+    def run(self, texts):
+        while True:
+            words = texts.get().split()
+            use(self.known(words), self.table[words[0]])
+
+
+Words().run(connect())
+"""
+
+
+def test_a_mapping_to_which_each_look_up_adds_is_told_with_where_it_is_made() -> None:
+    found = finding(kept(words=WORDS), "words.py:run:11", "words.py:<module>:15")
+
+    assert found.cause.startswith(
+        "Most likely `return [self.table[w].any() for w in words]` at words.py:7 known (as does "
+        "line 12) looks up keys in self.table of Words, a defaultdict (words.py:3), in each round"
+    )
+    assert "each key that is not there yet gets an entry, which stays" in found.cause
+    assert found.advice.startswith("Look keys up in table with get(key, default)")
+    assert "default_factory" in found.advice
+
+
+PENDING = """\
+class Client:
+    def __init__(self, link):
+        self.link = link
+        self.open = {}
+        self.asked = []
+
+    def ask(self, data):
+        call = Call(next(NUMBERS), data.copy())
+        self.open[call.number] = call
+        return call
+
+    def look(self):
+        for number, answer in self.link.poll():
+            self.open.pop(number, None)
+
+    def run(self):
+        while True:
+            self.asked.append(self.ask(self.link.image()))
+            self.look()
+            if self.asked[0].is_late():
+                self.asked.pop(0)
+
+
+Client(connect()).run()
+"""
+
+
+def test_entries_that_only_an_answer_removes_are_told_with_what_gives_them_up() -> None:
+    found = finding(kept(client=PENDING), "client.py:run:19", "client.py:<module>:24")
+
+    assert found.cause.startswith("Possible: `self.open[call.number] = call` at client.py:9 ask")
+    assert (
+        "only `self.open.pop(number, None)` at client.py:14 look removes one, by the key of an "
+        "answer that has come: an entry whose answer never comes stays" in found.cause
+    )
+    assert "at `self.asked.pop(0)` at client.py:21 run, it is left in there" in found.cause
+    assert "no loop" not in found.cause
+    assert found.advice.startswith(
+        "Remove the entry of open also where the program gives it up (client.py:21 run)"
+    )
+
+
+def test_entries_that_an_answer_removes_are_not_told_where_nothing_gives_them_up() -> None:
+    text = PENDING.replace("                self.asked.pop(0)\n", "                pass\n")
+    found = finding(kept(client=text), "client.py:run:19", "client.py:<module>:24")
+
+    assert "self.open" not in found.cause.partition("(as where")[0]
+
+
 @pytest.mark.parametrize(
     ("takes", "is_by_key"),
     [

@@ -2079,6 +2079,28 @@ def test_exceptions_that_a_container_keeps_are_told_with_their_frames() -> None:
     assert "exception" not in other.cause
 
 
+def test_an_exception_that_is_raised_again_is_told_in_place_of_new_entries() -> None:
+    again = Mark(
+        "raises-kept",
+        "/home/me/data.py",
+        "ask",
+        "self.known[], 38; train.py:30-33 step",
+        Statement(31, "raise known"),
+    )
+    elsewhere = again._replace(about="self.known[], 38; train.py:80-90 other")
+
+    found = only(check, measured(marks=(again, CAUGHT)), GROWS)
+    other = only(check, measured(marks=(elsewhere,)), GROWS)
+
+    assert found.cause.startswith(
+        "Most likely one exception is raised again and again: it is kept in self.known "
+        "(data.py:38), and `raise known` at data.py:31 ask raises the same object in each round"
+    )
+    assert "adds to self.tasks" not in found.cause
+    assert "Doing that only at data.py:38, where it is kept, does not help" in found.advice
+    assert "exception" not in other.cause
+
+
 def test_a_measured_container_of_exceptions_is_told_so_where_no_loop_shows() -> None:
     fails = TASKS._replace(statement=CAUGHT.statement)
     values = (tasks(100), tasks(150), tasks(200))
