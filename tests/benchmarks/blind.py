@@ -121,7 +121,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="programs; all of the set without")
     parser.add_argument("--set", type=Path, default=FIRST_SET, dest="folder")
     parser.add_argument("--jobs", type=int, default=1)
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()  # names may follow an option
     arguments.out.mkdir(parents=True, exist_ok=True)
     programs = sorted(path.parent for path in arguments.folder.glob("*/truth.json"))
     chosen = [each for each in programs if not arguments.names or each.name in arguments.names]
