@@ -364,7 +364,9 @@ def find_two_writes(nodes: Sequence[ast.AST]) -> Iterator[Found]:
         ):
             yield "two-writes", "", call
             return
-        if name == "end_headers" or (name in _SENDS and _is_socket(receiver_of(call))):
+        # Only sockets have sendall().
+        is_send = name == "sendall" or (name == "send" and _is_socket(receiver_of(call)))
+        if name == "end_headers" or is_send:
             before = call
 
 

@@ -1769,6 +1769,7 @@ def test_handlers_that_go_on_with_the_next_round_are_read(tmp_path: Path) -> Non
     [
         ("  self.end_headers()\n  self.wfile.write(data)\n", 3),
         ("  self.sock.sendall(head)\n  self.sock.sendall(data)\n", 3),
+        ("  self.request.sendall(head)\n  self.request.sendall(data)\n", 3),
         ("  self.sock.sendall(head + data)\n", 0),
         ("  conn.send(head)\n  conn.send(data)\n", 0),
         ("  sock.sendall(head)\n  sock.sendall(data)\n  sock.setsockopt(6, TCP_NODELAY, 1)\n", 0),
