@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -377,7 +378,8 @@ MarkKind: TypeAlias = Literal[
     # Registers, in each round of a loop of the program or in each call from outside, something that
     # keeps an object or what belongs to that call, and nothing in the file takes it back. About:
     # what would take it back, and the loop or the calls, `atexit.unregister(); main.py:51-57 work`,
-    # with `async` before the name of a coroutine; `removeHandler(); each call of on_message()`.
+    # with `async` before the name of a coroutine; `removeHandler(); each call of on_message()`. Of
+    # a handler of `OPENING_HANDLERS` with its class, `removeHandler() for FileHandler; ...`.
     "registers",
     # Registers a hook on a module or a tensor of torch, in a function that may run again and again.
     "registers-hook",
@@ -515,6 +517,18 @@ UNDOES = (
     "unsubscribe",
 )
 """Methods that take back what `add_listener()`, `subscribe()` and the like have registered."""
+
+
+OPENING_HANDLERS: Mapping[str, Literal["file", "socket"]] = {
+    "DatagramHandler": "socket",
+    "FileHandler": "file",
+    "RotatingFileHandler": "file",
+    "SocketHandler": "socket",
+    "SysLogHandler": "socket",
+    "TimedRotatingFileHandler": "file",
+    "WatchedFileHandler": "file",
+}
+"""Handlers of logging that keep a descriptor open, and its kind (CPython 3.14)."""
 
 
 RAISE_OF = "raise of "

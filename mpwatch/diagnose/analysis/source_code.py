@@ -1369,6 +1369,12 @@ def quotes_for(index: Index, finding: Finding) -> tuple[str, ...]:
     return tuple(dict.fromkeys(quotes))[:QUOTES]
 
 
+def lines_named(index: Index, text: str) -> list[SourceLine]:
+    """The program's own lines that a text names, as far as their source is known."""
+    found = (line_at(index, place) for place in dict.fromkeys(_places((text,))))
+    return [line for line in found if line is not None]
+
+
 def _places(texts: Iterable[str]) -> Iterator[str]:
     for text in texts:
         for match in _PLACE.finditer(text):

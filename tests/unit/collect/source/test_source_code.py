@@ -2652,6 +2652,35 @@ def registered_in(tmp_path: Path, body: str, name: str = "make", head: str = "")
     return [about for kind, _, about in found if kind == "registers"]
 
 
+@pytest.mark.parametrize(
+    ("before", "is_told"),
+    [
+        ("def logger_of(name):\n  log = getLogger(name)\n", True),
+        (
+            "def logger_of(name):\n  log = getLogger(name)\n  if log.handlers:\n    return log\n",
+            False,
+        ),
+        (
+            "def logger_of(name):\n  if name in _loggers:\n    return\n  log = getLogger(name)\n",
+            False,
+        ),
+        ("@lru_cache\ndef logger_of(name):\n  log = getLogger(name)\n", False),
+    ],
+)
+def test_a_handler_of_each_call_is_told_unless_the_function_asks_for_one(
+    tmp_path: Path, before: str, is_told: bool
+) -> None:
+    text = (
+        f"{before}  handler = DatagramHandler('a', 1)\n  log.addHandler(handler)\n  return log\n"
+        "class Frame:\n  def __init__(self):\n    self.log = logger_of(1)\n"
+        "def render(jobs):\n  for job in jobs:\n    Frame()\n"
+    )
+
+    found = [each for each in marks_of(tmp_path / "logs.py", text) if each[0] == "registers"]
+
+    assert bool(found) == is_told
+
+
 LOOP = "; conn.py:9-10 make"
 
 
@@ -2667,6 +2696,8 @@ LOOP = "; conn.py:9-10 make"
         ("loop.call_later(item.limit, expire, item)", "cancel() of its handle"),
         ("threading.Timer(300, self.close).start()", "cancel() of its handle"),
         ("logging.getLogger('a').addHandler(Lines(item))", "removeHandler()"),
+        ("h = SocketHandler('a', 1); log.addHandler(h)", "removeHandler() for SocketHandler"),
+        ("log.addHandler(logging.FileHandler(item))", "removeHandler() for FileHandler"),
         ("bus.subscribe('readings', self.close)", "unsubscribe()"),
         ("self.bus.add_listener(self.close)", "remove_listener()"),
         ("self.handle = bus.register_forward_hook(self.close)", "remove() of its handle"),
@@ -2691,6 +2722,8 @@ def test_what_objects_made_in_a_loop_register_and_never_take_back_is_read(
         ("loop.call_later(900, tick)", ""),
         ("if not log.handlers: log.addHandler(Lines(item))", ""),
         ("log.addHandler(Lines(item))", "def end(log, h): log.removeHandler(h)\n"),
+        ("log.addHandler(Lines(item))", "def end(log): log.handlers.clear()\n"),
+        ("log.addHandler(Lines(item))", "def end(log): log.handlers = []\n"),
         ("bus.subscribe('readings', self.close)", "def end(b, f): b.unsubscribe(f)\n"),
         ("self.bus = Bus(); self.bus.subscribe('readings', self.close)", ""),  # its own
         ("self.net = Net(); self.net.register_forward_hook(self.close)", ""),
