@@ -69,6 +69,8 @@ class Call(NamedTuple):
     """The outermost loop of its function around it."""
     callers: tuple[str, ...]
     """The names by which its function is called; of a method that makes an object, its class."""
+    is_under: bool = False
+    """Whether an `if` of its function is around it."""
 
 
 class Repeatable(NamedTuple):
@@ -95,12 +97,19 @@ def _calls(file: str, tree: ast.Module) -> Iterator[Call]:
         callers = (name,) if owner is None or name != "__init__" else (owner.name,)
         nodes = list(own_nodes(function))
         loops = [each for each in nodes if isinstance(each, LOOPS)][:_LOOPS_OF_FUNCTION]
+        branches = [
+            (first_line(each.body[0]), last_line(each))
+            for each in nodes
+            if isinstance(each, ast.If)
+        ]
         for call in (each for each in nodes if isinstance(each, ast.Call)):
             loop = loop_around(file, function, loops, call)
             given = [*call.args, *(each.value for each in call.keywords)]
             for each in (call.func, *given):
                 if (called := last_name(each)) and called not in _ORDINARY:
-                    yield Call(called, loop, callers)
+                    line = first_line(call)
+                    is_under = any(first <= line <= last for first, last in branches)
+                    yield Call(called, loop, callers, is_under)
 
 
 def loop_around(
@@ -145,13 +154,19 @@ def functions_with_classes(tree: ast.Module) -> Iterator[tuple[ast.AST, ast.Clas
 
 
 def _loops_to(found: Repeatable, calls: Mapping[str, Sequence[Call]]) -> list[Loop]:
-    """The loops of a program in whose rounds a statement is reached, nearest first."""
+    """The loops of a program in whose rounds a statement is reached, nearest first.
+
+    Of what writes all of a container, without calls under a condition: it may be each hundredth.
+    """
+    is_each = found.mark.kind == "rewrites"
     loops = [found.loop] if found.loop is not None else []
     seen = set(found.by)
     level = list(found.by)
     for _ in range(_CALLS_UP):
         above: list[str] = []
         for call in (each for name in level for each in calls.get(name, ())):
+            if is_each and call.is_under:
+                continue
             if call.loop is not None and call.loop not in loops:
                 loops.append(call.loop)
                 if len(loops) >= _LOOPS_OF_ONE:

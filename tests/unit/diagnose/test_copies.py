@@ -178,6 +178,30 @@ def test_a_line_that_logs_to_ever_more_handlers_is_told_with_what_adds_them() ->
     assert "logs.py" not in told("self.log.debug('%d', n)", "train.py:add:40").summary
 
 
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        ("each call of save()", "written in each call of save()"),
+        ("main.py:50-60 run", "written in each round of the loop at main.py:50-60 run"),
+    ],
+)
+def test_a_line_that_writes_all_that_was_collected_is_told_with_what_adds_to_it(
+    where: str, words: str
+) -> None:
+    statement = Statement(12, "json.dump(self.rows, f, indent=2)")
+    line = SourceLine("/home/me/train.py", 12, "add", statement)
+    slow = Mark("slow", line.file, "add", f"indented: {statement.text}", statement)
+    mark = Mark("rewrites", line.file, "add", f"self.rows, put, 9; {where}", statement)
+    index = Index(snapshot_of(main(), source=(line,), marks=(slow, mark)))
+
+    told = with_copies(index, finding("pipeline-bottleneck"))
+
+    assert told.summary.endswith("add: all of self.rows is encoded and written again for each item")
+    assert "train.py:9 put adds to self.rows" in told.cause
+    assert words in told.cause
+    assert told.advice.startswith("Append each item to the file by itself")
+
+
 def test_every_kind_of_slow_expression_has_words() -> None:
     for kind in get_args(SlowKind):
         mark = Mark("slow", "/home/me/train.py", "add", f"{kind}: f(x)", Statement(12, "y = f(x)"))

@@ -2681,6 +2681,131 @@ def test_a_handler_of_each_call_is_told_unless_the_function_asks_for_one(
     assert bool(found) == is_told
 
 
+STORE = """
+import json, pickle, time
+class Store:
+  def __init__(self, path):
+    self.path, self.results = path, {{}}
+    self.results = json.load(open(path))
+  def add(self, item):
+    {add}
+  def save(self):
+{save}
+{more}
+def run(jobs, store):
+  for job in jobs:
+{each}
+"""
+SAVES = "    with open(self.path, 'w') as f:\n      json.dump(self.results, f, indent=2)\n"
+ADDS_ONE = "self.results[item.key] = item"
+
+
+@pytest.mark.parametrize(
+    ("add", "save", "each", "where"),
+    [
+        (f"{ADDS_ONE}; self.save()", SAVES, "    store.add(job)", "each call of save()"),
+        (ADDS_ONE, SAVES, "    store.add(job)\n    store.save()", "store.py:15-17 run"),
+        (
+            "self.results.append(item); self.save()",
+            "    self.path.write_text(json.dumps({'rows': [r.row() for r in self.results]}))\n",
+            "    store.add(job)",
+            "each call of save()",
+        ),
+        (
+            "self.results.update({item.key: item}); self.save()",
+            "    df = pd.DataFrame(self.results)\n    df.to_csv(self.path)\n",
+            "    store.add(job)",
+            "each call of save()",
+        ),
+        # Now and then.
+        (ADDS_ONE, SAVES, "    store.add(job)\n    if job.n % 100 == 0:\n      store.save()", ""),
+        (
+            f"{ADDS_ONE}; self.save()",
+            f"    if time.time() - self.saved < 60:\n      return\n{SAVES}",
+            "    store.add(job)",
+            "",
+        ),
+        (
+            f"{ADDS_ONE}\n    if len(self.results) > 99: self.save()",
+            SAVES,
+            "    store.add(job)",
+            "",
+        ),
+        # Once, at the end.
+        (ADDS_ONE, SAVES, "    store.add(job)\n  store.save()", ""),
+        # One item.
+        (
+            f"{ADDS_ONE}; self.save()",
+            "    with open(self.path, 'a') as f:\n      f.write(json.dumps(self.results[-1]))\n",
+            "    store.add(job)",
+            "",
+        ),
+        (
+            f"{ADDS_ONE}; self.save()",
+            f"{SAVES}    self.results.clear()\n",  # what was written is let go
+            "    store.add(job)",
+            "",
+        ),
+        ("self.results['state'] = item; self.save()", SAVES, "    store.add(job)", ""),
+    ],
+)
+def test_what_writes_all_that_was_collected_for_each_item_is_read(
+    tmp_path: Path, add: str, save: str, each: str, where: str
+) -> None:
+    text = STORE.format(add=add, save=save, each=each, more="")
+
+    found = [
+        about for kind, _, about in marks_of(tmp_path / "store.py", text) if kind == "rewrites"
+    ]
+
+    assert found == [f"self.results, add, 8; {where}"] * bool(where)
+
+
+@pytest.mark.parametrize(
+    ("body", "line"),
+    [
+        (
+            "  rows = []\n  for j in jobs:\n    rows.append(j())\n    json.dump(rows, f)",
+            4,
+        ),
+        ("  rows = []\n  for j in jobs:\n    rows.append(j())\n  json.dump(rows, open(p, 'w'))", 0),
+        ("  for j in jobs:\n    rows = []\n    rows.append(j())\n    json.dump(rows, f)", 0),
+        ("  df = None\n  for j in jobs:\n    df = pd.concat([df, j()])\n    df.to_csv(p)", 5),
+    ],
+)
+def test_a_variable_that_is_written_as_a_whole_in_each_round_is_read(
+    tmp_path: Path, body: str, line: int
+) -> None:
+    found = marks_of(tmp_path / "collect.py", f"def collect(jobs, p, f):\n{body}\n")
+
+    lines = [about for kind, _, about in found if kind == "rewrites"]
+    assert bool(lines) == bool(line)
+
+
+@pytest.mark.parametrize(
+    ("call", "kind"),
+    [
+        ("inspect.stack()", "stack"),
+        ("inspect.stack(0)", None),
+        ("traceback.format_stack()", "stack"),
+        ("datetime.strptime(text, '%Y')", "dates"),
+        ("json.dumps(rows, indent=2)", "indented"),
+        ("json.dumps(rows, indent=None)", None),
+        ("json.dumps(rows)", None),
+        ("importlib.metadata.version('torch')", "metadata"),
+        ("self.metadata.version('torch')", None),
+        ("player.stack()", None),
+    ],
+)
+def test_calls_that_are_known_to_be_slow_are_read(
+    tmp_path: Path, call: str, kind: str | None
+) -> None:
+    found = marks_of(tmp_path / "calls.py", f"def read(self, rows, text):\n  return {call}\n")
+
+    slow = [about.partition(":")[0] for each, _, about in found if each == "slow"]
+    assert slow == ([] if kind is None else [kind])
+
+
 LOOP = "; conn.py:9-10 make"
 
 
