@@ -359,7 +359,7 @@ def find_two_writes(nodes: Sequence[ast.AST]) -> Iterator[Found]:
             and not are_apart(nodes, before, call)
             and (
                 (is_body and last_name(before.func) == "end_headers")
-                or (name in _SENDS and receiver_of(before) == receiver_of(call))
+                or (name in _SENDS and _is_next_part(before, call))
             )
         ):
             yield "two-writes", "", call
@@ -368,6 +368,12 @@ def find_two_writes(nodes: Sequence[ast.AST]) -> Iterator[Found]:
         is_send = name == "sendall" or (name == "send" and _is_socket(receiver_of(call)))
         if name == "end_headers" or is_send:
             before = call
+
+
+def _is_next_part(before: ast.Call, call: ast.Call) -> bool:
+    """Whether a call sends more to the same, and not the same again, as a second attempt does."""
+    sent, more = (list(map(expression_text, each.args)) for each in (before, call))
+    return receiver_of(before) == receiver_of(call) and sent != more
 
 
 _SENDS: Final = frozenset(("send", "sendall"))

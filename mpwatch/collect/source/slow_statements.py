@@ -681,9 +681,15 @@ def find_rewrites(file: str, module: ParsedFile) -> Iterator[Repeatable]:
                 if loop := loop_around(file, function, around, statement):
                     yield Repeatable(mark, (), loop)
                 continue
-            yield Repeatable(mark, (function.name,), None, _follows(adder, added, function))
+            is_each = _follows(adder, added, function)
+            if is_each or not _AT_END.match(function.name):
+                yield Repeatable(mark, (function.name,), None, is_each)
 
 
+_AT_END: Final = re.compile(
+    r"_*(?:on_|at_)?(?:close|end|exit|final|finish|report|stop|summar|tear)"
+)
+"""Names of functions that are called once for each of several objects."""
 _SIMPLE: Final = (ast.Expr, ast.Assign, ast.Return)
 
 

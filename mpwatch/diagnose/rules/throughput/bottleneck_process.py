@@ -11,7 +11,7 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping, 
 from itertools import pairwise
 from typing import NamedTuple
 
-from mpwatch.describe.frames import own_frames
+from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.describe.processes import is_on_gpu
 from mpwatch.diagnose.analysis.distributed.ranks import collective_share, ranks_of
 from mpwatch.diagnose.analysis.idle_time import mean_cpu_percent
@@ -34,6 +34,7 @@ from mpwatch.diagnose.analysis.shares import (
     Place,
     asked,
     at_place,
+    callers,
     core_share,
     doing_words,
     idle_share,
@@ -132,6 +133,8 @@ HELD_PER_S = (8.0, 60.0)
 """How often a client waits in a second where each of its round trips is held back by 40 ms, once or
 in both directions: a message in two parts is one or two waits. Without it, a round trip takes a
 fraction of a millisecond; and one that asks more rarely is not held back by this."""
+SHOWN = 3
+"""Callers that are named."""
 RESTS_S = 1.0
 """A thread of a server that sleeps for so long, or longer, is not at a request."""
 LOOPED_SHARE = 0.5
@@ -546,6 +549,11 @@ def _finding_of_line(index: Index, alike: Sequence[_AtLine]) -> Finding:
             f"{each.place.part:.0%} of its computing whose line is known is {each.where}",
         )
     ]
+    line = line_at(index, place.words)
+    called_by = callers(index, processes, line)[:SHOWN] if line is not None else []
+    if line is not None and called_by:
+        through = ", from ".join(map(frame_words, called_by))
+        evidence.append(f"{line.function}() was last called from {through}")
     return Finding(
         rule=RULE,
         severity=Severity.INFO,

@@ -1771,6 +1771,7 @@ def test_handlers_that_go_on_with_the_next_round_are_read(tmp_path: Path) -> Non
         ("  self.sock.sendall(head)\n  self.sock.sendall(data)\n", 3),
         ("  self.request.sendall(head)\n  self.request.sendall(data)\n", 3),
         ("  self.sock.sendall(head + data)\n", 0),
+        ("  try:\n    sock.send(data)\n  except OSError:\n    sock.send(data)\n", 0),
         ("  conn.send(head)\n  conn.send(data)\n", 0),
         ("  sock.sendall(head)\n  sock.sendall(data)\n  sock.setsockopt(6, TCP_NODELAY, 1)\n", 0),
         ("  self.end_headers()\n  self.wfile.write(data)\nwbufsize = -1\n", 0),
@@ -2732,6 +2733,12 @@ ADDS_ONE = "self.results[item.key] = item"
             "",
         ),
         # Once, at the end.
+        (
+            ADDS_ONE,
+            f"    pass\n  def on_finish(self):\n{SAVES}",
+            "    store.add(job)\n  for each in (store, store):\n    each.on_finish()",
+            "",
+        ),
         (ADDS_ONE, SAVES, "    store.add(job)\n  store.save()", ""),
         # One item.
         (

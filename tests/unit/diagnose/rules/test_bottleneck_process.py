@@ -666,7 +666,8 @@ def test_a_process_that_compares_elements_of_a_tensor_one_by_one_is_reported(
 ) -> None:
     where = place or "train.py:26 repeats"
     seen = SourceLine("/home/me/train.py", 26, "repeats", Statement(26, COMPARES))
-    compared = snapshot_of(main(), source=(seen,), marks=(ELEMENTS,))
+    own = main(threads=[thread(MAIN, "train.py:repeats:26", "train.py:check:9", "train.py:run:5")])
+    compared = snapshot_of(own, source=(seen,), marks=(ELEMENTS,))
     computes = Activity("computing", "native code", place=where)
     waits = Activity("waiting", "data on socket 77", "socket")
 
@@ -677,6 +678,9 @@ def test_a_process_that_compares_elements_of_a_tensor_one_by_one_is_reported(
         assert findings[0].summary == (
             "main (100) spends its time at train.py:26 repeats: row[i + k] == row[n + k] takes "
             "single elements of a tensor"
+        )
+        assert findings[0].evidence[2] == (
+            "repeats() was last called from train.py:9 check, from train.py:5 run"
         )
         assert "launches a kernel and waits" in findings[0].cause
         assert findings[0].advice.startswith("Move the tensor to the CPU once before the loop")
