@@ -687,7 +687,7 @@ def find_rewrites(file: str, module: ParsedFile) -> Iterator[Repeatable]:
 
 
 _AT_END: Final = re.compile(
-    r"_*(?:on_|at_)?(?:close|end|exit|final|finish|report|stop|summar|tear)"
+    r"_*(?:on_|at_)?(?:close|end|exit|final|finish|report|stop|summary|tear)"
 )
 """Names of functions that are called once for each of several objects."""
 _SIMPLE: Final = (ast.Expr, ast.Assign, ast.Return)

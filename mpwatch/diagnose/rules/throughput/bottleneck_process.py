@@ -129,7 +129,7 @@ HELD_SHARE = 0.6
 LITTLE_PERCENT = 20.0
 """A process that uses less of a core is not what takes the time."""
 PROGRESS_S = 3.0
-HELD_PER_S = (8.0, 60.0)
+HELD_PER_S = (8.0, 80.0)
 """How often a client waits in a second where each of its round trips is held back by 40 ms, once or
 in both directions: a message in two parts is one or two waits. Without it, a round trip takes a
 fraction of a millisecond; and one that asks more rarely is not held back by this."""
