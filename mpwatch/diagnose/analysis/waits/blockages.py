@@ -77,6 +77,7 @@ MOSTLY = 0.9
 """The part of the readings that find a process at the one thing that it does."""
 WOKEN_BEFORE = 5.0
 """Times for each time limit: a thread whose wait only times out is woken once by that."""
+USUAL_LIMIT_S = 0.25
 AWAKE_READINGS = 1.2
 """So many of the readings may find it at something else, however few they are."""
 LOOPS_S = 20.0
@@ -259,9 +260,11 @@ def _gets_before_limit(index: Index, process: Process) -> bool:
     thread = main_thread(process)
     wait = thread.waits_on if thread is not None else None
     per_s = woken_per_s(index, process)
-    if wait is None or not wait.timeout_s or per_s is None:
+    if per_s is None:
         return False
-    return per_s * wait.timeout_s >= WOKEN_BEFORE
+    # Without a limit nothing else wakes it up; found between two waits, its limit is not known.
+    limit_s = USUAL_LIMIT_S if wait is None else 1.0 if wait.timeout_s is None else wait.timeout_s
+    return per_s * limit_s >= WOKEN_BEFORE
 
 
 def _is_same_lock(activity: Activity, edge: WaitEdge) -> bool:

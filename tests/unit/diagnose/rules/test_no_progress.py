@@ -1090,9 +1090,9 @@ def polling(doing: Activity = POLLED, wait: WaitedOn = POLLS) -> Snapshot:
     return with_shares(snapshot_of(own, child(links=links)), **{f"p{MAIN}": {doing: 1.0}})
 
 
-def polls(read_ago_s: float = 40.0, cpu_percent: float = 1.0) -> History:
+def polls(read_ago_s: float = 40.0, cpu_percent: float = 1.0, per_s: float = 4.0) -> History:
     read = (Point(NOW_S - 100, 10.0), Point(NOW_S - read_ago_s, 20.0))
-    switches = line(4000.0, per_s=4.0)
+    switches = line(4000.0, per_s=per_s)
     return history(
         {
             (MAIN, "main_read_bytes"): read,
@@ -1120,8 +1120,11 @@ def test_a_poll_to_which_something_came_or_which_is_for_something_else_is_progre
 def test_a_poll_that_wakes_up_far_more_often_than_its_time_limit_ends_gets_something() -> None:
     """What is received from a socket with recv() is in no count of bytes read."""
     longer = polling(wait=replace(POLLS, timeout_s=30.0))
+    endless = polling(wait=replace(POLLS, timeout_s=None))
 
     assert found(no_progress.check, longer, polls()) == []  # it is woken up 4 times a second
+    assert found(no_progress.check, endless, polls(per_s=4.0)) != []
+    assert found(no_progress.check, endless, polls(per_s=20.0)) == []
 
 
 def test_a_lock_file_kept_by_one_that_waits_for_those_that_poll_is_named() -> None:
