@@ -18,6 +18,7 @@ from mpwatch.diagnose import rules
 from mpwatch.diagnose.analysis.account import EVERY_S, MANY, advanced
 from mpwatch.diagnose.analysis.distributed.habits import with_habits
 from mpwatch.diagnose.analysis.exits import death_of
+from mpwatch.diagnose.analysis.growth.registrations import with_handlers
 from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
@@ -318,7 +319,9 @@ class Engine:
         for rule in self._rules:
             try:
                 for found in rule.check(index):
-                    finding = with_copies(index, found) if rule.is_of_shares else found
+                    finding = found
+                    if rule.is_of_shares:
+                        finding = with_handlers(index, with_copies(index, found))
                     finding = with_explanation(index, finding)
                     yield replace(
                         finding, evidence=(*finding.evidence, *quotes_for(index, finding))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -417,7 +418,8 @@ MarkKind: TypeAlias = Literal[
     # Registers, in each round of a loop of the program or in each call from outside, something that
     # keeps an object or what belongs to that call, and nothing in the file takes it back. About:
     # what would take it back, and the loop or the calls, `atexit.unregister(); main.py:51-57 work`,
-    # with `async` before the name of a coroutine; `removeHandler(); each call of on_message()`.
+    # with `async` before the name of a coroutine; `removeHandler(); each call of on_message()`. Of
+    # a handler of `OPENING_HANDLERS` with its class, `removeHandler() for FileHandler; ...`.
     "registers",
     # Registers a hook on a module or a tensor of torch, in a function that may run again and again.
     "registers-hook",
@@ -431,6 +433,11 @@ MarkKind: TypeAlias = Literal[
     "renews-deadline",
     # Makes a part of a model anew, of which its function reads the old one. About: the attribute.
     "replaces-module",
+    # Writes all of a container to a file that a function adds to, and from which nothing in the
+    # class or function removes. About: the container, what adds to it and at which line, and the
+    # loop or the calls that repeat it, as for "registers",
+    # `self.results, add, 23; each call of save()`.
+    "rewrites",
     # Sets the number of threads for calls of torch.distributed.rpc. About: the number, as written.
     "rpc-threads",
     # Has a thread run a function from a coroutine: run_in_executor() or to_thread(). About: the
@@ -537,22 +544,28 @@ SlowKind: TypeAlias = Literal[
     "choice",
     "collect",
     "copy",
+    "dates",
     "deepcopy",
     "elements",
     "empty-cache",
     "files",
+    "indented",
     "list-to-array",
     "list-to-tensor",
+    "metadata",
     "rows",
     "single-values",
+    "stack",
 ]
 """`all-of`: goes through all of a list that outlives the call. `archive`: opens an archive anew,
-whose table of contents is read then. `choice`: goes through all weights or elements for each draw.
-`collect`: a garbage collection. `copy`: copies all of what outlives the
-call, or its beginning. `deepcopy`: copies object by object. `elements`: compares or converts
-elements of a tensor one by one. `empty-cache`: gives cached GPU memory back. `list-to-array` and
-`list-to-tensor`: convert a list value by value. `rows`: makes an object of each row of a data
-frame. `single-values`: reads one number of a tensor or array a call."""
+whose table of contents is read then. `choice`: goes through all weights or elements for each
+draw. `collect`: a garbage collection. `copy`: copies all of what outlives the call, or its
+beginning. `dates`: parses a time by a pattern. `deepcopy`: copies object by object. `elements`:
+compares or converts elements of a tensor one by one. `empty-cache`: gives cached GPU memory back.
+`files`: looks through all folders below one. `indented`: writes JSON with an indent.
+`list-to-array` and `list-to-tensor`: convert a list value by value. `metadata`: reads that of
+installed packages. `rows`: makes an object of each row of a data frame. `single-values`: reads
+one number of a tensor or array a call. `stack`: reads the source of the callers."""
 
 
 UNDOES = (
@@ -564,6 +577,18 @@ UNDOES = (
     "unsubscribe",
 )
 """Methods that take back what `add_listener()`, `subscribe()` and the like have registered."""
+
+
+OPENING_HANDLERS: Mapping[str, Literal["file", "socket"]] = {
+    "DatagramHandler": "socket",
+    "FileHandler": "file",
+    "RotatingFileHandler": "file",
+    "SocketHandler": "socket",
+    "SysLogHandler": "socket",
+    "TimedRotatingFileHandler": "file",
+    "WatchedFileHandler": "file",
+}
+"""Handlers of logging that keep a descriptor open, and its kind (CPython 3.14)."""
 
 
 RAISE_OF = "raise of "

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from mpwatch.collect.source.kept import container_of, names_dropped_from, names_set
@@ -37,7 +37,7 @@ from mpwatch.collect.source.syntax import (
     receiver_of,
 )
 from mpwatch.model.sanitize import clean
-from mpwatch.model.source_code import Mark
+from mpwatch.model.source_code import OPENING_HANDLERS, Mark
 
 _LEAST_DELAY_S: Final = 60
 """A timer that ends sooner keeps little."""
@@ -65,12 +65,13 @@ def registrations(file: str, module: ParsedFile) -> Iterator[Repeatable]:
     called = {last_name(each.func) for each in calls}
     called |= {expression_text(e.func) for e in calls if isinstance(e.func, ast.Attribute)}
     called |= imported_roots(tree) & {"threading"}
+    called |= {"removeHandler"} if _clears_handlers(tree, called) else set()
     for function, owner in functions_with_classes(tree):
         if not isinstance(function, FUNCTIONS):
             continue
         nodes = list(own_nodes(function))
         found = [each for each in nodes if isinstance(each, ast.Call) and _registers(each)]
-        guarded = _once(nodes) if found else set()
+        guarded = _once(function, nodes) if found else set()
         inner = {each.name for each in nodes if isinstance(each, FUNCTIONS)}
         own = {each.arg for each in (*function.args.args, *function.args.kwonlyargs)}
         own |= {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
@@ -151,7 +152,9 @@ def _registered(
         is_made = any(isinstance(each, ast.Call) for each in ast.walk(given[0]))
         value = given[0] if is_made or isinstance(given[0], ast.Attribute) else None
         made = [value] if value is not None else [_NEW] * (_is_made(given[0], nodes))
-        return None if "removeHandler" in called else _Given(made, "removeHandler()")
+        kind = _class_of(given[0], nodes)
+        undone_by = f"removeHandler(){f' for {kind}' if kind in OPENING_HANDLERS else ''}"
+        return None if "removeHandler" in called else _Given(made, undone_by)
     if HOOKS.fullmatch(name) is not None and isinstance(call.func, ast.Attribute):
         is_removed = "remove" in called and not _overwrites_handles(nodes, function)
         return None if is_removed else _Given(given[:1], "remove() of its handle", True, True)
@@ -192,12 +195,30 @@ _NEW: Final = ast.Lambda(ast.arguments([], [], None, [], [], None, []), ast.Cons
 
 def _is_made(value: ast.expr, nodes: Sequence[ast.AST]) -> bool:
     """Whether a variable is given a new object in the same function."""
+    return bool(_class_of(value, nodes))
+
+
+def _class_of(value: ast.expr, nodes: Sequence[ast.AST]) -> str:
+    """What is called to make a value, here or where the function sets its variable."""
+    if isinstance(value, ast.Call):
+        return last_name(value.func)
     name = expression_text(value)
-    return any(
-        isinstance(each, ast.Assign)
-        and isinstance(each.value, ast.Call)
-        and any(expression_text(target) == name for target in each.targets)
+    made = (
+        each.value
         for each in nodes
+        if isinstance(each, ast.Assign)
+        and any(expression_text(target) == name for target in each.targets)
+    )
+    return next((last_name(each.func) for each in made if isinstance(each, ast.Call)), "")
+
+
+def _clears_handlers(tree: ast.AST, called: Iterable[str]) -> bool:
+    """Whether a file takes handlers from loggers in another way: `logger.handlers.clear()`."""
+    cleared = ("handlers.clear", "handlers.pop", "handlers.remove")
+    return any(each.endswith(cleared) for each in called) or any(
+        name.partition("[")[0].endswith(".handlers")
+        for node in every_node(tree)
+        for name in names_set(node)
     )
 
 
@@ -275,18 +296,37 @@ def _makes(owner: ast.ClassDef, call: ast.Call) -> bool:
     )
 
 
-_ASKS: Final = re.compile(r"handlers|registered|is None|not self\._?\w+$|installed|subscribed")
+_ASKS: Final = re.compile(
+    r"handlers|Handlers|registered|is None|not self\._?\w+$|installed|subscribed|configured"
+    r"|\b(?:not )?in [\w.]*loggers"
+)
 
 
-def _once(nodes: Sequence[ast.AST]) -> set[int]:
-    """The ids of what stands under a condition that it was not registered before."""
-    return {
-        id(part)
+def _once(function: ast.AST, nodes: Sequence[ast.AST]) -> set[int]:
+    """The ids of what stands under a condition that it was not registered before.
+
+    Or after one that leaves the function, and in one whose results are kept.
+    """
+    asking = [
+        node
         for node in nodes
         if isinstance(node, ast.If) and _ASKS.search(expression_text(node.test))
+    ]
+    found = {
+        id(part)
+        for node in asking
         for each in (*node.body, *node.orelse)
         for part in ast.walk(each)
     }
+    leaves = [last_line(each) for each in asking if isinstance(each.body[-1], ast.Return)]
+    is_kept = any(
+        last_name(each.func if isinstance(each, ast.Call) else each) in ("cache", "lru_cache")
+        for each in getattr(function, "decorator_list", ())
+    )
+    first = 0 if is_kept else min(leaves, default=None)
+    if first is not None:
+        found |= {id(each) for each in nodes if isinstance(each, ast.Call) and each.lineno > first}
+    return found
 
 
 _CUTS: Final = frozenset(("clear_frames", "with_traceback"))

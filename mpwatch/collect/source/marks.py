@@ -257,11 +257,7 @@ def _names_of(
         handing=handing_of(tree),
         buffered=buffered_files(tree),
         takers=takers_of(tree),
-        may_hold_back=not any(
-            name in ("TCP_NODELAY", "disable_nagle_algorithm", "wbufsize", "makefile")
-            for node in every_node(tree)
-            for name in [last_name(node) if isinstance(node, ast.expr) else ""]
-        ),
+        may_hold_back=not any(map(_sends_at_once, every_node(tree))),
         sequences=sequences_of(tree),
         plain=frozenset(plain_containers(tree)) if uses_arrays else frozenset(),
         sets=sets_of(tree),
@@ -283,6 +279,16 @@ def _names_of(
         cached=cached_variants(defined),
         patterns=PatternUses(names),
     )
+
+
+def _sends_at_once(node: ast.AST) -> bool:
+    """Whether it switches Nagle's algorithm off, or collects small writes, as makefile("wb")."""
+    if isinstance(node, ast.Call) and last_name(node.func) == "makefile":
+        mode = node.args[0] if node.args else None
+        mode = next((each.value for each in node.keywords if each.arg == "mode"), mode)
+        return mode is not None and "w" in str(getattr(mode, "value", "w"))
+    name = last_name(node) if isinstance(node, ast.expr) else ""
+    return name in ("TCP_NODELAY", "disable_nagle_algorithm", "wbufsize")
 
 
 def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[Found]:

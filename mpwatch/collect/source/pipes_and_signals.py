@@ -33,6 +33,7 @@ from mpwatch.collect.source.syntax import (
     first_line,
     functions_in,
     imported_roots,
+    is_inside,
     last_line,
     last_name,
     own_nodes,
@@ -264,8 +265,8 @@ def find_default_sigpipe(
         for loop in loops:
             names = {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
             is_its = names & {n.id for n in ast.walk(which) if isinstance(n, ast.Name)}
-            is_inside = any(call is part for part in ast.walk(loop))
-            if is_its and is_inside and not _leaves_out(loop) and _has(loop.iter, assigned):
+            is_around = any(call is part for part in ast.walk(loop))
+            if is_its and is_around and not _leaves_out(loop) and _has(loop.iter, assigned):
                 yield "default-sigpipe", "", call
                 break
 
@@ -420,15 +421,30 @@ def find_two_writes(nodes: Sequence[ast.AST]) -> Iterator[Found]:
         if (
             before is not None
             and not are_apart(nodes, before, call)
+            and (is_body or _loops_around(nodes, before) == _loops_around(nodes, call))
             and (
                 (is_body and last_name(before.func) == "end_headers")
-                or (name in _SENDS and receiver_of(before) == receiver_of(call))
+                or (name in _SENDS and _is_next_part(before, call))
             )
         ):
             yield "two-writes", "", call
             return
-        if name == "end_headers" or (name in _SENDS and _is_socket(receiver_of(call))):
+        # Only sockets have sendall().
+        is_send = name == "sendall" or (name == "send" and _is_socket(receiver_of(call)))
+        if name == "end_headers" or is_send:
             before = call
+
+
+def _loops_around(nodes: Sequence[ast.AST], call: ast.Call) -> list[int]:
+    """The lines of the loops around a call: what is sent before a loop is no part of a message."""
+    loops = [each for each in nodes if isinstance(each, LOOPS)]
+    return [each.lineno for each in loops if is_inside(call, each)]
+
+
+def _is_next_part(before: ast.Call, call: ast.Call) -> bool:
+    """Whether a call sends more to the same, and not the same again, as a second attempt does."""
+    sent, more = (list(map(expression_text, each.args)) for each in (before, call))
+    return receiver_of(before) == receiver_of(call) and sent != more
 
 
 _SENDS: Final = frozenset(("send", "sendall"))

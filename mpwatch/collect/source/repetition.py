@@ -71,6 +71,8 @@ class Call(NamedTuple):
     """The names by which its function is called; of a method that makes an object, its class."""
     is_caught: bool = False
     """Whether its function catches an exception of it, and goes on with the next round."""
+    is_under: bool = False
+    """Whether an `if` of its function is around it."""
 
 
 class Repeatable(NamedTuple):
@@ -100,12 +102,19 @@ def _calls(file: str, tree: ast.Module) -> Iterator[Call]:
         nodes = list(own_nodes(function))
         loops = [each for each in nodes if isinstance(each, LOOPS)][:_LOOPS_OF_FUNCTION]
         caught = _caught_in(nodes, loops)
+        branches = [
+            (first_line(each.body[0]), last_line(each))
+            for each in nodes
+            if isinstance(each, ast.If)
+        ]
         for call in (each for each in nodes if isinstance(each, ast.Call)):
             loop = loop_around(file, function, loops, call)
             given = [*call.args, *(each.value for each in call.keywords)]
             for each in (call.func, *given):
                 if (called := last_name(each)) and called not in _ORDINARY:
-                    yield Call(called, loop, callers, id(call) in caught)
+                    line = first_line(call)
+                    is_under = any(first <= line <= last for first, last in branches)
+                    yield Call(called, loop, callers, id(call) in caught, is_under)
 
 
 def _caught_in(nodes: Sequence[ast.AST], loops: Sequence[ast.AST]) -> set[int]:
@@ -163,7 +172,11 @@ def functions_with_classes(tree: ast.Module) -> Iterator[tuple[ast.AST, ast.Clas
 
 
 def _loops_to(found: Repeatable, calls: Mapping[str, Sequence[Call]]) -> list[Loop]:
-    """The loops of a program in whose rounds a statement is reached, nearest first."""
+    """The loops of a program in whose rounds a statement is reached, nearest first.
+
+    Of what writes all of a container, without calls under a condition: it may be each hundredth.
+    """
+    is_each = found.mark.kind == "rewrites"
     loops = [found.loop] if found.loop is not None and not found.raises else []
     level = [(name, not found.raises) for name in found.by]
     seen = set(level)
@@ -172,6 +185,8 @@ def _loops_to(found: Repeatable, calls: Mapping[str, Sequence[Call]]) -> list[Lo
         for name, is_caught in level:
             for call in calls.get(name, ()):
                 goes_on = is_caught or call.is_caught
+                if is_each and call.is_under:
+                    continue
                 if call.loop is not None and call.loop not in loops and goes_on:
                     loops.append(call.loop)
                     if len(loops) >= _LOOPS_OF_ONE:

@@ -1,9 +1,9 @@
 """Expressions that take long for what they do, as their syntax shows.
 
 Also those that go through a list or deque to find or move one element, calls of a function whose
-results another function of the same file keeps in a cache, and waits for the result of a task right
-after the statement that starts it: such a function has one task under way at a time, however many
-workers its pool has.
+results another function of the same file keeps in a cache, waits for the result of a task right
+after the statement that starts it (such a function has one task under way at a time, however many
+workers its pool has), and statements that write all of what was collected for each item.
 """
 
 from __future__ import annotations
@@ -14,21 +14,31 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from mpwatch.collect.source.kept import names_dropped_from, names_set
+from mpwatch.collect.source.repetition import Repeatable, functions_with_classes, loop_around
 from mpwatch.collect.source.syntax import (
+    ADDS,
     BLOCKS,
     FUNCTIONS,
     LOOPS,
+    ORDERS,
+    QUOTE_LIMIT,
     Found,
+    ParsedFile,
     assigned_to,
     calls_in,
     expression_text,
+    first_line,
     functions_by_name,
     functions_in,
+    is_inside,
     last_name,
     own_nodes,
+    quoted,
     receiver_of,
 )
-from mpwatch.model.source_code import SlowKind
+from mpwatch.model.sanitize import clean
+from mpwatch.model.source_code import Mark, SlowKind
 
 _TENSORS: Final = frozenset(
     ("tensor", "as_tensor", "Tensor", "FloatTensor", "DoubleTensor", "LongTensor", "IntTensor")
@@ -79,6 +89,8 @@ def slow(
             yield Slow("rows", node)
         elif name == "deepcopy" and given is not None:
             yield Slow("deepcopy", node)
+        elif (kind := _slow_call(node, module, name)) is not None:
+            yield Slow(kind, node)
         elif (module, name) == ("gc", "collect"):
             yield Slow("collect", node)
         elif name == "empty_cache" and given is None:
@@ -97,6 +109,41 @@ def slow(
                 yield Slow("all-of", node)
     yield from _single_values(nodes)
     yield from _opened_anew(nodes, _in_loops(nodes) if is_once else None)
+
+
+_SLOW_CALLS: Final[Mapping[tuple[str, str], SlowKind]] = {
+    ("datetime", "strptime"): "dates",
+    ("datetime.datetime", "strptime"): "dates",
+    ("dt.datetime", "strptime"): "dates",
+    ("time", "strptime"): "dates",
+    ("dateutil.parser", "parse"): "dates",
+    ("importlib.metadata", "distributions"): "metadata",
+    ("importlib.metadata", "entry_points"): "metadata",
+    ("importlib.metadata", "version"): "metadata",
+    ("metadata", "version"): "metadata",
+    ("pkg_resources", "get_distribution"): "metadata",
+    ("inspect", "getouterframes"): "stack",
+    ("inspect", "getsource"): "stack",
+    ("inspect", "getsourcelines"): "stack",
+    ("inspect", "stack"): "stack",
+    ("inspect", "trace"): "stack",
+    ("traceback", "extract_stack"): "stack",
+    ("traceback", "format_stack"): "stack",
+    ("traceback", "print_stack"): "stack",
+}
+"""Functions of libraries of which one call takes far longer than what it is asked for shows."""
+
+
+def _slow_call(call: ast.Call, module: str, name: str) -> SlowKind | None:
+    if (module, name) == ("inspect", "stack"):
+        given = [*call.args, *(each.value for each in call.keywords)]
+        if any(getattr(each, "value", None) == 0 for each in given):
+            return None  # without lines of source
+    if (module, name) in (("json", "dump"), ("json", "dumps")):
+        indents = [each.value for each in call.keywords if each.arg == "indent"]
+        is_indented = any(getattr(each, "value", 0) is not None for each in indents)
+        return "indented" if is_indented else None
+    return _SLOW_CALLS.get((module, name))
 
 
 _ARCHIVES: Final = {
@@ -590,3 +637,196 @@ def found_of(expressions: Iterable[Slow]) -> Iterator[Found]:
     """Slow expressions as what a file is marked with."""
     for found in expressions:
         yield "slow", f"{found.kind}: {expression_text(found.node)}", found.node
+
+
+# --- what is written as a whole for each item -----------------------------------------------------
+
+_ENCODERS: Final = frozenset(
+    ("dill", "joblib", "json", "msgpack", "orjson", "pickle", "simplejson", "ujson", "yaml")
+)
+_TABLES: Final = re.compile(r"to_(?:csv|excel|feather|json|parquet|pickle)")
+_WRITES: Final = frozenset(("write", "write_bytes", "write_text"))
+_WRAPPERS: Final = frozenset(
+    ("DataFrame", "array", "asarray", "concatenate", "dict", "dumps", "from_dict", "from_list")
+) | {"join", "list", "set", "sorted", "stack", "str", "tuple", "items", "values"}
+"""Calls of a container that go through all of it."""
+_RESTORES: Final = re.compile(r"load\w*|read\w*|from_\w+|get")
+_GROWS: Final = ADDS | {"update"}
+_SELDOM: Final = re.compile(r"\b\w*(?:due|dirty|every|interval|now|time)\w*\b")
+
+
+def find_rewrites(file: str, module: ParsedFile) -> Iterator[Repeatable]:
+    """`json.dump(self.results, f)` of a container that another statement only adds to.
+
+    Where a function adds an item and then writes all of it, or calls what does, no loop has to be
+    known; else a loop has to reach what writes.
+    """
+    for function, owner in functions_with_classes(module.tree):
+        if not isinstance(function, FUNCTIONS):
+            continue
+        nodes = own_nodes(function)
+        for statement in (each for each in nodes if isinstance(each, _SIMPLE)):
+            written = {name for call in calls_in(statement) for name in _written(call, nodes)}
+            if not written or is_seldom(nodes, statement):
+                continue
+            adding = _adding(module.tree, function, owner, written)
+            if adding is None:
+                continue
+            adder, name, added = adding
+            about = f"{clean(name, QUOTE_LIMIT // 2)}, {getattr(adder, 'name', '')}, {added.lineno}"
+            mark = Mark("rewrites", file, function.name, about, quoted(module, statement))
+            if "." not in name:  # a variable of the function
+                around = [e for e in nodes if isinstance(e, LOOPS) and is_inside(added, e)]
+                around = [e for e in around if not any(name in names_set(n) for n in ast.walk(e))]
+                if loop := loop_around(file, function, around, statement):
+                    yield Repeatable(mark, (), loop)
+                continue
+            is_each = _follows(adder, added, function)
+            if is_each or not _AT_END.match(function.name):
+                yield Repeatable(mark, (function.name,), None, is_each)
+
+
+_AT_END: Final = re.compile(
+    r"_*(?:on_|at_)?(?:close|end|exit|final|finish|report|stop|summary|tear)"
+)
+"""Names of functions that are called once for each of several objects."""
+_SIMPLE: Final = (ast.Expr, ast.Assign, ast.Return)
+
+
+def _written(call: ast.Call, nodes: Sequence[ast.AST]) -> Iterator[str]:
+    """The containers of which a call writes everything to a file."""
+    module, name = _called(call.func)
+    parts: Sequence[ast.expr] = ()
+    if (name == "dump" and module in _ENCODERS) or (module, name) == ("torch", "save"):
+        parts = call.args[:1]
+    elif name in ("save", "savetxt", "savez") and module in ("np", "numpy"):
+        parts = call.args[1:2]
+    elif name in ("writelines", "writerows"):
+        parts = call.args[:1]
+    elif name in _WRITES and isinstance(call.func, ast.Attribute):
+        parts = [each for each in call.args[:1] if isinstance(each, ast.Call)]
+    elif _TABLES.fullmatch(name) and isinstance(call.func, ast.Attribute):
+        is_added_to = any(_is_text_of(each, "mode", "a") for each in call.keywords)
+        parts = () if is_added_to else (call.func.value,)
+    for part in parts:
+        yield from _wholes(part, nodes)
+
+
+def _is_text_of(keyword: ast.keyword, name: str, value: str) -> bool:
+    return keyword.arg == name and getattr(keyword.value, "value", None) == value
+
+
+def _wholes(value: ast.expr, nodes: Sequence[ast.AST]) -> Iterator[str]:
+    """The containers of which an expression has everything."""
+    if isinstance(value, ast.Dict):
+        for each in value.values:
+            yield from _wholes(each, nodes)
+    elif isinstance(value, ast.ListComp | ast.GeneratorExp) and not value.generators[0].ifs:
+        yield from _wholes(value.generators[0].iter, nodes)
+    elif isinstance(value, ast.Call):
+        inner = value.args[0] if value.args else None
+        if inner is None and isinstance(value.func, ast.Attribute):
+            inner = value.func.value
+        if inner is not None and last_name(value.func) in _WRAPPERS:
+            yield from _wholes(inner, nodes)
+    elif isinstance(value, ast.Attribute):
+        yield expression_text(value)
+    elif isinstance(value, ast.Name):
+        yield value.id
+        for node in nodes:  # `frame = pd.DataFrame(self.rows)`
+            made = node.value if isinstance(node, ast.Assign) else None
+            if isinstance(made, ast.Call) and value.id in map(expression_text, assigned_to(node)):
+                yield from _wholes(made, ())
+
+
+def is_seldom(nodes: Iterable[ast.AST], statement: ast.AST) -> bool:
+    """Whether a statement is reached in some rounds only: each hundredth, or once in a minute."""
+    for node in nodes:
+        if not isinstance(node, ast.If) or not _tests_for_turn(node.test):
+            continue
+        inside = (part for each in (*node.body, *node.orelse) for part in ast.walk(each))
+        is_under = any(part is statement for part in inside)
+        leaves = isinstance(node.body[-1], ast.Return | ast.Continue)
+        if is_under or (leaves and first_line(node) < first_line(statement)):
+            return True
+    return False
+
+
+def _tests_for_turn(test: ast.expr) -> bool:
+    return any(
+        (isinstance(each, ast.BinOp) and isinstance(each.op, ast.Mod))
+        or (isinstance(each, ast.Compare) and isinstance(each.ops[0], ORDERS))
+        or (isinstance(each, ast.Name | ast.Attribute) and _SELDOM.fullmatch(last_name(each)))
+        for each in ast.walk(test)
+    )
+
+
+def _adding(
+    tree: ast.Module, writer: ast.AST, owner: ast.ClassDef | None, written: Container[str]
+) -> tuple[ast.AST, str, ast.stmt] | None:
+    """What adds to one of some containers, from which nothing removes: function, name, statement.
+
+    An attribute is that of the class with the function that writes it; a variable, of that itself.
+    """
+    found: tuple[ast.AST, str, ast.stmt] | None = None
+    for function, of in functions_with_classes(tree):
+        if not isinstance(function, FUNCTIONS) or (of is not owner and function is not writer):
+            continue
+        for node in own_nodes(function):
+            for name in names_dropped_from(node):
+                if name in written:
+                    return None
+            for name in names_set(node) if function.name != "__init__" else ():
+                if name in written and "." in name and not _is_restored(node):
+                    return None
+            name = _added_to(node)
+            is_it = name in written and ("." in name or function is writer)
+            if found is None and is_it and function.name != "__init__":
+                assert isinstance(node, ast.stmt)
+                found = function, name, node
+    return found
+
+
+def _is_restored(node: ast.AST) -> bool:
+    value = getattr(node, "value", None)
+    return isinstance(value, ast.Call) and bool(_RESTORES.fullmatch(last_name(value.func)))
+
+
+def _added_to(node: ast.AST) -> str:
+    """The container that a statement adds an entry to; empty for none."""
+    call = node.value if isinstance(node, ast.Expr) else None
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+        return expression_text(call.func.value) if call.func.attr in _GROWS and call.args else ""
+    if isinstance(node, ast.Assign) and len(node.targets) == 1:
+        target = node.targets[0]
+        if isinstance(target, ast.Subscript) and not isinstance(target.slice, ast.Constant):
+            return expression_text(target.value)
+        name = expression_text(target)
+        is_joined = isinstance(node.value, ast.Call) and last_name(node.value.func) == "concat"
+        if is_joined and name in names_in_dotted(node.value):
+            return name
+    if isinstance(node, ast.AugAssign) and isinstance(node.value, ast.List):
+        return expression_text(node.target)
+    return ""
+
+
+def names_in_dotted(node: ast.AST) -> set[str]:
+    """The names and attributes in a piece of syntax, as they are written."""
+    parts = (each for each in ast.walk(node) if isinstance(each, ast.Name | ast.Attribute))
+    return {expression_text(each) for each in parts}
+
+
+def _follows(
+    adder: ast.AST, added: ast.stmt, writer: ast.FunctionDef | ast.AsyncFunctionDef
+) -> bool:
+    """Whether the function that adds an item writes all of them then, or calls what does."""
+    if adder is writer:
+        return True
+    nodes = own_nodes(adder)
+    return any(
+        isinstance(each, ast.Call)
+        and last_name(each.func) == writer.name
+        and each.lineno >= added.lineno
+        and not is_seldom(nodes, each)
+        for each in nodes
+    )

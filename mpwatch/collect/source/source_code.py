@@ -45,6 +45,7 @@ from mpwatch.collect.source.kept_references import (
 )
 from mpwatch.collect.source.marks import marks
 from mpwatch.collect.source.repetition import Call, Repeatable, calls_of, repeated
+from mpwatch.collect.source.slow_statements import find_rewrites
 from mpwatch.collect.source.syntax import (
     FUNCTIONS,
     LEAVES,
@@ -147,6 +148,7 @@ class SourceCode:
             self._unrepeated += islice(kept_exceptions(path, module), MARKS_OF_KIND)
             self._unrepeated += islice(raised_again(path, module), MARKS_OF_KIND)
             self._unrepeated += islice(unclosed(path, module), MARKS_OF_KIND)
+            self._unrepeated += islice(find_rewrites(path, module), MARKS_OF_KIND)
             for call in calls_of(path, module):
                 self._calls[call.name].append(call)
         if modules and self._unrepeated:

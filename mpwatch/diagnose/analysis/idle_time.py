@@ -174,8 +174,14 @@ def _rarely_woken_s(switches: Series, stack_stops: Series, tracer_wakes: Series)
     return last_s - since_s
 
 
-def woken_per_s(index: Index, process: Process) -> float | None:
-    """How often a second its main thread has woken up lately; `None` if that was not watched."""
+def woken_per_s(index: Index, process: Process, span_s: float = WOKEN_SPAN_S) -> float | None:
+    """How often a second its main thread has woken up lately; `None` if that was not watched.
+
+    Args:
+        index: The snapshot.
+        process: The process.
+        span_s: Over so many seconds, at least: `COUNTED_S` or more.
+    """
     history, identity = index.history, process.process
     switches = history.of(identity, "voluntary_switches")
     if len(switches) < 2:
@@ -184,7 +190,7 @@ def woken_per_s(index: Index, process: Process) -> float | None:
     last_s, woken = switches[-1].at_s, 0.0
     for at_s, more in _wakes(switches, stops, wakes):
         woken += more
-        if last_s - at_s >= WOKEN_SPAN_S:
+        if last_s - at_s >= span_s:
             return woken / (last_s - at_s)
     return None
 

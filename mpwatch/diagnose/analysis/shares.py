@@ -12,13 +12,13 @@ from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
 from mpwatch.describe.account import LEAST_STACKS, inside_words, sentence
-from mpwatch.describe.frames import frame_words, is_library
+from mpwatch.describe.frames import frame_words, is_library, own_frames, program_frames
 from mpwatch.describe.processes import unique_names
 from mpwatch.describe.waits import ROOM
 from mpwatch.diagnose.analysis.idle_time import last_transfer_s, quiet_s
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES
-from mpwatch.diagnose.analysis.stack_patterns import calls
+from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread
 from mpwatch.model.account import (
     DESCRIPTORS,
     IMPORTS,
@@ -40,7 +40,7 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.progress import BUCKET_S
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process
-from mpwatch.model.source_code import INNER
+from mpwatch.model.source_code import INNER, SourceLine
 
 READINGS = 6
 LOSS_READINGS = 12
@@ -497,6 +497,27 @@ def work_place(
     in_it = ((share, line) for (*of, line), share in lines.items() if of == [file, function])
     _, line = max(in_it)
     return Place(f"{file}:{line} {function}", most / known)
+
+
+def callers(index: Index, processes: Sequence[Process], line: SourceLine) -> list[Frame]:
+    """The program's own calls that lead to a function, innermost first.
+
+    Of a stack that is in the function now; else those which all stacks of the last seconds have
+    in common.
+    """
+    for process in processes:
+        thread = main_thread(process)
+        frames = program_frames(thread.stack) if thread is not None else []
+        for number, frame in enumerate(frames):
+            if (frame.file, frame.function) == (line.file, line.function):
+                return [each for each in frames[number + 1 :] if each.function not in INNER]
+    for process in processes:
+        account = main_account(index, process.process)
+        inside = account.inside() if account is not None else None
+        if inside is not None:
+            frames = program_frames(own_frames(inside.frames[::-1]))
+            return [each for each in frames if each.line and each.function != line.function]
+    return []
 
 
 def starting_part(index: Index, processes: Iterable[Process]) -> float | None:

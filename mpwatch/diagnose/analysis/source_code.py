@@ -1079,6 +1079,13 @@ _SLOW: Mapping[SlowKind, tuple[str, str, str]] = {
         "Pick what is used first, and copy only that (rows[index] copies already in numpy and "
         "torch). More workers or cores do not make a copy that is not needed faster.",
     ),
+    "dates": (
+        "parses each time anew by its pattern, in Python",
+        ": that takes some ten times as long as a parser for one fixed form.",
+        "Use datetime.fromisoformat() where the form is that of ISO 8601, cut the numbers out of a "
+        "fixed form by their place, or parse a whole column at once (pandas.to_datetime(column, "
+        "format=...), numpy.datetime64). Keep what was parsed where the same text comes again.",
+    ),
     "deepcopy": (
         "copies object by object, in Python",
         ": all that the object refers to is copied, also what does not change.",
@@ -1106,6 +1113,12 @@ _SLOW: Mapping[SlowKind, tuple[str, str, str]] = {
         "own, or when inotify tells of a change (watchdog, watchfiles). Look only in the folder "
         "that is needed, without those below.",
     ),
+    "indented": (
+        "writes JSON in Python and not by the encoder in C, as it has an indent",
+        ": that takes several times as long for the same data.",
+        "Leave out indent= (python -m json.tool shows such a file with one), and call json.dumps() "
+        "and one write() in place of json.dump(), which writes in small pieces.",
+    ),
     "list-to-array": (
         "converts a list to an array value by value",
         ": each element is looked at and copied by itself.",
@@ -1118,6 +1131,11 @@ _SLOW: Mapping[SlowKind, tuple[str, str, str]] = {
         "Make one array first: torch.from_numpy(numpy.stack(list)), or torch.stack for a list of "
         "tensors. More workers or threads do not help.",
     ),
+    "metadata": (
+        "looks for the files of installed packages and reads them",
+        ": each call goes through the folders of sys.path.",
+        "Ask once, when the module is imported, and keep the answer.",
+    ),
     "rows": (
         "makes a new object of each row of the data frame",
         ": that costs far more than what is done with the row.",
@@ -1128,6 +1146,16 @@ _SLOW: Mapping[SlowKind, tuple[str, str, str]] = {
         ": each call costs many times what it reads.",
         "Convert all of it once before the loop (tolist(), numpy()), or compute on whole tensors.",
     ),
+    "stack": (
+        "finds the file, module and lines of source of every caller",
+        ": for each frame of the stack it asks the file system, goes through the loaded modules "
+        "and reads lines of source. That takes milliseconds a call, more the deeper the stack is, "
+        "and whatever calls it for each item or check pays for it each time.",
+        "Where only names or files of callers are needed, go through the frames themselves: "
+        "sys._getframe(1), then frame.f_back, with frame.f_code.co_filename or co_name, which "
+        "reads no file. Or decide once and keep the answer, or do it only where debugging is "
+        "switched on. A faster model, more threads or more clients do not help.",
+    ),
 }
 """What a slow expression does, why that takes long, and what to do."""
 
@@ -1137,6 +1165,8 @@ def costly(index: Index, place: str) -> Costly | None:
     line = line_at(index, place)
     if line is None:
         return None
+    if (rewritten := _rewritten(index, line)) is not None:
+        return rewritten
     for mark in marks(index, "slow"):
         kind, _, text = mark.about.partition(": ")
         is_here = (
@@ -1175,6 +1205,33 @@ def costly(index: Index, place: str) -> Costly | None:
             f"Keep a set, or a dict of positions, beside {name}: it is found there at once.",
         )
     return _costly_pattern(index, line)
+
+
+_REWRITTEN = re.compile(r"(?P<whole>.+), (?P<adder>\w+), (?P<line>\d+); (?P<where>.+)", re.S)
+
+
+def _rewritten(index: Index, line: SourceLine) -> Costly | None:
+    """What writes all that was collected, for each item that is added to it."""
+    for mark in marks(index, "rewrites"):
+        found = _REWRITTEN.fullmatch(mark.about)
+        if found is None or (mark.file, mark.statement) != (line.file, line.statement):
+            continue
+        file, whole = mark.file.rpartition("/")[2], found["whole"]
+        where = found["where"]
+        where = where if where.startswith("each call") else f"each round of the loop at {where}"
+        return Costly(
+            f"all of {whole} is encoded and written again for each item",
+            f". {file}:{found['line']} {found['adder']} adds to {whole}, nothing removes from it, "
+            f"and all of it is written in {where}: each item takes longer than the one before, and "
+            "all together a time like the square of their number.",
+            "Append each item to the file by itself: a line of JSON (open it with mode 'a' and "
+            "write json.dumps(item) with a line end), a row (to_csv(mode='a', header=False)), one "
+            "pickle after another, or a row of sqlite, and read them one by one at the next start. "
+            "Or write all of it only once in some minutes and at the end. To leave out indent= or "
+            "to use a faster encoder is a constant factor only: it still becomes slower with each "
+            "item. A faster disk, a larger queue or more processes do not help.",
+        )
+    return None
 
 
 @derived
@@ -1367,6 +1424,12 @@ def quotes_for(index: Index, finding: Finding) -> tuple[str, ...]:
     lines = (known.get(place) for place in dict.fromkeys(_places(texts)))
     quotes = (_quote(line) for line in lines if line is not None)
     return tuple(dict.fromkeys(quotes))[:QUOTES]
+
+
+def lines_named(index: Index, text: str) -> list[SourceLine]:
+    """The program's own lines that a text names, as far as their source is known."""
+    found = (line_at(index, place) for place in dict.fromkeys(_places((text,))))
+    return [line for line in found if line is not None]
 
 
 def _places(texts: Iterable[str]) -> Iterator[str]:

@@ -7,13 +7,14 @@ from typing import get_args
 
 import pytest
 
+from mpwatch.diagnose.analysis.growth.registrations import with_handlers
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.source_code import copying, costly, with_copies
 from mpwatch.model.account import ARCHIVE_TABLE, DECOMPRESSION, Activity
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.source_code import Mark, SlowKind, SourceLine, Statement
 from tests.builders.accounts import with_shares
-from tests.builders.snapshots import main, snapshot_of
+from tests.builders.snapshots import MAIN, main, snapshot_of, thread
 
 KEEPS = Mark("kept", "/home/me/train.py", "add", "self.parts", Statement(3, "self.parts.append(x)"))
 
@@ -146,6 +147,59 @@ def test_what_computes_on_all_parts_is_reported_where_the_pace_shows_it() -> Non
     told = with_copies(given, finding("bottleneck-process"))
     assert told.cause.startswith("Likely: corpus_bleu is given all of self.parts each time")
     assert told.advice.startswith("Keep the result up to date with each part that is added to self")
+
+
+def test_a_line_that_logs_to_ever_more_handlers_is_told_with_what_adds_them() -> None:
+    adds = Mark(
+        "registers",
+        "/home/me/logs.py",
+        "get_logger",
+        "removeHandler() for SocketHandler; train.py:10-14 add",
+        Statement(18, "logger.addHandler(handler)"),
+    )
+
+    def told(text: str, at: str = "train.py:add:12") -> Finding:
+        line = SourceLine("/home/me/train.py", 12, "add", Statement(12, text))
+        own = main(threads=[thread(MAIN, "logs.py:emit:3", at)])
+        index = Index(snapshot_of(own, source=(line,), marks=(adds,)))
+        return with_handlers(index, replace(finding("pipeline-bottleneck"), process=own.process))
+
+    log = told("self.log.debug('%d', n)")
+
+    assert log.summary.endswith(
+        "logs.py:18 get_logger adds one more handler to a logger in each round"
+    )
+    assert log.cause.startswith(
+        "`logger.addHandler(handler)` at logs.py:18 get_logger adds a handler"
+    )
+    assert log.cause.endswith("It always has work.")
+    assert log.advice.startswith("Add the handler once in each process")
+    assert "logs.py" not in told("self.rows.append(n)").summary
+    assert "logs.py" not in told("self.log.debug('%d', n)", "train.py:add:40").summary
+
+
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        ("each call of save()", "written in each call of save()"),
+        ("main.py:50-60 run", "written in each round of the loop at main.py:50-60 run"),
+    ],
+)
+def test_a_line_that_writes_all_that_was_collected_is_told_with_what_adds_to_it(
+    where: str, words: str
+) -> None:
+    statement = Statement(12, "json.dump(self.rows, f, indent=2)")
+    line = SourceLine("/home/me/train.py", 12, "add", statement)
+    slow = Mark("slow", line.file, "add", f"indented: {statement.text}", statement)
+    mark = Mark("rewrites", line.file, "add", f"self.rows, put, 9; {where}", statement)
+    index = Index(snapshot_of(main(), source=(line,), marks=(slow, mark)))
+
+    told = with_copies(index, finding("pipeline-bottleneck"))
+
+    assert told.summary.endswith("add: all of self.rows is encoded and written again for each item")
+    assert "train.py:9 put adds to self.rows" in told.cause
+    assert words in told.cause
+    assert told.advice.startswith("Append each item to the file by itself")
 
 
 def test_every_kind_of_slow_expression_has_words() -> None:

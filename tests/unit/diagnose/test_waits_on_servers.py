@@ -110,6 +110,22 @@ def quiet(still_s: float = 40.0) -> History:
     return history({(MAIN, "cpu_percent"): flat, (SERVER, "cpu_percent"): flat})
 
 
+@pytest.mark.parametrize(
+    ("woken_per_s", "seconds", "verdict"),
+    [(0.0, 10.0, "dead-end"), (20.0, 10.0, "unknown"), (0.0, 2.0, "unknown")],
+    ids=["it is never woken up", "it gets something in between", "not counted for long enough"],
+)
+def test_a_client_that_is_woken_up_again_and_again_is_at_no_dead_end(
+    woken_per_s: float, seconds: float, verdict: str
+) -> None:
+    past = history({(MAIN, "voluntary_switches"): line(500.0, woken_per_s, seconds)})
+    seen = job(client(), server(handler(301, waits=reads(THEIRS))))
+
+    end = wait_graph(Index(seen, past)).chains[0]
+
+    assert end.verdict == verdict
+
+
 def test_both_ends_of_a_connection_that_wait_to_receive_are_a_dead_end() -> None:
     end = chain(client(), server(handler(301, waits=reads(THEIRS))))
 

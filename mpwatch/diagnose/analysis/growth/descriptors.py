@@ -9,6 +9,7 @@ from typing import NamedTuple
 from mpwatch.describe.frames import own_frames
 from mpwatch.diagnose.analysis.growth.growing import Explanation, Growing
 from mpwatch.diagnose.analysis.growth.holders import kept_in, kept_to_end
+from mpwatch.diagnose.analysis.growth.registrations import handlers_each_round
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.newest import (
     MOST,
@@ -114,6 +115,8 @@ def explain_descriptors(index: Index, found: Growing) -> Explanation:
     words = descriptor_words(index, process, gained)
     if (left := unclosed_by(index, process, gained)) is not None:
         return _of_unclosed(found, left, noun, words)
+    if (added := handlers_each_round(index, found, kind, noun, words)) is not None:
+        return added
     at_end = kept_to_end(index, process) if kind in ("torch", "shm") else None
     if at_end is not None:
         return Explanation(noun, (*words, at_end.evidence), at_end.cause, at_end.advice)

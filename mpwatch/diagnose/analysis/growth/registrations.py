@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
-from mpwatch.diagnose.analysis.growth.growing import Explanation
+from mpwatch.diagnose.analysis.growth.growing import Explanation, Growing
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.source_code import mark_place, mark_words, marks
+from mpwatch.diagnose.analysis.process_queries import all_called
+from mpwatch.diagnose.analysis.source_code import lines_named, mark_place, mark_words, marks
 from mpwatch.diagnose.analysis.stack_patterns import functions_of
+from mpwatch.model.findings import Finding
+from mpwatch.model.samples import FdKind
 from mpwatch.model.snapshot import Process
-from mpwatch.model.source_code import UNDOES, Mark, MarkKind, Statement
+from mpwatch.model.source_code import OPENING_HANDLERS, UNDOES, Mark, MarkKind, Statement
 
 
 def registered_hooks(index: Index, process: Process, seen: list[str]) -> Explanation | None:
@@ -81,7 +85,8 @@ def registered_each_round(
     found = _repeated(index, process, "registers")
     if len(found) != 1:
         return None
-    mark, undo, where = found[0]
+    mark, what, where = found[0]
+    undo = what.partition(_CLASS)[0]
     keeper, advice = _KEEPERS[undo]
     words = mark_words(mark)
     none = f"; {mark.file.rpartition('/')[2]} has no {undo}" if undo in _CALLED else ""
@@ -92,6 +97,98 @@ def registered_each_round(
         f"{advice} gc.collect() does not help, as all of it is referred to.",
         is_shown=False,
     )
+
+
+_CLASS = " for "
+"""Between what takes a handler back and its class."""
+_UNDO_HANDLER = "removeHandler()"
+
+
+def _handlers(index: Index, process: Process) -> _Repeated | None:
+    """The one statement that adds a handler to a logger in each round that a process is in."""
+    found = [e for e in _repeated(index, process, "registers") if _UNDO_HANDLER in e.what]
+    return found[0] if len(found) == 1 else None
+
+
+def handlers_each_round(
+    index: Index, found: Growing, kind: FdKind | None, noun: str, words: Sequence[str]
+) -> Explanation | None:
+    """Handlers of logging that are added again and again, each with a descriptor of its own.
+
+    Args:
+        index: The snapshot.
+        found: The growth of descriptors.
+        kind: What most of the newest descriptors are.
+        noun: The same in words.
+        words: What is known of them.
+    """
+    added = _handlers(index, found.process)
+    made = added.what.partition(_CLASS)[2] if added is not None else ""
+    if added is None or kind is None or OPENING_HANDLERS.get(made) != kind:
+        return None
+    place = mark_place(added.mark)
+    names, verb = all_called(found.processes), "have" if len(found.processes) > 1 else "has"
+    return Explanation(
+        noun,
+        (*words, _added_words(added)),
+        f"Each {made} that {mark_words(added.mark)} adds has a {kind} of its own, and is added in "
+        f"{added.where}. {_ADDED}",
+        f"{_ADD_ONCE} To close the {kind}s one by one, or to raise the limit of descriptors "
+        "(ulimit -n), does not help: the handlers stay, and open them again.",
+        f"{names} {verb} ever more {noun}, one for each handler of logging that is added at "
+        f"{place} and never removed",
+    )
+
+
+def _added_words(added: _Repeated) -> str:
+    file = added.mark.file.rpartition("/")[2]
+    return (
+        f"{mark_words(added.mark)} is reached in {added.where}; {file} has no {_UNDO_HANDLER}, and "
+        "does not ask whether the logger has a handler already"
+    )
+
+
+_ADDED = (
+    "logging.getLogger() returns the same logger for the same name, and a logger keeps every "
+    "handler: each record is formatted and written once by every handler that was added so far. "
+    "So the time for one record, and what arrives at the other end, grow with each call."
+)
+_ADD_ONCE = (
+    "Add the handler once in each process, where logging is set up, or only if not "
+    "logger.handlers; a function that is called for each item should only call getLogger()."
+)
+_LOGS = re.compile(
+    r"\b\w*(?:log|logger|logging)\.(?:debug|info|warn|warning|error|exception|critical|log)\(",
+    re.IGNORECASE,
+)
+
+
+def with_handlers(index: Index, finding: Finding) -> Finding:
+    """A finding about a line that takes time, where that logs to ever more handlers."""
+    process = index.snapshot.get(finding.process)
+    is_known = bool(marks(index, "registers")) and process is not None
+    for line in lines_named(index, finding.summary) if is_known else ():
+        added = _handlers(index, process) if process is not None else None
+        if added is None or not _LOGS.search(line.statement.text):
+            continue
+        place = mark_place(added.mark)
+        return replace(
+            finding,
+            summary=(
+                f"{finding.summary}: that line logs, and {place} adds one more handler to a logger "
+                "in each round"
+            ),
+            evidence=(*finding.evidence, _added_words(added)),
+            cause=(
+                f"{mark_words(added.mark)} adds a handler in {added.where}, and nothing removes "
+                f"one. {_ADDED} {finding.cause}"
+            ),
+            advice=(
+                f"{_ADD_ONCE} More processes or cores, and a faster receiver of the records, do "
+                "not help."
+            ),
+        )
+    return finding
 
 
 def kept_exceptions(index: Index, process: Process, seen: Sequence[str]) -> Explanation | None:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 from mpwatch.describe.frames import own_frames, program_frames
+from mpwatch.diagnose.analysis.idle_time import COUNTED_S, WOKEN_SPAN_S, woken_per_s
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import LISTENS, PipeEnds, channels_among, listening_at
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES
@@ -29,6 +30,8 @@ request, and does something else; `loop`: it runs the event loop that watches th
 _HANDLERS = ("socketserver.py:process_request_thread", "http/server.py:handle")
 _REPEATS = re.compile(r"(?:async )?for |while (?:True|1) ?:")
 _WAKING: tuple[MarkKind, ...] = ("wakes", "releases", "put")
+GETS_PER_S = 3.0
+"""Wake-ups of a thread that waits to receive without a time limit: something came each time."""
 _LATER_S = 1.5
 """A handler begins to wait after its client does; both are read one after the other."""
 
@@ -214,12 +217,27 @@ def all_wait_to_receive(index: Index, ends: PipeEnds, found: Answering) -> bool:
         return False
     if any(each is None or each.timeout_s is not None for each in waits):
         return False
+    if found.waiting.tid == found.client.pid and _may_get(index, found.client):
+        return False
     return not any(
         _may_send(index, ends, process, each)
         for process, used in ((found.client, found.waiting), (found.server, found.thread))
         for each in own_threads(index, process)
         if each is not used
     )
+
+
+def _may_get(index: Index, client: Process) -> bool:
+    """Whether a client may get something again and again, in between two readings.
+
+    What is received is in no count of bytes. Wake-ups are counted every few seconds: before that,
+    nothing is known of them.
+    """
+    switches = index.history.of(client.process, "voluntary_switches")
+    if switches and switches[-1].at_s - switches[0].at_s < COUNTED_S:
+        return True
+    spans_s = (COUNTED_S, WOKEN_SPAN_S)
+    return any((woken_per_s(index, client, each) or 0.0) >= GETS_PER_S for each in spans_s)
 
 
 def has_asked(index: Index, thread: Thread) -> bool:

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from mpwatch.describe.frames import own_frames
+from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.describe.processes import is_on_gpu
 from mpwatch.diagnose.analysis.distributed.ranks import collective_share, ranks_of
 from mpwatch.diagnose.analysis.idle_time import mean_cpu_percent
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.newest import own_lines
+from mpwatch.diagnose.analysis.newest import own_lines, own_place
 from mpwatch.diagnose.analysis.process_queries import (
     SERVICE_ROLES,
     all_called,
@@ -34,8 +34,10 @@ from mpwatch.diagnose.analysis.shares import (
     Place,
     asked,
     at_place,
+    callers,
     core_share,
     doing_words,
+    idle_share,
     imported_until_s,
     is_work,
     main_account,
@@ -66,12 +68,12 @@ from mpwatch.diagnose.analysis.stack_patterns import (
 from mpwatch.diagnose.analysis.waits.blockages import without_progress_s
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.edges import CLIENTS as CLIENTS_WAITED_FOR
-from mpwatch.model.account import JOB_WORKS, LAST_MINUTE_S, RUNNING_KINDS, Share, together
+from mpwatch.model.account import JOB_WORKS, LAST_MINUTE_S, NO_CORE, RUNNING_KINDS, Share, together
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import Series, first_at, values_of
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.progress import pace
-from mpwatch.model.snapshot import Process
+from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.source_code import Mark, Statement
 from mpwatch.model.units import seconds_text
 
@@ -127,6 +129,14 @@ HELD_SHARE = 0.6
 LITTLE_PERCENT = 20.0
 """A process that uses less of a core is not what takes the time."""
 PROGRESS_S = 3.0
+HELD_PER_S = (8.0, 80.0)
+"""How often a client waits in a second where each of its round trips is held back by 40 ms, once or
+in both directions: a message in two parts is one or two waits. Without it, a round trip takes a
+fraction of a millisecond; and one that asks more rarely is not held back by this."""
+SHOWN = 3
+"""Callers that are named."""
+RESTS_S = 1.0
+"""A thread of a server that sleeps for so long, or longer, is not at a request."""
 LOOPED_SHARE = 0.5
 """Of the time of each rank."""
 LOOPED_PER_S = 50.0
@@ -202,18 +212,73 @@ def _held_back(index: Index) -> Iterator[Finding]:
     for identity, shares_of in waits.items():
         known = index.snapshot.get(identity)
         clients = [each for each in index.snapshot.living() if each.process in shares_of]
-        moves = [without_progress_s(each, index) or 0.0 for each in clients]
-        # Without progress no answer comes at all.
-        if known is not None and _does_little(index, known) and max(moves) < PROGRESS_S:
+        if known is None or not _does_little(index, known) or not _are_held(index, clients):
+            continue
+        if _receives(index, known, shares_of):
             share = sum(shares_of.values()) / len(clients)
-            yield _finding_of_held(index, known, clients, share, found[0])
+            yield _finding_of_held(index, known, clients, share, found)
+
+
+def _are_held(index: Index, clients: Sequence[Process]) -> bool:
+    """Whether clients get answers, and no faster than a delayed acknowledgement lets them come.
+
+    What is received from a socket is in no count of bytes: how often a client waits tells it. Where
+    that is not counted, they have to make progress, as without any no answer comes at all.
+    """
+    rates = [switches_per_s(index, each) for each in clients]
+    known = [each for each in rates if each is not None]
+    if len(known) == len(rates):
+        least, most = HELD_PER_S
+        return least <= min(known) and max(known) <= most
+    return max(without_progress_s(each, index) or 0.0 for each in clients) < PROGRESS_S
+
+
+def _receives(index: Index, server: Process, clients: Container[ProcessId]) -> bool:
+    """Whether a server waits to receive all the time, as its clients do.
+
+    In a thread for each connection, or in its main thread for the next request of any. One whose
+    threads sleep, or wait for another server, delays its answers by that.
+    """
+    account = index.snapshot.account.processes.get(server.process)
+    for number in range(len(account.uncounted) if account is not None else 0):
+        assert account is not None
+        found = account.thread(number).last_minute().shares()
+        got = sum(
+            each.share
+            for each in found
+            if each.activity.what.startswith(_TCP_DATA)
+            and any(provider in clients for provider in each.activity.providers)
+        )
+        no_core = sum(each.share for each in found if each.activity == NO_CORE)
+        if got >= HELD_SHARE * (1 - no_core) > 0:
+            return True
+    idle = with_a_core(index, server, idle_share(index, server), LEAST_TIME)
+    return idle >= HELD_SHARE and not any(map(_may_answer, server.threads[1:]))
+
+
+def _may_answer(thread: Thread) -> bool:
+    """Whether a thread beside the main one may be at a request: not one that rests for long."""
+    wait = thread.waits_on
+    rests = wait is not None and (
+        wait.kind == "futex" or (wait.kind == "timer" and (wait.timeout_s or 0.0) >= RESTS_S)
+    )
+    return own_place(thread) is not None and not rests
+
+
+def _writes_of(processes: Iterable[Process], found: Sequence[Mark]) -> Mark:
+    """The statement in a file that the processes are in; else the first."""
+    files = {frame.file for p in processes for thread in p.threads for frame in thread.stack}
+    return next((each for each in found if each.file in files), found[0])
+
+
+_TCP_DATA = "data on tcp "
 
 
 def _asks_over_tcp(index: Index, process: Process) -> Mapping[ProcessId, float]:
     """The share of its time on a core in which a main thread waits for data of each server."""
     found: defaultdict[ProcessId, float] = defaultdict(float)
     for activity, share in shares(index, process):
-        if activity.what.startswith("data on tcp ") and len(activity.providers) == 1:
+        if activity.what.startswith(_TCP_DATA) and len(activity.providers) == 1:
             found[activity.providers[0]] += share
     return {each: with_a_core(index, process, share, LEAST_TIME) for each, share in found.items()}
 
@@ -225,24 +290,34 @@ def _does_little(index: Index, process: Process) -> bool:
 
 
 def _finding_of_held(
-    index: Index, server: Process, clients: Sequence[Process], share: float, writes: Mark
+    index: Index, server: Process, clients: Sequence[Process], share: float, found: Sequence[Mark]
 ) -> Finding:
     """Describe round trips in which neither side works."""
+    writes = _writes_of((server, *clients), found)
     names = all_called(clients)
+    percents = [mean_cpu_percent(each, index.history, OVER_S) or 0.0 for each in clients]
     percent = mean_cpu_percent(server, index.history, OVER_S) or 0.0
+    rates = [per_s for each in clients if (per_s := switches_per_s(index, each)) is not None]
+    often = (
+        f"; each of these waits some {sum(rates) / len(rates):.0f} times a second"
+        if len(rates) == len(clients)
+        else ""
+    )
     return Finding(
         rule=RULE,
         severity=Severity.INFO,
-        is_doubtful=True,
+        is_doubtful=not often,
         process=server.process,
         others=tuple(each.process for each in clients),
         subject="held back",
         summary=(
             f"{names} {'waits' if len(clients) == 1 else 'wait'} {share:.0%} of the time for "
-            f"answers of {called(server)}, and neither side works: the time is in the round trips"
+            f"answers of {called(server)}, and neither side works: the time is in the round trips "
+            f"of messages that are written in two parts at {mark_place(writes)}"
         ),
         evidence=(
-            f"{called(server)} uses {percent:.0f}% of a core",
+            f"{called(server)} uses {max(1.0, percent):.0f}% of a core or less, {names} "
+            f"{max(1.0, *percents):.0f}% or less{often}",
             *(
                 f"{called(each)}: {words}"
                 for each in clients[:CLIENTS]
@@ -256,13 +331,16 @@ def _finding_of_held(
             "connection that is kept open, the kernel holds a second small write back until the "
             "first one is acknowledged (Nagle's algorithm), and the other end delays its "
             "acknowledgement by some 40 ms, as it has nothing to send before it has the rest. So "
-            "each round trip takes 40 ms, however little there is to do."
+            "each round trip takes 40 ms, and twice that where answers are written the same way, "
+            "however little there is to do: 11 to 25 messages a second on each connection."
         ),
         advice=(
             "Set TCP_NODELAY on both ends (sock.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1); "
             "disable_nagle_algorithm = True in a handler of socketserver or http.server), or send "
-            "head and body in one write (wbufsize = -1 there, or b''.join). More clients, threads "
-            "or server processes do not make a round trip shorter."
+            f"head and body in one write at {mark_place(writes)} (sendall(head + body), "
+            "sendmsg([head, body]), or wbufsize = -1 in a handler). More cores, threads or server "
+            "processes, a faster encoding and larger buffers do not make a round trip shorter: "
+            "nobody computes. `ss -ti` shows ato:40 there."
         ),
     )
 
@@ -471,6 +549,11 @@ def _finding_of_line(index: Index, alike: Sequence[_AtLine]) -> Finding:
             f"{each.place.part:.0%} of its computing whose line is known is {each.where}",
         )
     ]
+    line = line_at(index, place.words)
+    called_by = callers(index, processes, line)[:SHOWN] if line is not None else []
+    if line is not None and called_by:
+        through = ", from ".join(map(frame_words, called_by))
+        evidence.append(f"{line.function}() was last called from {through}")
     return Finding(
         rule=RULE,
         severity=Severity.INFO,

@@ -12,16 +12,16 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from mpwatch.describe.frames import frame_words, own_frames, program_frames
+from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.diagnose.analysis.distributed.ranks import ranks_of
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called
 from mpwatch.diagnose.analysis.shares import (
     Place,
+    callers,
     core_share,
     doing_words,
     idle_share,
-    main_account,
     shares,
     waiting_share,
     with_a_core,
@@ -34,7 +34,7 @@ from mpwatch.model.account import IMPORTS, Activity
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process
-from mpwatch.model.source_code import INNER, SourceLine, Statement
+from mpwatch.model.source_code import SourceLine, Statement
 
 RULE = HOT_SPOT
 IS_OF_SHARES = True
@@ -121,9 +121,9 @@ def _finding(index: Index, spot: _HotSpot) -> Finding:
     names = all_called(processes, SHOWN)
     is_one = len(processes) == 1
     function = place.words.rpartition(" ")[2]
-    callers = _callers(index, processes, spot.line)
+    called_by = callers(index, processes, spot.line)
     unused = _unused(index, processes)
-    through = ", from ".join(map(frame_words, callers[:SHOWN]))
+    through = ", from ".join(map(frame_words, called_by[:SHOWN]))
     others = (*processes[1:2], *unused[:2])
     is_short = any(core_share(index, each) > 0 for each in processes)
     evidence = [
@@ -148,30 +148,9 @@ def _finding(index: Index, spot: _HotSpot) -> Finding:
             f"{' with a core' if is_short else ''}, most of it at {place.words}"
         ),
         evidence=tuple(evidence),
-        cause=_cause(index, spot, callers),
+        cause=_cause(index, spot, called_by),
         advice=_advice(index, spot, unused),
     )
-
-
-def _callers(index: Index, processes: Sequence[Process], line: SourceLine) -> list[Frame]:
-    """The program's own calls that lead to a function, innermost first.
-
-    Of a stack that is in the function now; else those which all stacks of the last seconds have
-    in common.
-    """
-    for process in processes:
-        thread = main_thread(process)
-        frames = program_frames(thread.stack) if thread is not None else []
-        for number, frame in enumerate(frames):
-            if (frame.file, frame.function) == (line.file, line.function):
-                return [each for each in frames[number + 1 :] if each.function not in INNER]
-    for process in processes:
-        account = main_account(index, process.process)
-        inside = account.inside() if account is not None else None
-        if inside is not None:
-            frames = program_frames(own_frames(inside.frames[::-1]))
-            return [each for each in frames if each.line and each.function != line.function]
-    return []
 
 
 def _loops(line: SourceLine) -> list[Statement]:
@@ -179,11 +158,11 @@ def _loops(line: SourceLine) -> list[Statement]:
     return [each for each in reversed(line.within) if each.text.startswith(("for ", "while "))]
 
 
-def _cause(index: Index, spot: _HotSpot, callers: Sequence[Frame]) -> str:
+def _cause(index: Index, spot: _HotSpot, called_by: Sequence[Frame]) -> str:
     """How often the line runs, by the loops around it and around the calls that lead to it."""
     place = spot.place.words
     loops = [(each, spot.line.file) for each in _loops(spot.line)]
-    for frame in callers:
+    for frame in called_by:
         line = source_of(index, frame)
         if line is not None:
             loops += [(each, frame.file) for each in _loops(line)]

@@ -542,9 +542,6 @@ def _cause(index: Index, stages: _Stages) -> str:
     works = f"{this} {'works' if is_one else 'work'} without a pause"
     if _mean(_sleep_share, index, stages.working) >= PAUSES_SHARE:
         works = f"{this} {'works, or sleeps' if is_one else 'work, or sleep'} by {its} own code"
-    if _is_short_of_cores(index, stages.working):
-        always = "always has work and waits" if is_one else "always have work and wait"
-        works = f"{this} {always} for a core to do it"
     parts = []
     if stages.waiting:
         parts.append(f"the others need items faster than {it} make{'s' if is_one else ''} them")
@@ -553,7 +550,13 @@ def _cause(index: Index, stages: _Stages) -> str:
             f"take{'s' if is_one else ''} items more slowly than {all_called(stages.ahead, SHOWN)} "
             f"make{'s' if len(stages.ahead) == 1 else ''} them, so that the queue is always full"
         )
-    return f"{works}, and {', and '.join(parts)}: the whole job runs at {its} speed."
+    cause = f"{works}, and {', and '.join(parts)}: the whole job runs at {its} speed."
+    if _is_short_of_cores(index, stages.working):
+        waits = "waits" if is_one else "wait"
+        cause += (
+            f" Beside that, {it} {waits} for a core, as the machine has more to run than cores."
+        )
+    return cause
 
 
 def _of_sleep(index: Index, stages: _Stages, sleep: _Sleep) -> Finding:
@@ -669,14 +672,11 @@ def _advice(index: Index, stages: _Stages, at: str) -> str:
             f"Move work of {called(working[0])}{at} into the processes that wait, or give them "
             "larger pieces of work at a time."
             if stages.waiting
-            else f"Faster or more producers change nothing. Do less for each item{at}, take "
-            f"several items for one step, or move work of {called(working[0])} into the processes "
-            "that wait."
+            else f"Do less for each item{at}, take several items for one step, or move work of "
+            f"{called(working[0])} into the processes that wait. Faster or more producers change "
+            "nothing."
         )
-        return f"{_FREE_CORES} {first}" if is_short else first
-    more = f"Start more processes of that kind than {len(working)}, or do"
-    if is_short:
-        more = f"{_FREE_CORES} More processes of that kind would not help: do"
+        return f"{first} {_FREE_CORES}" if is_short else first
     collects = ""
     if stages.waiting:
         has = "has" if len(stages.waiting) == 1 else "have"
@@ -684,10 +684,16 @@ def _advice(index: Index, stages: _Stages, at: str) -> str:
             f" If {all_called(stages.waiting, SHOWN)} {has} nothing to do but collect results, "
             "nothing is wrong."
         )
-    return f"{more} less for each item{at}.{collects}"
+    if is_short:
+        return (
+            f"Do less for each item{at}: more processes of that kind would not help, as there are "
+            f"no cores for them.{collects} {_FREE_CORES}"
+        )
+    more = f"Start more processes of that kind than {len(working)}"
+    return f"{more}, or do less for each item{at}.{collects}"
 
 
 _FREE_CORES = (
-    "More threads of this machine can run than it has cores: end what else runs on it, or give "
-    "each process fewer threads."
+    "As more threads of this machine can run than it has cores, it also helps to end what else "
+    "runs on it, or to give each process fewer threads."
 )

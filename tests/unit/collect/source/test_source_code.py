@@ -1769,7 +1769,13 @@ def test_handlers_that_go_on_with_the_next_round_are_read(tmp_path: Path) -> Non
     [
         ("  self.end_headers()\n  self.wfile.write(data)\n", 3),
         ("  self.sock.sendall(head)\n  self.sock.sendall(data)\n", 3),
+        ("  self.request.sendall(head)\n  self.request.sendall(data)\n", 3),
+        ("  sock.makefile('rb')\n  sock.sendall(head)\n  sock.sendall(data)\n", 4),
+        ("  sock.makefile('wb')\n  sock.sendall(head)\n  sock.sendall(data)\n", 0),
+        ("  sock.sendall(head)\n  for part in data:\n    sock.sendall(part)\n", 0),
+        ("  for part in data:\n    sock.sendall(head)\n    sock.sendall(part)\n", 4),
         ("  self.sock.sendall(head + data)\n", 0),
+        ("  try:\n    sock.send(data)\n  except OSError:\n    sock.send(data)\n", 0),
         ("  conn.send(head)\n  conn.send(data)\n", 0),
         ("  sock.sendall(head)\n  sock.sendall(data)\n  sock.setsockopt(6, TCP_NODELAY, 1)\n", 0),
         ("  self.end_headers()\n  self.wfile.write(data)\nwbufsize = -1\n", 0),
@@ -2651,6 +2657,166 @@ def registered_in(tmp_path: Path, body: str, name: str = "make", head: str = "")
     return [about for kind, _, about in found if kind == "registers"]
 
 
+@pytest.mark.parametrize(
+    ("before", "is_told"),
+    [
+        ("def logger_of(name):\n  log = getLogger(name)\n", True),
+        (
+            "def logger_of(name):\n  log = getLogger(name)\n  if log.handlers:\n    return log\n",
+            False,
+        ),
+        (
+            "def logger_of(name):\n  if name in _loggers:\n    return\n  log = getLogger(name)\n",
+            False,
+        ),
+        ("@lru_cache\ndef logger_of(name):\n  log = getLogger(name)\n", False),
+    ],
+)
+def test_a_handler_of_each_call_is_told_unless_the_function_asks_for_one(
+    tmp_path: Path, before: str, is_told: bool
+) -> None:
+    text = (
+        f"{before}  handler = DatagramHandler('a', 1)\n  log.addHandler(handler)\n  return log\n"
+        "class Frame:\n  def __init__(self):\n    self.log = logger_of(1)\n"
+        "def render(jobs):\n  for job in jobs:\n    Frame()\n"
+    )
+
+    found = [each for each in marks_of(tmp_path / "logs.py", text) if each[0] == "registers"]
+
+    assert bool(found) == is_told
+
+
+STORE = """
+import json, pickle, time
+class Store:
+  def __init__(self, path):
+    self.path, self.results = path, {{}}
+    self.results = json.load(open(path))
+  def add(self, item):
+    {add}
+  def save(self):
+{save}
+{more}
+def run(jobs, store):
+  for job in jobs:
+{each}
+"""
+SAVES = "    with open(self.path, 'w') as f:\n      json.dump(self.results, f, indent=2)\n"
+ADDS_ONE = "self.results[item.key] = item"
+
+
+@pytest.mark.parametrize(
+    ("add", "save", "each", "where"),
+    [
+        (f"{ADDS_ONE}; self.save()", SAVES, "    store.add(job)", "each call of save()"),
+        (ADDS_ONE, SAVES, "    store.add(job)\n    store.save()", "store.py:15-17 run"),
+        (
+            "self.results.append(item); self.save()",
+            "    self.path.write_text(json.dumps({'rows': [r.row() for r in self.results]}))\n",
+            "    store.add(job)",
+            "each call of save()",
+        ),
+        (
+            "self.results.update({item.key: item}); self.save()",
+            "    df = pd.DataFrame(self.results)\n    df.to_csv(self.path)\n",
+            "    store.add(job)",
+            "each call of save()",
+        ),
+        # Now and then.
+        (ADDS_ONE, SAVES, "    store.add(job)\n    if job.n % 100 == 0:\n      store.save()", ""),
+        (
+            f"{ADDS_ONE}; self.save()",
+            f"    if time.time() - self.saved < 60:\n      return\n{SAVES}",
+            "    store.add(job)",
+            "",
+        ),
+        (
+            f"{ADDS_ONE}\n    if len(self.results) > 99: self.save()",
+            SAVES,
+            "    store.add(job)",
+            "",
+        ),
+        # Once, at the end.
+        (
+            ADDS_ONE,
+            f"    pass\n  def on_finish(self):\n{SAVES}",
+            "    store.add(job)\n  for each in (store, store):\n    each.on_finish()",
+            "",
+        ),
+        (ADDS_ONE, SAVES, "    store.add(job)\n  store.save()", ""),
+        # One item.
+        (
+            f"{ADDS_ONE}; self.save()",
+            "    with open(self.path, 'a') as f:\n      f.write(json.dumps(self.results[-1]))\n",
+            "    store.add(job)",
+            "",
+        ),
+        (
+            f"{ADDS_ONE}; self.save()",
+            f"{SAVES}    self.results.clear()\n",  # what was written is let go
+            "    store.add(job)",
+            "",
+        ),
+        ("self.results['state'] = item; self.save()", SAVES, "    store.add(job)", ""),
+    ],
+)
+def test_what_writes_all_that_was_collected_for_each_item_is_read(
+    tmp_path: Path, add: str, save: str, each: str, where: str
+) -> None:
+    text = STORE.format(add=add, save=save, each=each, more="")
+
+    found = [
+        about for kind, _, about in marks_of(tmp_path / "store.py", text) if kind == "rewrites"
+    ]
+
+    assert found == [f"self.results, add, 8; {where}"] * bool(where)
+
+
+@pytest.mark.parametrize(
+    ("body", "line"),
+    [
+        (
+            "  rows = []\n  for j in jobs:\n    rows.append(j())\n    json.dump(rows, f)",
+            4,
+        ),
+        ("  rows = []\n  for j in jobs:\n    rows.append(j())\n  json.dump(rows, open(p, 'w'))", 0),
+        ("  for j in jobs:\n    rows = []\n    rows.append(j())\n    json.dump(rows, f)", 0),
+        ("  df = None\n  for j in jobs:\n    df = pd.concat([df, j()])\n    df.to_csv(p)", 5),
+    ],
+)
+def test_a_variable_that_is_written_as_a_whole_in_each_round_is_read(
+    tmp_path: Path, body: str, line: int
+) -> None:
+    found = marks_of(tmp_path / "collect.py", f"def collect(jobs, p, f):\n{body}\n")
+
+    lines = [about for kind, _, about in found if kind == "rewrites"]
+    assert bool(lines) == bool(line)
+
+
+@pytest.mark.parametrize(
+    ("call", "kind"),
+    [
+        ("inspect.stack()", "stack"),
+        ("inspect.stack(0)", None),
+        ("traceback.format_stack()", "stack"),
+        ("datetime.strptime(text, '%Y')", "dates"),
+        ("json.dumps(rows, indent=2)", "indented"),
+        ("json.dumps(rows, indent=None)", None),
+        ("json.dumps(rows)", None),
+        ("importlib.metadata.version('torch')", "metadata"),
+        ("self.metadata.version('torch')", None),
+        ("player.stack()", None),
+    ],
+)
+def test_calls_that_are_known_to_be_slow_are_read(
+    tmp_path: Path, call: str, kind: str | None
+) -> None:
+    found = marks_of(tmp_path / "calls.py", f"def read(self, rows, text):\n  return {call}\n")
+
+    slow = [about.partition(":")[0] for each, _, about in found if each == "slow"]
+    assert slow == ([] if kind is None else [kind])
+
+
 LOOP = "; conn.py:9-10 make"
 
 
@@ -2666,6 +2832,8 @@ LOOP = "; conn.py:9-10 make"
         ("loop.call_later(item.limit, expire, item)", "cancel() of its handle"),
         ("threading.Timer(300, self.close).start()", "cancel() of its handle"),
         ("logging.getLogger('a').addHandler(Lines(item))", "removeHandler()"),
+        ("h = SocketHandler('a', 1); log.addHandler(h)", "removeHandler() for SocketHandler"),
+        ("log.addHandler(logging.FileHandler(item))", "removeHandler() for FileHandler"),
         ("bus.subscribe('readings', self.close)", "unsubscribe()"),
         ("self.bus.add_listener(self.close)", "remove_listener()"),
         ("self.handle = bus.register_forward_hook(self.close)", "remove() of its handle"),
@@ -2690,6 +2858,8 @@ def test_what_objects_made_in_a_loop_register_and_never_take_back_is_read(
         ("loop.call_later(900, tick)", ""),
         ("if not log.handlers: log.addHandler(Lines(item))", ""),
         ("log.addHandler(Lines(item))", "def end(log, h): log.removeHandler(h)\n"),
+        ("log.addHandler(Lines(item))", "def end(log): log.handlers.clear()\n"),
+        ("log.addHandler(Lines(item))", "def end(log): log.handlers = []\n"),
         ("bus.subscribe('readings', self.close)", "def end(b, f): b.unsubscribe(f)\n"),
         ("self.bus = Bus(); self.bus.subscribe('readings', self.close)", ""),  # its own
         ("self.net = Net(); self.net.register_forward_hook(self.close)", ""),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -85,7 +86,14 @@ TWO_WRITES = Mark(
 )
 
 
-def round_trips(target: str = "tcp 127.0.0.1:9 > 127.0.0.1:8", **more: Any) -> Snapshot:
+AWAITS_CLIENTS = Activity("idle", "a client of tcp 127.0.0.1:8")
+
+
+def round_trips(
+    target: str = "tcp 127.0.0.1:9 > 127.0.0.1:8",
+    server: Mapping[Activity, float] = MappingProxyType({AWAITS_CLIENTS: 1.0}),
+    **more: Any,
+) -> Snapshot:
     """Clients that wait for a server which is idle."""
     waits = Activity("waiting", f"data on {target}", "socket", (pid(SERVER),), "train.py:31 ask")
     clients = [
@@ -94,7 +102,14 @@ def round_trips(target: str = "tcp 127.0.0.1:9 > 127.0.0.1:8", **more: Any) -> S
     ]
     taken = job(*clients)
     seen = {f"p{n}": {waits: 0.9, SLEEPS: 0.1} for n in CLIENTS}
+    seen[f"p{SERVER}"] = dict(server)
     return replace(with_shares(taken, p100={SLEEPS: 1.0}, **seen), **more)
+
+
+def with_waits(past: History, per_s: float) -> History:
+    """The clients wait so often in a second."""
+    waits = history({(n, "voluntary_switches"): line(0.0, per_s) for n in CLIENTS})
+    return History({**past.processes, **waits.processes}, {}, 0.0)
 
 
 def test_answers_of_an_idle_server_that_writes_in_two_parts_are_held_back() -> None:
@@ -113,6 +128,33 @@ def test_answers_of_an_idle_server_that_writes_in_two_parts_are_held_back() -> N
     assert found(check, round_trips("socket 77", marks=(TWO_WRITES,)), quiet) == []
     busy = past(busy=40.0, own=3.0, share=0.9)
     assert found(check, round_trips(marks=(TWO_WRITES,)), busy) == []
+    asleep = round_trips(server={SLEEPS: 1.0}, marks=(TWO_WRITES,))
+    assert found(check, asleep, quiet) == []  # it delays its answers itself
+
+
+@pytest.mark.parametrize(("per_s", "is_told"), [(2.0, False), (22.0, True), (400.0, False)])
+def test_round_trips_that_are_held_back_have_the_pace_of_delayed_acknowledgements(
+    per_s: float, is_told: bool
+) -> None:
+    seen = round_trips(marks=(TWO_WRITES,))
+
+    findings = found(check, seen, with_waits(past(busy=4.0, own=3.0, share=0.9), per_s))
+
+    assert len(findings) == is_told
+    if is_told:
+        assert not findings[0].is_doubtful
+        assert "each of these waits some 22 times a second" in findings[0].evidence[0]
+        assert "in two parts at server.py:70 respond" in findings[0].summary
+
+
+def test_a_thread_of_the_server_for_each_connection_that_receives_all_the_time() -> None:
+    got = Activity("waiting", "data on tcp 127.0.0.1:8 > 127.0.0.1:9", "socket", (pid(200),))
+    seen = round_trips(server={got: 1.0}, marks=(TWO_WRITES,))
+    other = round_trips(server={got._replace(providers=(pid(9),)): 1.0}, marks=(TWO_WRITES,))
+    quiet = past(busy=4.0, own=3.0, share=0.9)
+
+    assert only(check, seen, quiet).subject == "held back"
+    assert found(check, other, quiet) == []  # it waits for another server
 
 
 def test_a_process_that_has_answered_nobody_for_long_is_no_bottleneck() -> None:
@@ -624,7 +666,8 @@ def test_a_process_that_compares_elements_of_a_tensor_one_by_one_is_reported(
 ) -> None:
     where = place or "train.py:26 repeats"
     seen = SourceLine("/home/me/train.py", 26, "repeats", Statement(26, COMPARES))
-    compared = snapshot_of(main(), source=(seen,), marks=(ELEMENTS,))
+    own = main(threads=[thread(MAIN, "train.py:repeats:26", "train.py:check:9", "train.py:run:5")])
+    compared = snapshot_of(own, source=(seen,), marks=(ELEMENTS,))
     computes = Activity("computing", "native code", place=where)
     waits = Activity("waiting", "data on socket 77", "socket")
 
@@ -635,6 +678,9 @@ def test_a_process_that_compares_elements_of_a_tensor_one_by_one_is_reported(
         assert findings[0].summary == (
             "main (100) spends its time at train.py:26 repeats: row[i + k] == row[n + k] takes "
             "single elements of a tensor"
+        )
+        assert findings[0].evidence[2] == (
+            "repeats() was last called from train.py:9 check, from train.py:5 run"
         )
         assert "launches a kernel and waits" in findings[0].cause
         assert findings[0].advice.startswith("Move the tensor to the CPU once before the loop")

@@ -1100,16 +1100,16 @@ POLLS = WaitedOn("poll", "poll", ("pipe:[500]",), timeout_s=0.25)
 POLLED = Activity("waiting", "an item of a queue", "queue", (pid(CHILD),), "train.py:44 main")
 
 
-def polling(doing: Activity = POLLED) -> Snapshot:
+def polling(doing: Activity = POLLED, wait: WaitedOn = POLLS) -> Snapshot:
     """Main, which waits for its child a quarter of a second at a time; the child sleeps."""
-    own = waiting(0.1, POLLS)
+    own = waiting(0.1, wait)
     links = (pipe(4, 500, True),)
     return with_shares(snapshot_of(own, child(links=links)), **{f"p{MAIN}": {doing: 1.0}})
 
 
-def polls(read_ago_s: float = 40.0, cpu_percent: float = 1.0) -> History:
+def polls(read_ago_s: float = 40.0, cpu_percent: float = 1.0, per_s: float = 4.0) -> History:
     read = (Point(NOW_S - 100, 10.0), Point(NOW_S - read_ago_s, 20.0))
-    switches = line(4000.0, per_s=4.0)
+    switches = line(4000.0, per_s=per_s)
     return history(
         {
             (MAIN, "main_read_bytes"): read,
@@ -1132,6 +1132,16 @@ def test_a_poll_to_which_something_came_or_which_is_for_something_else_is_progre
     assert found(no_progress.check, polling(), polls(read_ago_s=3.0)) == []
     assert found(no_progress.check, polling(), polls(cpu_percent=30.0)) == []
     assert found(no_progress.check, polling(event), polls()) == []
+
+
+def test_a_poll_that_wakes_up_far_more_often_than_its_time_limit_ends_gets_something() -> None:
+    """What is received from a socket with recv() is in no count of bytes read."""
+    longer = polling(wait=replace(POLLS, timeout_s=30.0))
+    endless = polling(wait=replace(POLLS, timeout_s=None))
+
+    assert found(no_progress.check, longer, polls()) == []  # it is woken up 4 times a second
+    assert found(no_progress.check, endless, polls(per_s=4.0)) != []
+    assert found(no_progress.check, endless, polls(per_s=20.0)) == []
 
 
 def test_a_lock_file_kept_by_one_that_waits_for_those_that_poll_is_named() -> None:

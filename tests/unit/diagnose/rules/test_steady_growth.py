@@ -1657,6 +1657,41 @@ def test_log_files_of_many_folders_are_reported_as_handlers_that_stay() -> None:
     assert data.cause == "It opens files and does not close them."
 
 
+@pytest.mark.parametrize(
+    ("made", "kind", "is_told"),
+    [
+        (" for DatagramHandler", "socket", True),
+        (" for FileHandler", "socket", False),  # it opens files
+        (" for FileHandler", "file", True),
+        ("", "socket", False),  # of an unknown class
+    ],
+)
+def test_handlers_that_are_added_in_each_round_are_named_as_what_opens(
+    made: str, kind: str, is_told: bool
+) -> None:
+    adds = Mark(
+        "registers",
+        "/app/logs.py",
+        "get_logger",
+        f"removeHandler(){made}; main.py:20-29 render",
+        Statement(18, "logger.addHandler(handler)"),
+    )
+    one = socket if kind == "socket" else lambda n, *_: file(n, f"/runs/{n}.txt")
+    links = [one(n, 900 + n, None, "udp 127.0.0.1:1 > 127.0.0.1:2") for n in range(3, 63)]
+
+    def grown(at: str) -> Finding:
+        own = main(threads=[thread(MAIN, "frames.py:draw:5", at)], fds=fds(60, links=links))
+        seen = replace(snapshot_of(own), marks=(adds,))
+        return only(check, seen, history(rising("fds", 60, 1)))
+
+    told, elsewhere = grown("main.py:render:25"), grown("main.py:render:40")
+
+    assert ("logs.py:18 get_logger and never removed" in told.summary) == is_told
+    assert ("written once by every handler that was added so far" in told.cause) == is_told
+    assert ("if not logger.handlers" in told.advice) == is_told
+    assert "logs.py:18" not in elsewhere.summary
+
+
 def with_pool(main_works: float, idle: float, at_lock: float = 0.0) -> Snapshot:
     """Main, which has a Pool with one worker."""
     own = main(
