@@ -251,6 +251,10 @@ MarkKind: TypeAlias = Literal[
     "backoff",
     # A backward pass.
     "backward",
+    # A loop with a backward pass or another collective in each round, over what was selected from a
+    # batch of the rank by its values. About: the line that selects it and its statement,
+    # `63, present = labels.any(dim=1).nonzero().tolist()`.
+    "batch-rounds",
     # Makes a container with a bound, or removes from one under a comparison. About: the kind of
     # container and the bound, `deque config.window`; or the container.
     "bounded",

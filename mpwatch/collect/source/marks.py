@@ -87,6 +87,7 @@ from mpwatch.collect.source.pitfalls import (
 )
 from mpwatch.collect.source.rank_differences import (
     clocks_of,
+    find_batch_rounds,
     find_clocks,
     find_empty_on_ranks,
     find_own_values,
@@ -348,6 +349,7 @@ def _found_of_arrays(
     yield from _fresh_losses(module, nodes)
     yield from found_of(elements(nodes, known.tensors.get(name, ()), known.tensors.get("", ())))
     yield from find_looped_collectives(nodes, known.reducers)
+    yield from find_batch_rounds(module, function, nodes, known.functions)
     yield from find_outputs(function)
     yield from find_sums(function)
     if id(function) in known.forwards:
