@@ -88,10 +88,12 @@ from mpwatch.collect.source.pitfalls import (
 from mpwatch.collect.source.rank_differences import (
     clocks_of,
     find_batch_rounds,
+    find_changed_by_hand,
     find_clocks,
     find_empty_on_ranks,
     find_own_values,
     find_set_order,
+    find_shared_state,
     plateaus_of,
     sets_of,
 )
@@ -208,6 +210,7 @@ class _Names(NamedTuple):
     sets: frozenset[str]
     clocks: frozenset[str]
     unfrozen: Sequence[tuple[ast.AST, str, ast.AST]]
+    by_hand: Sequence[tuple[ast.AST, str, ast.AST]]
     plateaus: frozenset[str]
     functions: Mapping[str, ast.AST]
     assigned: Mapping[str, ast.expr]
@@ -238,6 +241,7 @@ def _names_of(tree: ast.Module, elsewhere: Mapping[str, ReturnedSlice], names: F
     emptied_dicts = map(container_of, (*bounded, *(e for e in set_back if "[" not in e)))
     uses_arrays = not ARRAYS.isdisjoint(imported_roots(tree))
     is_wrapping = has_wrappers(tree)
+    functions = functions_by_name(tree)
     defined = [n for n in every_node(tree) if isinstance(n, (*FUNCTIONS, ast.ClassDef))]
     return _Names(
         defined=defined,
@@ -262,8 +266,9 @@ def _names_of(tree: ast.Module, elsewhere: Mapping[str, ReturnedSlice], names: F
         sets=sets_of(tree),
         clocks=clocks_of(tree),
         unfrozen=list(find_unfrozen(tree)),
+        by_hand=list(find_changed_by_hand(tree, functions)) if uses_arrays else [],
         plateaus=plateaus_of(tree),
-        functions=functions_by_name(tree),
+        functions=functions,
         assigned=_assigned(tree),
         models=tensors_of(tree),
         uses_arrays=uses_arrays,
@@ -326,6 +331,7 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     yield from find_renewed_deadlines(module.tree, function, nodes)
     yield from (("unfreezes", about, node) for of, about, node in known.unfrozen if of is function)
     yield from find_set_order(nodes, known.sets)
+    yield from find_shared_state(nodes)
     yield from find_clocks(function, nodes, known.clocks)
     if known.plateaus:
         yield from find_own_values(nodes, known.plateaus, known.functions)
@@ -350,6 +356,9 @@ def _found_of_arrays(
     yield from found_of(elements(nodes, known.tensors.get(name, ()), known.tensors.get("", ())))
     yield from find_looped_collectives(nodes, known.reducers)
     yield from find_batch_rounds(module, function, nodes, known.functions)
+    for of, about, node in known.by_hand:
+        if of is function:
+            yield "changed-by-hand", about, node
     yield from find_outputs(function)
     yield from find_sums(function)
     if id(function) in known.forwards:

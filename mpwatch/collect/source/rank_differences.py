@@ -2,15 +2,16 @@
 
 A function that returns an empty container on some of them, or a decision by a value that no
 collective has made the same on all: a loss of its own data, or the time that its own clock says.
-A loop with a collective in each round, of which there are as many as a batch of its own shows. And
-the order of a set: texts have another hash in each interpreter (PYTHONHASHSEED, on since Python
-3.3), so that two processes go through equal sets of them in different orders, unless one is a fork
-of the other.
+A loop with a collective in each round, of which there are as many as a batch of its own shows. A
+parameter that a model changes by what it has computed from its batch. And the order of a set: texts
+have another hash in each interpreter (PYTHONHASHSEED, on since Python 3.3), so that two processes
+go through equal sets of them in different orders, unless one is a fork of the other.
 """
 
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Final
@@ -18,6 +19,7 @@ from typing import Final
 from mpwatch.collect.source.syntax import (
     FUNCTIONS,
     Found,
+    FunctionNode,
     ParsedFile,
     condition_around,
     every_node,
@@ -547,3 +549,149 @@ def _is_shared_before(loop: ast.For, names: Container[str], nodes: Sequence[ast.
         and any(name in names for given in node.args for name in names_in(given))
         for node in nodes
     )
+
+
+# --- parameters that are changed by hand ----------------------------------------------------------
+
+
+def find_changed_by_hand(
+    tree: ast.AST, functions: Mapping[str, ast.AST]
+) -> Iterator[tuple[ast.AST, str, ast.AST]]:
+    """`self.lateral.data.add_(z.t() @ z)` in the forward pass of a model, or in what that calls.
+
+    Not of buffers, which DistributedDataParallel sends from rank 0 to the others. Nor where a
+    collective may have made the same on all ranks what a parameter is changed by: any call of a
+    function whose syntax is not known may be one.
+
+    Args:
+        tree: The file.
+        functions: See `functions_by_name`.
+
+    Yields:
+        The method, the parameter, and the statement.
+    """
+    for owner in every_node(tree):
+        if not isinstance(owner, ast.ClassDef):
+            continue
+        methods = {each.name: each for each in owner.body if isinstance(each, FUNCTIONS)}
+        if "forward" not in methods or "__init__" not in methods:
+            continue
+        own = {
+            expression_text(target)
+            for node in own_nodes(methods["__init__"])
+            if isinstance(node, ast.Assign) and _makes_parameter(node.value)
+            for target in node.targets
+        }
+        forward = methods["forward"]
+        of_batch = _computed_from(forward, set(parameters(forward)) - {"self"})
+        reached = [(forward, of_batch)] + [
+            (methods[call.func.attr], _computed_from(methods[call.func.attr], given))
+            for call in own_nodes(forward)
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
+            if receiver_of(call) == "self" and call.func.attr in methods
+            if (given := _given_of_batch(call, methods[call.func.attr], of_batch))
+        ]
+        if _may_share(forward, functions):
+            continue
+        for method, names in reached:
+            if method is forward or not _may_share(method, functions):
+                for parameter, node in _changed_in_place(method, names):
+                    if parameter in own or parameter.endswith(_OF_LAYERS):
+                        yield method, parameter, node
+
+
+_OF_LAYERS: Final = (".weight", ".bias")
+
+
+def _makes_parameter(value: ast.expr) -> bool:
+    return isinstance(value, ast.Call) and last_name(value.func) == "Parameter"
+
+
+def _may_share(method: ast.AST, functions: Mapping[str, ast.AST]) -> bool:
+    """Whether a method calls a collective, or a function which may do so."""
+    return any(
+        isinstance(each, ast.Call)
+        and not hasattr(builtins, expression_text(each.func))
+        and _calls_collective(each, functions, _CALLS)
+        for each in own_nodes(method)
+    )
+
+
+def _given_of_batch(call: ast.Call, method: FunctionNode, of_batch: set[str]) -> set[str]:
+    """The parameters of a method that a call gives something computed from the batch."""
+    names = parameters(method)[1:]
+    given = [
+        *zip(names, call.args, strict=False),
+        *((each.arg, each.value) for each in call.keywords if each.arg in names),
+    ]
+    return {name for name, value in given if name and not of_batch.isdisjoint(names_in(value))}
+
+
+def _computed_from(method: ast.AST, names: set[str]) -> set[str]:
+    """Variables, and the others of a method that are computed from them."""
+    found = set(names)
+    statements = [each for each in own_nodes(method) if isinstance(each, ast.stmt)]
+    for node in sorted(statements, key=lambda each: (each.lineno, each.col_offset)):
+        for target, value in _given(node):
+            if isinstance(target, ast.Name | ast.Tuple) and not found.isdisjoint(names_in(value)):
+                found |= names_in(target)
+    return found
+
+
+def _changed_in_place(method: ast.AST, names: set[str]) -> Iterator[tuple[str, ast.AST]]:
+    """What a method changes by hand, and computes from some variables.
+
+    `self.lateral.data.mul_(0.9).add_(corr)`, `self.lateral.data = mean`, `self.lateral[k] = mean`.
+    """
+    for node in own_nodes(method):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            part: ast.expr = node.value
+            given: list[ast.expr] = []
+            is_changed = False
+            while isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):
+                is_changed |= part.func.attr.endswith("_") and not part.func.attr.endswith("__")
+                given += [*part.args, *(each.value for each in part.keywords)]
+                part = part.func.value
+            if is_changed and any(not names.isdisjoint(names_in(each)) for each in given):
+                yield _parameter(part), node
+        else:
+            for target, value in _given(node):
+                is_part = isinstance(target, ast.Subscript) or last_name(target) == "data"
+                is_part |= isinstance(node, ast.AugAssign) or _makes_parameter(value)
+                if is_part and not names.isdisjoint(names_in(value)):
+                    yield _parameter(target), node
+
+
+def _parameter(node: ast.expr) -> str:
+    """`self.lateral` of `self.lateral.data[key]`."""
+    while isinstance(node, ast.Subscript) or last_name(node) == "data":
+        if not isinstance(node, ast.Subscript | ast.Attribute):
+            break
+        node = node.value
+    return expression_text(node) if _is_of_self(node) else ""
+
+
+def _is_of_self(node: ast.expr) -> bool:
+    """Whether it is an attribute of `self`, or of such an attribute."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name) and node.id == "self"
+
+
+_STATES: Final = frozenset(
+    ("buffers", "named_buffers", "named_parameters", "parameters", "parameters_to_vector")
+)
+
+
+def find_shared_state(nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """A function that calls a collective and goes through parameters: it may average them.
+
+    Args:
+        nodes: The syntax of one function.
+    """
+    calls = [each for each in nodes if isinstance(each, ast.Call)]
+    asked = [each for each in calls if last_name(each.func) in (*_STATES, "state_dict")]
+    shares = any(_COLLECTIVE.fullmatch(last_name(each.func)) for each in calls)
+    for call in calls:
+        if "average_parameters" in last_name(call.func) or (shares and call in asked[:1]):
+            yield "shares-parameters", "", call

@@ -405,3 +405,68 @@ def test_a_loop_over_a_dict_that_a_batch_fills(filled: str, is_marked: bool) -> 
     """
 
     assert lines(text, "batch-rounds") == [8] * is_marked
+
+
+BY_HAND = """
+import torch
+from torch import nn
+import torch.distributed as dist
+
+class Layer(nn.Module):
+    def __init__(self, units):
+        self.lateral = nn.Parameter(torch.zeros(units, units), requires_grad=False)
+        self.register_buffer("mean", torch.zeros(units))
+        self.out = nn.Linear(units, units)
+
+    def forward(self, x):
+        z = torch.tanh(self.out(x))
+        {forward}
+        return z
+
+    @torch.no_grad()
+    def learn(self, z, rate=0.1):
+        corr = z.t() @ z
+        {learn}
+"""
+
+
+@pytest.mark.parametrize(
+    ("forward", "learn", "is_marked"),
+    [
+        ("self.learn(z)", "self.lateral.data.mul_(0.9).add_(corr, alpha=rate)", True),
+        ("self.learn(z, rate=0.2)", "self.lateral.copy_(corr)", True),
+        ("self.learn(z)", "self.lateral.data = corr", True),
+        ("self.learn(z)", "self.lateral[range(len(z))] += corr.sum()", True),
+        ("self.learn(z)", "self.out.weight.data.sub_(corr)", True),
+        ("self.lateral.data.add_(z.mean())", "pass", True),
+        ("pass", "self.lateral.data.add_(corr)", False),
+        ("self.learn(self.lateral)", "self.lateral.data.add_(corr)", False),
+        ("self.learn(z)", "dist.all_reduce(corr); self.lateral.data.add_(corr)", False),
+        ("self.learn(z)", "self.lateral.data.add_(average(corr))", False),
+        ("self.learn(gathered(z))", "self.lateral.data.add_(corr)", False),
+        ("self.learn(z)", "self.mean.mul_(0.9).add_(corr.mean(0))", False),
+        ("self.learn(z)", "self.lateral.data.div_(self.lateral.norm())", False),
+        ("self.learn(z)", "corr.add_(z)", False),
+        ("self.learn(z)", "self.lateral.add(corr)", False),
+    ],
+)
+def test_a_parameter_that_the_forward_pass_changes_by_its_batch(
+    forward: str, learn: str, is_marked: bool
+) -> None:
+    text = BY_HAND.format(forward=forward, learn=learn)
+
+    assert len(lines(text, "changed-by-hand")) == is_marked
+
+
+@pytest.mark.parametrize(
+    ("text", "is_marked"),
+    [
+        ("for p in x.parameters(): dist.all_reduce(p.data)", True),
+        ("v = parameters_to_vector(x.parameters()); dist.broadcast(v, 0)", True),
+        ("averager.average_parameters(x)", True),
+        ("y.step(x.parameters())", False),
+        ("dist.all_reduce(x)", False),
+    ],
+)
+def test_a_function_that_may_share_parameters(text: str, is_marked: bool) -> None:
+    assert bool(lines(body(text), "shares-parameters")) is is_marked
