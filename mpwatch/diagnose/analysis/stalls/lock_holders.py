@@ -15,7 +15,7 @@ from mpwatch.diagnose.analysis.mechanisms.kept_locks import (
     left_function,
 )
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called
-from mpwatch.diagnose.analysis.source_code import source_of
+from mpwatch.diagnose.analysis.source_code import is_until_told, source_of
 from mpwatch.diagnose.analysis.stack_patterns import main_thread
 from mpwatch.diagnose.analysis.stalls.at_work import does, others_continue, place_of, rest_of_sleep
 from mpwatch.diagnose.analysis.waits.blockages import Blockage
@@ -175,6 +175,8 @@ class _KeptForLoop(NamedTuple):
     """Where another process waits to take it, in the function with the loop."""
     loop: Statement
     """Its header, which comes later in that function."""
+    is_endless: bool
+    """Whether nothing ends it from within, as far as its source shows."""
 
 
 def _kept_for_a_loop(index: Index, blockage: Blockage) -> _KeptForLoop | None:
@@ -198,8 +200,19 @@ def _kept_for_a_loop(index: Index, blockage: Blockage) -> _KeptForLoop | None:
         after = [each for each in line.within if each.line > taken.line] if line else []
         if after and after[0].text.startswith(("for ", "while ")):
             is_retaken = any(each.text.startswith("with ") for each in after[1:])
-            return None if is_retaken else _KeptForLoop(taken, after[0])
+            endless = line.endless if line is not None else None
+            is_endless = endless is not None and endless.header == after[0] and not endless.ends
+            return None if is_retaken else _KeptForLoop(taken, after[0], is_endless)
     return None
+
+
+def may_have_standby(index: Index, blockage: Blockage) -> bool:
+    """Whether the holder of a lock on a file keeps it while it works until it is told to end.
+
+    One that waits for that lock is meant to wait so long, or no other one is to work at all.
+    """
+    kept = _kept_for_a_loop(index, blockage)
+    return kept is not None and (kept.is_endless or is_until_told(kept.loop.text))
 
 
 def _are_of_one(index: Index, one: Frame, other: Frame) -> bool:

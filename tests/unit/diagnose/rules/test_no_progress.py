@@ -780,6 +780,38 @@ def test_a_lock_that_is_kept_through_a_loop_may_be_what_a_standby_waits_for(
     assert ("Give the attempts of the others a limit" in finding.advice) is not is_kept
 
 
+@pytest.mark.parametrize(
+    ("header", "ends", "severity"),
+    [
+        ("while time.time() < until:", None, Severity.INFO),
+        ("while not self.stopped.is_set():", None, Severity.INFO),
+        ("while True:", (), Severity.INFO),
+        ("while True:", (Statement(14, "if os.path.exists(path): break"),), Severity.WARNING),
+        ("while not os.path.exists(path):", None, Severity.WARNING),
+        ("for epoch in range(epochs):", None, Severity.WARNING),
+    ],
+)
+def test_a_standby_that_main_joins_is_no_warning(
+    header: str, ends: tuple[Statement, ...] | None, severity: Severity
+) -> None:
+    """What works until it is told to end keeps its lock for that long by design."""
+    file, lock = "/home/me/data.py", HeldLock("/tmp/cache.lock", "flock", True, 302)
+    holder = with_lock(302, TRIES, lock, "data.py:publish:15", "train.py:main:7")
+    loop = Statement(13, header)
+    endless = None if ends is None else EndlessLoop(loop, ends)
+    source = (
+        SourceLine(file, 12, "publish", Statement(12, "self.lock.acquire()"), defined=9),
+        SourceLine(
+            file, 15, "publish", Statement(15, "sleep(1)"), (loop,), endless=endless, defined=9
+        ),
+    )
+    stack = ("data.py:acquire:28", "data.py:publish:12", "train.py:main:7")
+
+    finding = only(no_progress.check, replace(lock_kept_by(holder, stack=stack), source=source))
+
+    assert finding.severity is severity
+
+
 def test_a_lock_that_changes_hands_is_no_lack_of_progress() -> None:
     holder = with_lock(
         302, TRIES, HeldLock("/tmp/cache.lock", "flock", True, 302), "train.py:save:9"
