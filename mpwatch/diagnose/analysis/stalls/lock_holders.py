@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, program_frames
@@ -155,17 +156,22 @@ def cause_of_file_lock(index: Index, blockage: Blockage, path: str) -> str:
             blockage.process, place_of(blockage), path, place, is_database=is_database(index, path)
         )
     left = rest_of_sleep(blockage.thread) if blockage.reason == "sleeps" else ""
-    kept = _kept_for_a_loop(index, blockage) if held is None else None
+    is_plain = held is None and not is_database(index, path)
+    kept = _kept_for_a_loop(index, blockage) if is_plain else None
     if kept is not None:
-        others = all_called(_wait_for_it(index, blockage))
+        waiting = _wait_for_it(index, blockage)
         return (
             f"{end} has taken the lock on {path} before the loop `{kept.loop.text}` of line "
             f"{kept.loop.line} in {kept.taken.function}() and keeps it through all rounds of that "
-            f"loop. It {does(blockage)}{left} now. {others} came to the line that takes it "
-            f"({frame_words(kept.taken)}) later, and gets no further until that loop has ended or "
-            "its process has exited."
+            f"loop. Now it {does(blockage)}{left}. {all_called(waiting)} came to the line that "
+            f"takes it ({frame_words(kept.taken)}) later, and {_gets(waiting)} no further until "
+            f"that loop has ended or {end} has exited."
         )
     return held or f"{end} holds the lock on {path} while it {does(blockage)}{left}."
+
+
+def _gets(waiting: Sequence[Process]) -> str:
+    return "gets" if len(waiting) == 1 else "get"
 
 
 class _KeptForLoop(NamedTuple):
@@ -200,6 +206,8 @@ def _kept_for_a_loop(index: Index, blockage: Blockage) -> _KeptForLoop | None:
         after = [each for each in line.within if each.line > taken.line] if line else []
         if after and after[0].text.startswith(("for ", "while ")):
             is_retaken = any(each.text.startswith("with ") for each in after[1:])
+            held = line.held if line is not None else ()
+            is_retaken |= any(each.line > after[0].line for each in held)
             endless = line.endless if line is not None else None
             is_endless = endless is not None and endless.header == after[0] and not endless.ends
             return None if is_retaken else _KeptForLoop(taken, after[0], is_endless)
@@ -232,16 +240,17 @@ def advice_of_file_lock(index: Index, blockage: Blockage, path: str) -> str:
     left = left_function(blockage.process, _wait_for_it(index, blockage))
     if left is not None:
         return advice_of_left_lock(blockage.process, left, is_database=is_database(index, path))
-    kept = _kept_for_a_loop(index, blockage)
+    kept = None if is_database(index, path) else _kept_for_a_loop(index, blockage)
     if kept is not None:
-        end, others = called(blockage.process), all_called(_wait_for_it(index, blockage))
+        end, waiting = called(blockage.process), _wait_for_it(index, blockage)
+        others, stands = all_called(waiting), "is" if len(waiting) == 1 else "are"
         return (
-            f"Nothing is wrong if {others} is a standby that is to take over when {end} ends: the "
+            f"Nothing is wrong if {others} {stands} to stand by and take over when {end} ends: the "
             "kernel releases such a lock when the process that has it exits, also when it is "
             "killed. Then a limit for the wait, or ending the process that waits, only takes the "
-            "standby away. If both are to work at the same time, take the lock in each round, "
+            "standby away. If they are to work at the same time, take the lock in each round, "
             f"only around what they share. If {end} waits in that loop for something that {others} "
-            "is to do, neither gets on: let it do that before it takes the lock."
+            f"{stands} to do, none of them gets on: that has to be done before the lock is taken."
         )
     return _ADVICE_DATABASE if is_database(index, path) else ADVICE_HELD
 

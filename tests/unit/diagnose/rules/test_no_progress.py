@@ -776,8 +776,26 @@ def test_a_lock_that_is_kept_through_a_loop_may_be_what_a_standby_waits_for(
         "replica 302 (302) has taken the lock on /tmp/cache.lock before the loop "
         f"`{around[-1].text}` of line 13 in publish() and keeps it" in finding.cause
     ) is is_kept
-    assert ("if replica 301 (301) is a standby" in finding.advice) is is_kept
+    assert ("if replica 301 (301) is to stand by and take over" in finding.advice) is is_kept
     assert ("Give the attempts of the others a limit" in finding.advice) is not is_kept
+
+
+def test_a_lock_that_is_taken_anew_in_the_loop_is_not_kept_through_it() -> None:
+    file, lock = "/home/me/data.py", HeldLock("/tmp/cache.lock", "flock", True, 302)
+    holder = with_lock(302, TRIES, lock, "data.py:publish:15", "train.py:main:7")
+    loop, taken = Statement(13, "while self.is_active:"), Statement(14, "self.lock.acquire()")
+    source = (
+        SourceLine(file, 12, "publish", Statement(12, "self.lock.acquire()"), defined=9),
+        SourceLine(
+            file, 15, "publish", Statement(15, "sleep(1)"), (loop,), held=(taken,), defined=9
+        ),
+    )
+    stack = ("data.py:acquire:28", "data.py:publish:12", "train.py:main:7")
+
+    finding = only(no_progress.check, replace(lock_kept_by(holder, stack=stack), source=source))
+
+    assert finding.severity is Severity.WARNING
+    assert "through all rounds" not in finding.cause
 
 
 @pytest.mark.parametrize(
