@@ -277,6 +277,10 @@ MarkKind: TypeAlias = Literal[
     "backoff",
     # A backward pass.
     "backward",
+    # A loop with a backward pass or another collective in each round, over what was selected from a
+    # batch of the rank by its values. About: the line that selects it and its statement,
+    # `63, present = labels.any(dim=1).nonzero().tolist()`.
+    "batch-rounds",
     # Makes a container with a bound, or removes from one under a comparison. About: the kind of
     # container and the bound, `deque config.window`; or the container.
     "bounded",
@@ -289,6 +293,9 @@ MarkKind: TypeAlias = Literal[
     # Calls a method of the module inside of a wrapper such as DistributedDataParallel, and wraps
     # nothing in its function. About: the method.
     "calls-wrapped",
+    # In the forward pass of a model, or in a method that this calls, changes a parameter in place
+    # by what was computed from the batch, and shares that with no other rank. About: the parameter.
+    "changed-by-hand",
     # Calls a collective of torch.distributed, or a method of that name. About: its name.
     "collective",
     # Calls itertools.cycle. About: what it repeats.
@@ -449,6 +456,8 @@ MarkKind: TypeAlias = Literal[
     "self-reference",
     # Goes through a set, where the order of its elements may matter. About: the set.
     "set-order",
+    # Goes through the parameters of a model in a function that calls a collective.
+    "shares-parameters",
     # Takes long for what it does (`SlowKind`). About: its `SlowKind` and the expression, `deepcopy:
     # copy.deepcopy(x)`.
     "slow",

@@ -89,10 +89,13 @@ from mpwatch.collect.source.pitfalls import (
 )
 from mpwatch.collect.source.rank_differences import (
     clocks_of,
+    find_batch_rounds,
+    find_changed_by_hand,
     find_clocks,
     find_empty_on_ranks,
     find_own_values,
     find_set_order,
+    find_shared_state,
     plateaus_of,
     sets_of,
 )
@@ -210,6 +213,7 @@ class _Names(NamedTuple):
     clocks: frozenset[str]
     unfrozen: Sequence[tuple[ast.AST, str, ast.AST]]
     uncounted: Sequence[tuple[ast.AST, Found]]
+    by_hand: Sequence[tuple[ast.AST, str, ast.AST]]
     plateaus: frozenset[str]
     functions: Mapping[str, ast.AST]
     assigned: Mapping[str, ast.expr]
@@ -243,6 +247,7 @@ def _names_of(
     emptied_dicts = map(container_of, (*bounded, *(e for e in set_back if "[" not in e)))
     uses_arrays = not ARRAYS.isdisjoint(imported_roots(tree))
     is_wrapping = has_wrappers(tree)
+    functions = functions_by_name(tree)
     defined = [n for n in every_node(tree) if isinstance(n, (*FUNCTIONS, ast.ClassDef))]
     return _Names(
         defined=defined,
@@ -264,8 +269,9 @@ def _names_of(
         clocks=clocks_of(tree),
         unfrozen=list(find_unfrozen(tree)),
         uncounted=list(find_uncounted(module)),
+        by_hand=list(find_changed_by_hand(tree, functions)) if uses_arrays else [],
         plateaus=plateaus_of(tree),
-        functions=functions_by_name(tree),
+        functions=functions,
         assigned=_assigned(tree),
         models=tensors_of(tree),
         uses_arrays=uses_arrays,
@@ -301,6 +307,7 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     yield from find_past_caches(function, nodes, known.cached)
     if known.uses_arrays:
         yield from _found_of_arrays(module, function, known, nodes)
+    yield from _found_of_processes(module, function, known, nodes)
     yield from find_memo_fills(nodes, known.bounded)
     yield from _backoffs(function, nodes, known.set_back)
     yield from _gives_up(module, function)
@@ -316,30 +323,22 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     yield from _reads_all(nodes)
     yield from _swallowing(nodes)
     yield from _hooks(function, nodes)
-    yield from find_two_writes(nodes) if known.may_hold_back else ()
     yield from find_unreleased(known.permits, nodes)
     yield from find_unbounded(nodes)
     yield from find_managed(nodes, known.managers)
-    yield from _starts(nodes)
-    yield from _pool_blocks(nodes)
     yield from _passed_over(nodes)
-    yield from find_kills(module, function)
     yield from _truncates(nodes, known.assigned)
     yield from find_empty_on_ranks(module, nodes)
-    yield from find_unflushed(module, nodes)
-    yield from find_prompts(module, function)
-    yield from find_buffered_reads(function, nodes, known.buffered)
     yield from find_emptying(function, known.takers)
-    yield from find_default_sigpipe(nodes, known.assigned)
     yield from find_pitfalls(function, nodes, known.has_wrappers)
     yield from known.patterns.find(function, nodes)
     yield from find_own_answers(nodes)
-    yield from find_group_kills(module.tree, nodes)
     yield from find_text_order(module.tree, nodes)
     yield from find_renewed_deadlines(module.tree, function, nodes)
     yield from (found for of, found in known.uncounted if of is function)
     yield from (("unfreezes", about, node) for of, about, node in known.unfrozen if of is function)
     yield from find_set_order(nodes, known.sets)
+    yield from find_shared_state(nodes)
     yield from find_clocks(function, nodes, known.clocks)
     if known.plateaus:
         yield from find_own_values(nodes, known.plateaus, known.functions)
@@ -353,6 +352,21 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
         yield from find_kept_to_end(nodes, known.at_end)
 
 
+def _found_of_processes(
+    module: ParsedFile, function: ast.AST, known: _Names, nodes: Sequence[ast.AST]
+) -> Iterator[Found]:
+    """The marked statements about processes, their pools, pipes and signals."""
+    yield from find_two_writes(nodes) if known.may_hold_back else ()
+    yield from _starts(nodes)
+    yield from _pool_blocks(nodes)
+    yield from find_kills(module, function)
+    yield from find_unflushed(module, nodes)
+    yield from find_prompts(module, function)
+    yield from find_buffered_reads(function, nodes, known.buffered)
+    yield from find_default_sigpipe(nodes, known.assigned)
+    yield from find_group_kills(module.tree, nodes)
+
+
 def _found_of_arrays(
     module: ParsedFile, function: ast.AST, known: _Names, nodes: Sequence[ast.AST]
 ) -> Iterator[Found]:
@@ -363,6 +377,10 @@ def _found_of_arrays(
     yield from _fresh_losses(module, nodes)
     yield from found_of(elements(nodes, known.tensors.get(name, ()), known.tensors.get("", ())))
     yield from find_looped_collectives(nodes, known.reducers)
+    yield from find_batch_rounds(module, function, nodes, known.functions)
+    for of, about, node in known.by_hand:
+        if of is function:
+            yield "changed-by-hand", about, node
     yield from find_outputs(function)
     yield from find_sums(function)
     if id(function) in known.forwards:

@@ -2,29 +2,36 @@
 
 A function that returns an empty container on some of them, or a decision by a value that no
 collective has made the same on all: a loss of its own data, or the time that its own clock says.
-And the order of a set: texts have another hash in each interpreter (PYTHONHASHSEED, on since Python
-3.3), so that two processes go through equal sets of them in different orders, unless one is a fork
-of the other.
+A loop with a collective in each round, of which there are as many as a batch of its own shows. A
+parameter that a model changes by what it has computed from its batch. And the order of a set: texts
+have another hash in each interpreter (PYTHONHASHSEED, on since Python 3.3), so that two processes
+go through equal sets of them in different orders, unless one is a fork of the other.
 """
 
 from __future__ import annotations
 
 import ast
+import builtins
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Final
 
 from mpwatch.collect.source.syntax import (
     FUNCTIONS,
     Found,
+    FunctionNode,
     ParsedFile,
     condition_around,
     every_node,
     expression_text,
+    first_line,
     functions_by_name,
+    is_inside,
     last_name,
     names_in,
     own_nodes,
+    parameters,
+    quoted,
     receiver_of,
 )
 
@@ -359,3 +366,332 @@ def _is_empty(value: ast.expr) -> bool:
     return isinstance(value, ast.Dict | ast.List | ast.Tuple) and not any(
         isinstance(each, ast.expr) for each in ast.iter_child_nodes(value)
     )
+
+
+# --- rounds that depend on what a batch contains --------------------------------------------------
+
+_LOADED: Final = re.compile(r"load|batch|data|sampler|stream", re.IGNORECASE)
+"""A loop over such a name is one over the data of the rank, as far as words show."""
+_BATCH: Final = re.compile(r"(?:\w+_)?(?:batch|samples?|inputs?|images?|labels?|targets?)")
+"""A parameter of such a name is the data of one step."""
+_SELECT: Final = re.compile(
+    r"argwhere|filter|findall|finditer|flatnonzero|groupby|masked_select|nonzero|set|unique\w*"
+)
+"""What gives as many elements as the values that it is given decide."""
+_NUMBERS: Final = frozenset(("amax", "count_nonzero", "item", "max", "sum"))
+"""What makes a number of values, for `range(int(lengths.max()))`."""
+_WAITS_FOR_ALL: Final = frozenset(("all_gather", "all_reduce", "backward", "barrier", "broadcast"))
+
+
+def find_batch_rounds(
+    module: ParsedFile,
+    function: ast.AST,
+    nodes: Sequence[ast.AST],
+    functions: Mapping[str, ast.AST],
+) -> Iterator[Found]:
+    """`for organ in present: loss.backward()`, where `present` is what the batch contains.
+
+    Not a loop over the elements or a fixed number of parts of a batch: batches have one size.
+
+    Args:
+        module: The file.
+        function: The syntax of one function.
+        nodes: Its own.
+        functions: See `functions_by_name`.
+    """
+    loops = [each for each in nodes if isinstance(each, ast.For)]
+    for loop in loops:
+        if not any(_waits_for_all(each, functions) for each in _body_of(loop)):
+            continue
+        batch = _batch_of(function, loop, nodes)
+        made = _selected(loop, batch, nodes) if batch else None
+        if made is not None:
+            statement = quoted(module, made)
+            yield "batch-rounds", f"{statement.line}, {statement.text}", loop
+
+
+def _body_of(loop: ast.For) -> Iterator[ast.AST]:
+    return (each for statement in loop.body for each in ast.walk(statement))
+
+
+def _waits_for_all(node: ast.AST, functions: Mapping[str, ast.AST]) -> bool:
+    """Whether it is a backward pass or another collective, or calls one of the file with that."""
+    if not isinstance(node, ast.Call):
+        return False
+    name = last_name(node.func)
+    if name in _WAITS_FOR_ALL:
+        return name != "backward" or isinstance(node.func, ast.Attribute)
+    is_own = isinstance(node.func, ast.Name) or receiver_of(node) == "self"
+    return is_own and any(
+        isinstance(each, ast.Call) and last_name(each.func) in _WAITS_FOR_ALL
+        for each in own_nodes(functions.get(name, ast.Module([], [])))
+    )
+
+
+def _batch_of(function: ast.AST, loop: ast.For, nodes: Sequence[ast.AST]) -> set[str]:
+    """The variables that have the data of one step where a loop begins.
+
+    What a loop over a loader around it gives, or `next()`; the parameters of a function that is
+    called with a batch.
+    """
+    found: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.For) and node is not loop and is_inside(loop, node):
+            over = expression_text(node.iter)
+            if _LOADED.search(over) and "range(" not in over:
+                found |= names_in(node.target) - _numbers_of(node)
+        elif isinstance(node, ast.Assign) and _is_next(node.value):
+            found |= {name for target in node.targets for name in names_in(target)}
+    if isinstance(function, FUNCTIONS):
+        found |= {each for each in parameters(function) if _BATCH.fullmatch(each)}
+    return found
+
+
+def _is_next(value: ast.expr) -> bool:
+    return isinstance(value, ast.Call) and expression_text(value.func) == "next"
+
+
+def _numbers_of(loop: ast.For) -> set[str]:
+    """`i` of `for i, batch in enumerate(loader):`, which is the same on all ranks."""
+    is_counted = isinstance(loop.iter, ast.Call) and last_name(loop.iter.func) == "enumerate"
+    target = loop.target
+    return names_in(target.elts[0]) if is_counted and isinstance(target, ast.Tuple) else set()
+
+
+def _selected(loop: ast.For, batch: set[str], nodes: Sequence[ast.AST]) -> ast.AST | None:
+    """The statement that selects from a batch what a loop goes over; `None` where none does.
+
+    It may be the loop itself. What is computed from a batch belongs to it.
+    """
+    known = set(batch)
+    made: dict[str, ast.AST] = {}
+    counted: dict[str, ast.AST] = {}
+    before = [n for n in nodes if isinstance(n, ast.stmt) and first_line(n) < first_line(loop)]
+    for node in sorted(before, key=lambda each: (each.lineno, each.col_offset)):
+        for target, value in _given(node):
+            names = names_in(target)
+            if isinstance(target, ast.Subscript | ast.Attribute):
+                continue
+            for name in names:
+                made.pop(name, None)
+                counted.pop(name, None)
+            if known.isdisjoint(names_in(value)):
+                known -= set() if isinstance(node, ast.AugAssign) else names
+                continue
+            known |= names
+            for origins, is_asked in ((made, _asked_in), (counted, _numbers_in)):
+                origin = node if _depends(value, known, is_asked) else _origin_of(value, origins)
+                origins.update(dict.fromkeys(names, origin) if origin is not None else {})
+        if isinstance(node, ast.For) and known & names_in(node.iter):
+            made.update(dict.fromkeys(_filled_in(node), node))
+    if _is_shared_before(loop, known, nodes):
+        return None
+    over = loop.iter
+    is_range = isinstance(over, ast.Call) and last_name(over.func) == "range"
+    if _depends(over, known, _asked_in) or (is_range and _depends(over, known, _numbers_in)):
+        return loop
+    return _origin_of(over, {**counted, **made} if is_range else made)
+
+
+def _origin_of(value: ast.expr, made: Mapping[str, ast.AST]) -> ast.AST | None:
+    return next((made[name] for name in sorted(names_in(value)) if name in made), None)
+
+
+def _depends(
+    value: ast.expr, batch: set[str], asked_in: Callable[[ast.AST], Iterator[ast.AST]]
+) -> bool:
+    """Whether what an expression gives is decided by the values in a batch."""
+    return any(
+        not batch.isdisjoint(names_in(asked))
+        for node in ast.walk(value)
+        for asked in asked_in(node)
+    )
+
+
+def _numbers_in(node: ast.AST) -> Iterator[ast.AST]:
+    """What makes a number of values."""
+    if isinstance(node, ast.Call) and last_name(node.func) in _NUMBERS:
+        yield node
+
+
+def _asked_in(node: ast.AST) -> Iterator[ast.AST]:
+    """What decides how many elements an expression gives."""
+    if isinstance(node, ast.Call):
+        name = last_name(node.func)
+        if _SELECT.fullmatch(name) or (name == "where" and len(node.args) == 1):
+            yield node
+    elif isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+        yield from (each.iter for each in node.generators if each.ifs)
+    elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Compare):
+        yield node.slice
+
+
+def _filled_in(loop: ast.For) -> Iterator[str]:
+    """The dicts to which a loop adds by a key of the element: `groups[item.task].append(item)`."""
+    given = names_in(loop.target)
+    for node in _body_of(loop):
+        part: ast.expr | None = None
+        if isinstance(node, ast.Assign):
+            part = node.targets[0]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            part = node.func.value if node.func.attr in ("append", "add", "extend") else None
+        is_by_key = isinstance(part, ast.Subscript) and not given.isdisjoint(names_in(part.slice))
+        if is_by_key and isinstance(part, ast.Subscript) and isinstance(part.value, ast.Name):
+            yield part.value.id
+
+
+def _is_shared_before(loop: ast.For, names: Container[str], nodes: Sequence[ast.AST]) -> bool:
+    """Whether a collective before a loop may have made equal what it goes over."""
+    return any(
+        isinstance(node, ast.Call)
+        and _COLLECTIVE.fullmatch(last_name(node.func)) is not None
+        and first_line(node) < first_line(loop)
+        and any(name in names for given in node.args for name in names_in(given))
+        for node in nodes
+    )
+
+
+# --- parameters that are changed by hand ----------------------------------------------------------
+
+
+def find_changed_by_hand(
+    tree: ast.AST, functions: Mapping[str, ast.AST]
+) -> Iterator[tuple[ast.AST, str, ast.AST]]:
+    """`self.lateral.data.add_(z.t() @ z)` in the forward pass of a model, or in what that calls.
+
+    Not of buffers, which DistributedDataParallel sends from rank 0 to the others. Nor where a
+    collective may have made the same on all ranks what a parameter is changed by: any call of a
+    function whose syntax is not known may be one.
+
+    Args:
+        tree: The file.
+        functions: See `functions_by_name`.
+
+    Yields:
+        The method, the parameter, and the statement.
+    """
+    for owner in every_node(tree):
+        if not isinstance(owner, ast.ClassDef):
+            continue
+        methods = {each.name: each for each in owner.body if isinstance(each, FUNCTIONS)}
+        if "forward" not in methods or "__init__" not in methods:
+            continue
+        own = {
+            expression_text(target)
+            for node in own_nodes(methods["__init__"])
+            if isinstance(node, ast.Assign) and _makes_parameter(node.value)
+            for target in node.targets
+        }
+        forward = methods["forward"]
+        of_batch = _computed_from(forward, set(parameters(forward)) - {"self"})
+        reached = [(forward, of_batch)] + [
+            (methods[call.func.attr], _computed_from(methods[call.func.attr], given))
+            for call in own_nodes(forward)
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
+            if receiver_of(call) == "self" and call.func.attr in methods
+            if (given := _given_of_batch(call, methods[call.func.attr], of_batch))
+        ]
+        if _may_share(forward, functions):
+            continue
+        for method, names in reached:
+            if method is forward or not _may_share(method, functions):
+                for parameter, node in _changed_in_place(method, names):
+                    if parameter in own or parameter.endswith(_OF_LAYERS):
+                        yield method, parameter, node
+
+
+_OF_LAYERS: Final = (".weight", ".bias")
+
+
+def _makes_parameter(value: ast.expr) -> bool:
+    return isinstance(value, ast.Call) and last_name(value.func) == "Parameter"
+
+
+def _may_share(method: ast.AST, functions: Mapping[str, ast.AST]) -> bool:
+    """Whether a method calls a collective, or a function which may do so."""
+    return any(
+        isinstance(each, ast.Call)
+        and not hasattr(builtins, expression_text(each.func))
+        and _calls_collective(each, functions, _CALLS)
+        for each in own_nodes(method)
+    )
+
+
+def _given_of_batch(call: ast.Call, method: FunctionNode, of_batch: set[str]) -> set[str]:
+    """The parameters of a method that a call gives something computed from the batch."""
+    names = parameters(method)[1:]
+    given = [
+        *zip(names, call.args, strict=False),
+        *((each.arg, each.value) for each in call.keywords if each.arg in names),
+    ]
+    return {name for name, value in given if name and not of_batch.isdisjoint(names_in(value))}
+
+
+def _computed_from(method: ast.AST, names: set[str]) -> set[str]:
+    """Variables, and the others of a method that are computed from them."""
+    found = set(names)
+    statements = [each for each in own_nodes(method) if isinstance(each, ast.stmt)]
+    for node in sorted(statements, key=lambda each: (each.lineno, each.col_offset)):
+        for target, value in _given(node):
+            if isinstance(target, ast.Name | ast.Tuple) and not found.isdisjoint(names_in(value)):
+                found |= names_in(target)
+    return found
+
+
+def _changed_in_place(method: ast.AST, names: set[str]) -> Iterator[tuple[str, ast.AST]]:
+    """What a method changes by hand, and computes from some variables.
+
+    `self.lateral.data.mul_(0.9).add_(corr)`, `self.lateral.data = mean`, `self.lateral[k] = mean`.
+    """
+    for node in own_nodes(method):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            part: ast.expr = node.value
+            given: list[ast.expr] = []
+            is_changed = False
+            while isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):
+                is_changed |= part.func.attr.endswith("_") and not part.func.attr.endswith("__")
+                given += [*part.args, *(each.value for each in part.keywords)]
+                part = part.func.value
+            if is_changed and any(not names.isdisjoint(names_in(each)) for each in given):
+                yield _parameter(part), node
+        else:
+            for target, value in _given(node):
+                is_part = isinstance(target, ast.Subscript) or last_name(target) == "data"
+                is_part |= isinstance(node, ast.AugAssign) or _makes_parameter(value)
+                if is_part and not names.isdisjoint(names_in(value)):
+                    yield _parameter(target), node
+
+
+def _parameter(node: ast.expr) -> str:
+    """`self.lateral` of `self.lateral.data[key]`."""
+    while isinstance(node, ast.Subscript) or last_name(node) == "data":
+        if not isinstance(node, ast.Subscript | ast.Attribute):
+            break
+        node = node.value
+    return expression_text(node) if _is_of_self(node) else ""
+
+
+def _is_of_self(node: ast.expr) -> bool:
+    """Whether it is an attribute of `self`, or of such an attribute."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name) and node.id == "self"
+
+
+_STATES: Final = frozenset(
+    ("buffers", "named_buffers", "named_parameters", "parameters", "parameters_to_vector")
+)
+
+
+def find_shared_state(nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """A function that calls a collective and goes through parameters: it may average them.
+
+    Args:
+        nodes: The syntax of one function.
+    """
+    calls = [each for each in nodes if isinstance(each, ast.Call)]
+    asked = [each for each in calls if last_name(each.func) in (*_STATES, "state_dict")]
+    shares = any(_COLLECTIVE.fullmatch(last_name(each.func)) for each in calls)
+    for call in calls:
+        if "average_parameters" in last_name(call.func) or (shares and call in asked[:1]):
+            yield "shares-parameters", "", call

@@ -237,6 +237,36 @@ def uneven_draw(index: Index) -> Mark | None:
     return found[0] if len(found) == 1 and not marks(index, "seed") else None
 
 
+class BatchRounds(NamedTuple):
+    """A loop with a collective in each round, over what a batch of the rank contains."""
+
+    header: Statement
+    made: str
+    """The statement that selects that from the batch."""
+    made_at: int
+    """Its line, which may be that of the loop."""
+    runs_backward: bool
+    """Whether its function runs a backward pass after the header."""
+
+
+def rounds_of_batch(index: Index, frames: Sequence[Frame]) -> BatchRounds | None:
+    """The innermost loop of this kind that a thread is in."""
+    found = {(each.file, each.statement): each for each in marks(index, "batch-rounds")}
+    for frame in own_frames(frames) if found else ():
+        line = source_of(index, frame) if not is_library(frame) else None
+        for header in reversed(line.within if line is not None else ()):
+            mark = found.get((frame.file, header))
+            if mark is not None:
+                number, _, made = mark.about.partition(", ")
+                runs_backward = any(
+                    (each.file, each.function) == (mark.file, mark.function)
+                    and each.statement.line > header.line
+                    for each in marks(index, "backward")
+                )
+                return BatchRounds(header, made, int(number), runs_backward)
+    return None
+
+
 class Guard(NamedTuple):
     """A condition that decides which ranks reach a line."""
 

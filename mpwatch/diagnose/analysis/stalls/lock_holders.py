@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from mpwatch.describe.frames import frame_words, program_frames
 from mpwatch.describe.waits import SEMAPHORE
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.kept_locks import (
@@ -11,7 +15,9 @@ from mpwatch.diagnose.analysis.mechanisms.kept_locks import (
     kept_lock_file,
     left_function,
 )
-from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, called
+from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called
+from mpwatch.diagnose.analysis.source_code import is_until_told, source_of
+from mpwatch.diagnose.analysis.stack_patterns import main_thread
 from mpwatch.diagnose.analysis.stalls.at_work import does, others_continue, place_of, rest_of_sleep
 from mpwatch.diagnose.analysis.waits.blockages import Blockage
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
@@ -32,7 +38,9 @@ from mpwatch.diagnose.analysis.waits.providers import (
 )
 from mpwatch.diagnose.analysis.waits.verdicts import where
 from mpwatch.model.ids import SegmentId
+from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process
+from mpwatch.model.source_code import Statement
 from mpwatch.model.waits import WaitEdge
 
 SHOWN_THREADS = 3
@@ -148,7 +156,79 @@ def cause_of_file_lock(index: Index, blockage: Blockage, path: str) -> str:
             blockage.process, place_of(blockage), path, place, is_database=is_database(index, path)
         )
     left = rest_of_sleep(blockage.thread) if blockage.reason == "sleeps" else ""
+    is_plain = held is None and not is_database(index, path)
+    kept = _kept_for_a_loop(index, blockage) if is_plain else None
+    if kept is not None:
+        waiting = _wait_for_it(index, blockage)
+        return (
+            f"{end} has taken the lock on {path} before the loop `{kept.loop.text}` of line "
+            f"{kept.loop.line} in {kept.taken.function}() and keeps it through all rounds of that "
+            f"loop. Now it {does(blockage)}{left}. {all_called(waiting)} came to the line that "
+            f"takes it ({frame_words(kept.taken)}) later, and {_gets(waiting)} no further until "
+            f"that loop has ended or {end} has exited."
+        )
     return held or f"{end} holds the lock on {path} while it {does(blockage)}{left}."
+
+
+def _gets(waiting: Sequence[Process]) -> str:
+    return "gets" if len(waiting) == 1 else "get"
+
+
+class _KeptForLoop(NamedTuple):
+    """A lock that its holder keeps for all rounds of a loop."""
+
+    taken: Frame
+    """Where another process waits to take it, in the function with the loop."""
+    loop: Statement
+    """Its header, which comes later in that function."""
+    is_endless: bool
+    """Whether nothing ends it from within, as far as its source shows."""
+
+
+def _kept_for_a_loop(index: Index, blockage: Blockage) -> _KeptForLoop | None:
+    """The loop that the holder of a lock is in, in the function in which others wait to take it.
+
+    Their line is before the loop, so the holder was there once and has had the lock since. So does
+    the active one of two processes of which the other one is a standby.
+    """
+    if blockage.reason not in ("computes", "polls", "sleeps"):
+        return None
+    holder = main_thread(blockage.process)
+    waiting = [thread for each in _wait_for_it(index, blockage) if (thread := main_thread(each))]
+    if holder is None or not waiting:
+        return None
+    theirs = [program_frames(thread.stack) for thread in waiting]
+    for frame in program_frames(holder.stack):
+        taken = next((f for f in theirs[0] if _are_of_one(index, f, frame)), None)
+        if taken is None or any(taken not in each for each in theirs[1:]):
+            continue
+        line = source_of(index, frame)
+        after = [each for each in line.within if each.line > taken.line] if line else []
+        if after and after[0].text.startswith(("for ", "while ")):
+            is_retaken = any(each.text.startswith("with ") for each in after[1:])
+            held = line.held if line is not None else ()
+            is_retaken |= any(each.line > after[0].line for each in held)
+            endless = line.endless if line is not None else None
+            is_endless = endless is not None and endless.header == after[0] and not endless.ends
+            return None if is_retaken else _KeptForLoop(taken, after[0], is_endless)
+    return None
+
+
+def may_have_standby(index: Index, blockage: Blockage) -> bool:
+    """Whether the holder of a lock on a file keeps it while it works until it is told to end.
+
+    One that waits for that lock is meant to wait so long, or no other one is to work at all.
+    """
+    kept = _kept_for_a_loop(index, blockage)
+    return kept is not None and (kept.is_endless or is_until_told(kept.loop.text))
+
+
+def _are_of_one(index: Index, one: Frame, other: Frame) -> bool:
+    """Whether two lines are of one function."""
+    if (one.file, one.function) != (other.file, other.function):
+        return False
+    first, second = source_of(index, one), source_of(index, other)
+    return first is not None and second is not None and first.defined == second.defined
 
 
 def advice_of_file_lock(index: Index, blockage: Blockage, path: str) -> str:
@@ -160,6 +240,18 @@ def advice_of_file_lock(index: Index, blockage: Blockage, path: str) -> str:
     left = left_function(blockage.process, _wait_for_it(index, blockage))
     if left is not None:
         return advice_of_left_lock(blockage.process, left, is_database=is_database(index, path))
+    kept = None if is_database(index, path) else _kept_for_a_loop(index, blockage)
+    if kept is not None:
+        end, waiting = called(blockage.process), _wait_for_it(index, blockage)
+        others, stands = all_called(waiting), "is" if len(waiting) == 1 else "are"
+        return (
+            f"Nothing is wrong if {others} {stands} to stand by and take over when {end} ends: the "
+            "kernel releases such a lock when the process that has it exits, also when it is "
+            "killed. Then a limit for the wait, or ending the process that waits, only takes the "
+            "standby away. If they are to work at the same time, take the lock in each round, "
+            f"only around what they share. If {end} waits in that loop for something that {others} "
+            f"{stands} to do, none of them gets on: that has to be done before the lock is taken."
+        )
     return _ADVICE_DATABASE if is_database(index, path) else ADVICE_HELD
 
 

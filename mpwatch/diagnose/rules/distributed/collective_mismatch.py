@@ -47,6 +47,7 @@ from mpwatch.diagnose.analysis.mechanisms.rank_cycles import (
 )
 from mpwatch.diagnose.analysis.process_queries import all_called, called, family_head
 from mpwatch.diagnose.analysis.source_code import (
+    BatchRounds,
     begun_again,
     branch_of_one_side,
     collective_under_rank,
@@ -56,6 +57,7 @@ from mpwatch.diagnose.analysis.source_code import (
     mark_words,
     marks,
     passed_loop,
+    rounds_of_batch,
     source_of,
     uneven_draw,
 )
@@ -275,6 +277,7 @@ def _explained(
         (_unmatched(by_call) if _MESSAGES.issuperset(places) else None)
         or _in_handler(index, by_call)
         or _after_swallowed(index, by_call)
+        or _by_own_batch(index, by_call)
         or _unequal_loop(index, by_call)
     )
     if unequal is not None:
@@ -493,6 +496,79 @@ def _is_under_rank(index: Index, ahead: Process, inside: Process) -> bool:
         return True
     frame = user_frame(_stack(inside))
     return frame is not None and collective_under_rank(index, frame) is not None
+
+
+def _by_own_batch(
+    index: Index, by_call: Sequence[tuple[str, list[Process]]]
+) -> tuple[str, str] | None:
+    """Cause and advice where ranks are in a loop over what their own batch contains.
+
+    The others have ended it: each of its rounds has a collective, and they had fewer of them.
+    """
+    for name, group in by_call:
+        rounds = rounds_of_batch(index, _stack(group[0]))
+        others = [rank for other, ranks in by_call if other != name for rank in ranks]
+        if (
+            name == NEW_GROUP
+            or rounds is None
+            or any(_is_within(index, each, rounds) for each in others)
+        ):
+            continue
+        ended = _ended_loop(index, others[0], group[0])
+        if ended is None or ended.by:
+            continue
+        other = next(each for each, _ in by_call if each != name)
+        calls = _calls_of(name, rounds)
+        made = f": `{rounds.made}` of line {rounds.made_at}"
+        return (
+            f"{all_called(group)} {'waits' if len(group) == 1 else 'wait'} for {name} in a round "
+            f"of `{rounds.header.text}` of line {rounds.header.line}, and {all_called(others)} "
+            f"{_have(others)} ended {ended.words} and "
+            f"{'waits' if len(others) == 1 else 'wait'} for {other}. What that loop goes over is "
+            "selected from the batch, of which each rank has another one"
+            f"{made if rounds.made_at != rounds.header.line else ''}. So most likely the ranks ran "
+            f"different numbers of {calls.several} for the same number of batches. Each is a "
+            "collective that all ranks have to enter: a rank that had fewer of them goes on, and "
+            "the others wait for it. Until then the ranks have averaged or combined what belongs "
+            "to different batches.",
+            f"{calls.once} Or give the loop the same number of rounds on all ranks: a fixed list "
+            f"({calls.empty} for what a batch does not have), or the largest number of all ranks "
+            "(all_reduce with MAX before the loop). drop_last, set_epoch(), a barrier after the "
+            "loop or a longer timeout do not help.",
+        )
+    return None
+
+
+class _CallsOf(NamedTuple):
+    """The collective of a loop, in the words of an advice."""
+
+    several: str
+    once: str
+    """How to have one in place of one in each round."""
+    empty: str
+    """What a rank without an element is to do in its place."""
+
+
+def _calls_of(name: str, rounds: BatchRounds) -> _CallsOf:
+    is_launched = name.endswith(OF_NCCL)
+    if name in (BACKWARD, BUFFERS) or (is_launched and rounds.runs_backward):
+        return _CallsOf(
+            "forward passes" if name == BUFFERS else "backward passes",
+            "Run one backward pass for each batch: add up the losses in the loop, and call "
+            "backward() and step() after it.",
+            "with a loss of zero that uses the outputs, outputs.sum() * 0,",
+        )
+    return _CallsOf(
+        "collectives" if is_launched else f"calls of {name}",
+        "Add up the values in the loop, and communicate once for each batch after it.",
+        "with zeros",
+    )
+
+
+def _is_within(index: Index, rank: Process, rounds: BatchRounds) -> bool:
+    """Whether a rank is in a round of the same loop."""
+    other = rounds_of_batch(index, _stack(rank))
+    return other is not None and other.header == rounds.header
 
 
 _OVER_OWN = re.compile(

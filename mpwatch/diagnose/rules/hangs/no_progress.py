@@ -78,6 +78,7 @@ from mpwatch.diagnose.analysis.stalls.lock_holders import (
     is_only_user,
     kept_file_of,
     locked_path,
+    may_have_standby,
 )
 from mpwatch.diagnose.analysis.stalls.open_ends import (
     ADVICE_INHERITED,
@@ -456,6 +457,8 @@ def _severity_of_lock(index: Index, blockage: Blockage, path: str) -> Severity |
         return None
     is_forgotten = inherited_lock(index, path, blockage.process.process) is not None
     if waited_s < WARNED_S or not (is_forgotten or _holds_up_the_job(index, blockage)):
+        return Severity.INFO
+    if not is_forgotten and may_have_standby(index, blockage):
         return Severity.INFO
     return Severity.CRITICAL if waited_s >= HOPELESS_S else Severity.WARNING
 

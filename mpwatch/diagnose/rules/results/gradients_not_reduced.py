@@ -1,11 +1,13 @@
 """Ranks train a model that DistributedDataParallel wraps, and its gradients are never averaged.
 
 Those of the whole model, by the readings of the hook; or, by the source, of a model that is trained
-past its wrapper, of a part that is made anew, or that was frozen when the model was wrapped.
+past its wrapper, of a part that is made anew, or that was frozen when the model was wrapped. And
+parameters that the model changes without gradients, which it does not average either.
 """
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -62,6 +64,7 @@ def check(index: Index) -> Iterator[Finding]:
         yield from _past_the_wrapper(index)
         yield from _made_anew(index)
         yield from _unfrozen(index)
+    yield from _changed_by_hand(index)
 
 
 def _past_the_wrapper(index: Index) -> Iterator[Finding]:
@@ -194,6 +197,52 @@ def _unfrozen(index: Index) -> Iterator[Finding]:
             "unfrozen; or freeze it only after the model was wrapped, with "
             "find_unused_parameters=True. To see it, compare a sum of its weights on all ranks. "
             "Another learning rate, seed or SyncBatchNorm does not help."
+        ),
+    )
+
+
+def _changed_by_hand(index: Index) -> Iterator[Finding]:
+    """Parameters that the forward pass changes in place by its own batch, as the source shows.
+
+    DistributedDataParallel sends parameters to the other ranks when it is made, and buffers in each
+    forward pass; after that it averages gradients alone (torch 2.1 to 2.14). Not where any function
+    that was read communicates and goes through parameters, or names this one.
+    """
+    ranks, found = ranks_of(index), marks(index, "changed-by-hand")
+    wraps = [each for each in marks(index, "wraps") if each.about in _DDP]
+    if len(ranks) < 2 or not found or not wraps or marks(index, "shares-parameters"):
+        return
+    mark, wrap = found[0], wraps[0]
+    name = mark.about.rpartition(".")[2]
+    texts = [each.statement.text for each in marks(index, "collective")]
+    if any(re.search(rf"\b{re.escape(name)}\b", text) for text in texts):
+        return
+    is_it = mark.function == "forward"
+    where = "forward()" if is_it else f"{mark.function}(), which forward() calls,"
+    yield _by_source(
+        ranks,
+        subject=f"by hand {mark.about}",
+        summary=(
+            f"each of {all_called(ranks)} may have a {mark.about} of its own: {mark_place(mark)} "
+            "changes it by the batch of its rank, and DistributedDataParallel averages only "
+            "gradients"
+        ),
+        evidence=(mark_words(mark), f"{mark_words(wrap)} wraps a model"),
+        cause=(
+            f"{where} changes the parameter {mark.about} in place, by what it has computed from "
+            "the batch. DistributedDataParallel sends the parameters of rank 0 to the others once, "
+            "when the model is wrapped, and averages only gradients after that: a change by hand "
+            "stays on its rank. Nothing that was read of the program shares it between the ranks. "
+            "With different batches they come to different values from the first step on, a "
+            "checkpoint has those of the rank that writes it, and nothing waits or fails. If all "
+            "ranks get the same batches, nothing is wrong. That this line has run was not observed."
+        ),
+        advice=(
+            f"Average what {mark.about} is changed by before that line (all_reduce on all ranks, "
+            "divided by their number), or average or broadcast it after the line. To see whether "
+            "the ranks differ, log its norm on every rank. As a buffer it would be that of rank 0 "
+            "in each forward pass, and what the others have learned is lost. Seeds, a smaller "
+            "learning rate or find_unused_parameters do not help."
         ),
     )
 

@@ -342,3 +342,131 @@ def test_a_very_long_function_is_not_marked_and_the_others_are() -> None:
 
 def test_the_kinds_of_marks_are_in_the_order_of_letters() -> None:
     assert list(get_args(MarkKind)) == sorted(get_args(MarkKind))
+
+
+ROUNDS = """
+import torch.distributed as dist
+
+class Trainer:
+    def fit(self, loader, lines, steps):
+        for number, (images, labels) in enumerate(loader):
+            {made}
+            for each in {over}:
+                {body}
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "over", "body", "is_marked"),
+    [
+        ("found = labels.any(dim=0).nonzero().tolist()", "found", "self.loss.backward()", True),
+        ("ids = labels.unique(); found = ids.tolist()", "found", "self.loss.backward()", True),
+        ("pass", "labels.unique()", "dist.all_reduce(self.total)", True),
+        ("found = [e for e in images if e.sum() > 0]", "found", "self.loss.backward()", True),
+        ("found = images[labels > 0]", "found", "self.loss.backward()", True),
+        ("longest = labels.max().item()", "range(longest)", "self.loss.backward()", True),
+        ("found = set(labels)", "sorted(found)", "self.step(each)", True),
+        ("found = labels.unique()", "found", "self.count += 1", False),
+        ("found = labels.unique()", "images", "self.loss.backward()", False),
+        ("found = labels.unique(); found = images", "found", "self.loss.backward()", False),
+        ("pass", "zip(images, labels)", "self.loss.backward()", False),
+        ("parts = images.chunk(4)", "parts", "self.loss.backward()", False),
+        ("pass", "range(len(images))", "self.loss.backward()", False),
+        ("n = labels.unique()", "range(len(n))", "self.loss.backward()", True),
+        ("found = images / labels.max()", "found", "self.loss.backward()", False),
+        ("found = set(lines)", "found", "self.loss.backward()", False),
+        ("found = range(max(number, 3))", "found", "self.loss.backward()", False),
+        ("n = labels.max(); dist.all_reduce(n)", "range(n.item())", "self.loss.backward()", False),
+    ],
+)
+def test_a_loop_over_what_a_batch_contains(
+    made: str, over: str, body: str, is_marked: bool
+) -> None:
+    step = "\n    def step(self, each):\n        self.loss.backward()\n"
+    text = ROUNDS.format(made=made, over=over, body=body) + step
+
+    assert lines(text, "batch-rounds") == [8] * is_marked
+
+
+@pytest.mark.parametrize(
+    ("filled", "is_marked"),
+    [("groups[item.task].append(item)", True), ("groups[number].append(item)", False)],
+)
+def test_a_loop_over_a_dict_that_a_batch_fills(filled: str, is_marked: bool) -> None:
+    text = f"""
+        import torch
+
+        def training_step(self, batch, number):
+            groups = defaultdict(list)
+            for item in batch:
+                {filled}
+            for task, items in groups.items():
+                self.loss_of(task, items).backward()
+    """
+
+    assert lines(text, "batch-rounds") == [8] * is_marked
+
+
+BY_HAND = """
+import torch
+from torch import nn
+import torch.distributed as dist
+
+class Layer(nn.Module):
+    def __init__(self, units):
+        self.lateral = nn.Parameter(torch.zeros(units, units), requires_grad=False)
+        self.register_buffer("mean", torch.zeros(units))
+        self.out = nn.Linear(units, units)
+
+    def forward(self, x):
+        z = torch.tanh(self.out(x))
+        {forward}
+        return z
+
+    @torch.no_grad()
+    def learn(self, z, rate=0.1):
+        corr = z.t() @ z
+        {learn}
+"""
+
+
+@pytest.mark.parametrize(
+    ("forward", "learn", "is_marked"),
+    [
+        ("self.learn(z)", "self.lateral.data.mul_(0.9).add_(corr, alpha=rate)", True),
+        ("self.learn(z, rate=0.2)", "self.lateral.copy_(corr)", True),
+        ("self.learn(z)", "self.lateral.data = corr", True),
+        ("self.learn(z)", "self.lateral[range(len(z))] += corr.sum()", True),
+        ("self.learn(z)", "self.out.weight.data.sub_(corr)", True),
+        ("self.lateral.data.add_(z.mean())", "pass", True),
+        ("pass", "self.lateral.data.add_(corr)", False),
+        ("self.learn(self.lateral)", "self.lateral.data.add_(corr)", False),
+        ("self.learn(z)", "dist.all_reduce(corr); self.lateral.data.add_(corr)", False),
+        ("self.learn(z)", "self.lateral.data.add_(average(corr))", False),
+        ("self.learn(gathered(z))", "self.lateral.data.add_(corr)", False),
+        ("self.learn(z)", "self.mean.mul_(0.9).add_(corr.mean(0))", False),
+        ("self.learn(z)", "self.lateral.data.div_(self.lateral.norm())", False),
+        ("self.learn(z)", "corr.add_(z)", False),
+        ("self.learn(z)", "self.lateral.add(corr)", False),
+    ],
+)
+def test_a_parameter_that_the_forward_pass_changes_by_its_batch(
+    forward: str, learn: str, is_marked: bool
+) -> None:
+    text = BY_HAND.format(forward=forward, learn=learn)
+
+    assert len(lines(text, "changed-by-hand")) == is_marked
+
+
+@pytest.mark.parametrize(
+    ("text", "is_marked"),
+    [
+        ("for p in x.parameters(): dist.all_reduce(p.data)", True),
+        ("v = parameters_to_vector(x.parameters()); dist.broadcast(v, 0)", True),
+        ("averager.average_parameters(x)", True),
+        ("y.step(x.parameters())", False),
+        ("dist.all_reduce(x)", False),
+    ],
+)
+def test_a_function_that_may_share_parameters(text: str, is_marked: bool) -> None:
+    assert bool(lines(body(text), "shares-parameters")) is is_marked

@@ -7,7 +7,7 @@ import pytest
 from mpwatch.diagnose.rules.results import gradients_not_reduced
 from mpwatch.model.findings import Severity
 from mpwatch.model.snapshot import Process
-from mpwatch.model.source_code import Mark, Statement
+from mpwatch.model.source_code import Mark, MarkKind, Statement
 from tests.builders.snapshots import found, main, only, process, snapshot_of
 
 
@@ -180,3 +180,58 @@ def test_where_the_hook_reads_the_wrapped_models_the_source_does_not_count() -> 
     job = snapshot_of(main(), *well, marks=(PAST, WRAPPED))
 
     assert found(gradients_not_reduced.check, job) == []
+
+
+BY_HAND = Mark(
+    "changed-by-hand",
+    "/job/net.py",
+    "local_update",
+    "self.lateral",
+    Statement(32, "self.lateral.data.add_(corr)"),
+)
+
+
+def test_a_parameter_that_is_changed_by_the_batch_of_each_rank_is_possible_by_its_source() -> None:
+    ranks = [process(300 + n, "rank", label=f"rank {n}") for n in range(2)]
+
+    job = snapshot_of(main(), *ranks, marks=(BY_HAND, WRAPS))
+    finding = only(gradients_not_reduced.check, job)
+
+    assert (finding.severity, finding.is_doubtful) == (Severity.INFO, True)
+    assert finding.summary == (
+        "each of rank 0 (300) and rank 1 (301) may have a self.lateral of its own: net.py:32 "
+        "local_update changes it by the batch of its rank, and DistributedDataParallel averages "
+        "only gradients"
+    )
+    assert "local_update(), which forward() calls, changes the parameter" in finding.cause
+    assert "If all ranks get the same batches, nothing is wrong" in finding.cause
+
+
+def shared(kind: MarkKind, text: str) -> Mark:
+    return Mark(kind, "/job/train.py", "share", "all_reduce", Statement(50, text))
+
+
+@pytest.mark.parametrize(
+    ("marks", "ranks"),
+    [
+        ((BY_HAND,), 2),
+        ((WRAPS,), 2),
+        ((BY_HAND, WRAPS), 1),
+        ((BY_HAND, WRAPS._replace(about="FSDP")), 2),
+        ((BY_HAND, WRAPS, shared("shares-parameters", "for p in net.parameters():")), 2),
+        ((BY_HAND, WRAPS, shared("collective", "dist.all_reduce(layer.lateral.data)")), 2),
+    ],
+)
+def test_a_parameter_that_may_be_shared_is_not_reported(
+    marks: tuple[Mark, ...], ranks: int
+) -> None:
+    those = [process(300 + n, "rank", label=f"rank {n}") for n in range(ranks)]
+
+    assert found(gradients_not_reduced.check, snapshot_of(main(), *those, marks=marks)) == []
+
+
+def test_a_collective_of_something_else_shares_no_parameter() -> None:
+    ranks = [process(300 + n, "rank", label=f"rank {n}") for n in range(2)]
+    other = shared("collective", "dist.all_reduce(mean)")
+
+    only(gradients_not_reduced.check, snapshot_of(main(), *ranks, marks=(BY_HAND, WRAPS, other)))

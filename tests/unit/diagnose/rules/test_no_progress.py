@@ -748,6 +748,88 @@ def test_a_file_lock_that_was_left_behind_names_the_function_that_takes_it() -> 
     assert "publish()" not in inside.cause + inside.advice
 
 
+@pytest.mark.parametrize(
+    ("around", "is_kept"),
+    [
+        ((Statement(13, "while self.is_active:"),), True),
+        ((Statement(10, "try:"), Statement(13, "for shard in shards:")), True),
+        ((Statement(10, "while True:"),), False),
+        ((Statement(13, "while self.is_active:"), Statement(14, "with self.lock:")), False),
+        ((Statement(13, "if self.is_active:"),), False),
+    ],
+)
+def test_a_lock_that_is_kept_through_a_loop_may_be_what_a_standby_waits_for(
+    around: tuple[Statement, ...], is_kept: bool
+) -> None:
+    file, lock = "/home/me/data.py", HeldLock("/tmp/cache.lock", "flock", True, 302)
+    holder = with_lock(302, TRIES, lock, "data.py:publish:15", "train.py:main:7")
+    stack = ("data.py:acquire:28", "data.py:publish:12", "train.py:main:7")
+    source = (
+        SourceLine(file, 12, "publish", Statement(12, "self.lock.acquire()"), defined=9),
+        SourceLine(file, 15, "publish", Statement(15, "sleep(1)"), within=around, defined=9),
+    )
+    job = replace(lock_kept_by(holder, stack=stack), source=source)
+
+    finding = only(no_progress.check, job)
+
+    assert (
+        "replica 302 (302) has taken the lock on /tmp/cache.lock before the loop "
+        f"`{around[-1].text}` of line 13 in publish() and keeps it" in finding.cause
+    ) is is_kept
+    assert ("if replica 301 (301) is to stand by and take over" in finding.advice) is is_kept
+    assert ("Give the attempts of the others a limit" in finding.advice) is not is_kept
+
+
+def test_a_lock_that_is_taken_anew_in_the_loop_is_not_kept_through_it() -> None:
+    file, lock = "/home/me/data.py", HeldLock("/tmp/cache.lock", "flock", True, 302)
+    holder = with_lock(302, TRIES, lock, "data.py:publish:15", "train.py:main:7")
+    loop, taken = Statement(13, "while self.is_active:"), Statement(14, "self.lock.acquire()")
+    source = (
+        SourceLine(file, 12, "publish", Statement(12, "self.lock.acquire()"), defined=9),
+        SourceLine(
+            file, 15, "publish", Statement(15, "sleep(1)"), (loop,), held=(taken,), defined=9
+        ),
+    )
+    stack = ("data.py:acquire:28", "data.py:publish:12", "train.py:main:7")
+
+    finding = only(no_progress.check, replace(lock_kept_by(holder, stack=stack), source=source))
+
+    assert finding.severity is Severity.WARNING
+    assert "through all rounds" not in finding.cause
+
+
+@pytest.mark.parametrize(
+    ("header", "ends", "severity"),
+    [
+        ("while time.time() < until:", None, Severity.INFO),
+        ("while not self.stopped.is_set():", None, Severity.INFO),
+        ("while True:", (), Severity.INFO),
+        ("while True:", (Statement(14, "if os.path.exists(path): break"),), Severity.WARNING),
+        ("while not os.path.exists(path):", None, Severity.WARNING),
+        ("for epoch in range(epochs):", None, Severity.WARNING),
+    ],
+)
+def test_a_standby_that_main_joins_is_no_warning(
+    header: str, ends: tuple[Statement, ...] | None, severity: Severity
+) -> None:
+    """What works until it is told to end keeps its lock for that long by design."""
+    file, lock = "/home/me/data.py", HeldLock("/tmp/cache.lock", "flock", True, 302)
+    holder = with_lock(302, TRIES, lock, "data.py:publish:15", "train.py:main:7")
+    loop = Statement(13, header)
+    endless = None if ends is None else EndlessLoop(loop, ends)
+    source = (
+        SourceLine(file, 12, "publish", Statement(12, "self.lock.acquire()"), defined=9),
+        SourceLine(
+            file, 15, "publish", Statement(15, "sleep(1)"), (loop,), endless=endless, defined=9
+        ),
+    )
+    stack = ("data.py:acquire:28", "data.py:publish:12", "train.py:main:7")
+
+    finding = only(no_progress.check, replace(lock_kept_by(holder, stack=stack), source=source))
+
+    assert finding.severity is severity
+
+
 def test_a_lock_that_changes_hands_is_no_lack_of_progress() -> None:
     holder = with_lock(
         302, TRIES, HeldLock("/tmp/cache.lock", "flock", True, 302), "train.py:save:9"

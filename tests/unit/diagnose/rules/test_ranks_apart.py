@@ -1696,6 +1696,72 @@ def test_one_group_and_one_that_is_not_known_are_not_reported_as_two(text: str) 
     assert "group" not in only(standing_still.check, job).summary
 
 
+SELECTED = Mark(
+    "batch-rounds",
+    "/home/me/train.py",
+    "train_epoch",
+    "63, present = labels.any(dim=1).nonzero().tolist()",
+    Statement(64, "for organ in present:"),
+)
+IN_ROUND = line(
+    "train.py",
+    68,
+    "train_epoch",
+    "loss.backward()",
+    within=(Statement(62, "for image, labels in loader:"), SELECTED.statement),
+)
+
+
+@pytest.mark.parametrize("ahead", [("validate:90", "fit:96"), ("train_epoch:75", "fit:95")])
+@pytest.mark.parametrize("is_marked", [True, False])
+def test_a_rank_whose_batches_contained_less_has_run_fewer_backward_passes(
+    ahead: tuple[str, str], is_marked: bool
+) -> None:
+    ranks = (
+        rank(0, f"{C10D}:all_reduce", *(f"train.py:{each}" for each in ahead)),
+        rank(1, BACKWARD, "train.py:train_epoch:68", "train.py:fit:95"),
+        rank(2, BACKWARD, "train.py:train_epoch:68", "train.py:fit:95"),
+    )
+    after = line(
+        "train.py", 75, "train_epoch", "dist.all_reduce(total)", within=IN_ROUND.within[:1]
+    )
+    marks = (SELECTED,) if is_marked else ()
+
+    job = snapshot_of(main(), *ranks, source=(IN_ROUND, after), marks=marks)
+    finding = only(collective_mismatch.check, job)
+
+    assert (
+        "selected from the batch, of which each rank has another one: `present = "
+        "labels.any(dim=1).nonzero().tolist()` of line 63. So most likely the ranks ran different "
+        "numbers of backward passes for the same number of batches" in finding.cause
+    ) is is_marked
+    assert ("Run one backward pass for each batch" in finding.advice) is is_marked
+
+
+def test_a_loop_over_what_a_batch_contains_is_not_the_cause_where_all_are_in_it() -> None:
+    ranks = (
+        rank(0, *IN_FORWARD, "train.py:train_epoch:66", "train.py:fit:95"),
+        rank(1, BACKWARD, "train.py:train_epoch:68", "train.py:fit:95"),
+    )
+    other = line("train.py", 66, "train_epoch", "self.net(image)", within=IN_ROUND.within)
+    job = snapshot_of(main(), *ranks, source=(IN_ROUND, other), marks=(SELECTED,))
+
+    assert "selected from the batch" not in only(collective_mismatch.check, job).cause
+
+
+def test_a_collective_in_rounds_of_what_a_batch_contains_is_to_be_called_once_after_them() -> None:
+    ranks = (
+        rank(0, f"{C10D}:barrier", "train.py:fit:96"),
+        rank(1, f"{C10D}:all_gather", "train.py:train_epoch:68", "train.py:fit:95"),
+    )
+    job = snapshot_of(main(), *ranks, source=(IN_ROUND,), marks=(SELECTED,))
+
+    finding = only(collective_mismatch.check, job)
+
+    assert "different numbers of calls of all_gather" in finding.cause
+    assert "communicate once for each batch" in finding.advice
+
+
 DDP = "torch/nn/parallel/distributed.py"
 IN_FORWARD = (f"{DDP}:_distributed_broadcast_coalesced", f"{DDP}:_sync_buffers", f"{DDP}:forward")
 
