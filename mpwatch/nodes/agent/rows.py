@@ -269,7 +269,7 @@ class Rows:
                 msgspec.structs.replace(
                     row,
                     doing=doing,
-                    is_since_watched=quiet_at_s is not None and quiet_at_s < first_s + MOVED_S,
+                    is_since_watched=quiet_at_s is not None and abs(quiet_at_s - first_s) < MOVED_S,
                 ),
             )
 

@@ -342,15 +342,16 @@ def test_a_rank_that_was_never_seen_to_move_is_told_from_one_that_was() -> None:
     rows = Rows()
 
     def reading(at_s: float, still_s: float | None) -> list[bool]:
-        never = rank(0, at_s=at_s, stack=ALL_REDUCE, still_s=at_s - 70.0)
+        never = rank(0, at_s=at_s, stack=ALL_REDUCE, still_s=at_s - 99.0)
         other = rank(1, at_s=at_s, stack=ALL_REDUCE, still_s=still_s)
+        before = rank(2, at_s=at_s, stack=ALL_REDUCE, still_s=at_s - 40.0)  # as the kernel knows
         reader = SummaryReader()
-        sections = rows.sections([snapshot([never, other], at_s=at_s)])
+        sections = rows.sections([snapshot([never, other, before], at_s=at_s)])
         reader.apply(sent(SummaryWriter().next(at_s, sections)))
         return [row.is_since_watched for row in reader.summary().ranks]
 
-    assert reading(100.0, None) == [True, False]
-    assert reading(140.0, 20.0) == [True, False]
+    assert reading(100.0, None) == [True, False, False]
+    assert reading(140.0, 20.0) == [True, False, False]
 
 
 def test_what_a_rank_waits_for_on_its_node_is_part_of_its_row() -> None:
