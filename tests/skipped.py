@@ -37,6 +37,7 @@ REMEDIES = (
     ("MPWATCH_SLURM", "MPWATCH_SLURM=DIR, see tests/integration/nodes/test_slurm.py"),
     ("MPWATCH_PYZ", "MPWATCH_PYZ=PATH of a single file, or MPWATCH_ALL_DEMOS=1 and shiv"),
     ("sshd", "apt install openssh-server, or MPWATCH_SSHD=PATH"),
+    ("CONFIG_SCHED_DEBUG", "a kernel with CONFIG_SCHED_DEBUG"),
     ("/proc/PID/timers", "a kernel with CONFIG_CHECKPOINT_RESTORE and CONFIG_POSIX_TIMERS"),
     ("musl has", "a system with glibc"),
     ("time namespaces", "Linux 5.6 or newer, with time namespaces"),
