@@ -25,6 +25,9 @@ KEPT_S = 60.0
 ANSWER_S = 0.2
 """The thread that reads the clock of a cpu gets that cpu within this time, or the clock is not
 known: a real-time thread may have the cpu for itself."""
+UNANSWERED_LIMIT = 2
+"""After so many cpus that did not answer, no other one is asked: each holds up the reading, and the
+thread that waits for it stays."""
 BUDGET_S = 0.05
 """CPU time of one reading after which only main threads are asked for: a job of 200 processes with
 hundreds of threads each would take half a second longer to be shown."""
@@ -45,6 +48,10 @@ def last_run_ms(file: bytes) -> float | None:
         return None
 
 
+class NoAnswer(Exception):
+    """The clock of a cpu was not read in time, and the thread that reads it still waits."""
+
+
 class CpuClocks:
     """The clocks by which the kernel notes when threads run."""
 
@@ -61,20 +68,41 @@ class CpuClocks:
         """
         self._read = read or _clock_of
         self._clock = clock
-        self._known: dict[int, tuple[float, float | None]] = {}
+        self._known: dict[int, tuple[float, float]] = {}
+        self._unknown: set[int] = set()
+        self._unanswered = 0
 
     def now_ms(self, cpu: int) -> float | None:
         """What the clock of a cpu shows now, or a little less; `None` where it cannot be read."""
         known = self._known.get(cpu)
         if known is None or self._clock() - known[0] > KEPT_S:
-            read_ms = self._read(cpu)
+            read_ms = self._read_once(cpu)
+            if read_ms is None:
+                return None
             known = self._known[cpu] = self._clock(), read_ms
         at_s, value_ms = known
-        return None if value_ms is None else value_ms + 1000 * (self._clock() - at_s)
+        return value_ms + 1000 * (self._clock() - at_s)
+
+    def _read_once(self, cpu: int) -> float | None:
+        """The clock, read anew; one that could not be read is not tried again."""
+        if cpu in self._unknown or self._unanswered >= UNANSWERED_LIMIT:
+            return None
+        read_ms = None
+        try:
+            read_ms = self._read(cpu)
+        except NoAnswer:
+            self._unanswered += 1
+        if read_ms is None:
+            self._unknown.add(cpu)
+        return read_ms
 
 
 def _clock_of(cpu: int) -> float | None:
-    """The clock of a cpu: when a thread ran there that was just moved to it."""
+    """The clock of a cpu: when a thread ran there that was just moved to it.
+
+    Raises:
+        NoAnswer: The thread has not run there within `ANSWER_S`.
+    """
     found: list[float | None] = []
 
     def look() -> None:
@@ -85,9 +113,14 @@ def _clock_of(cpu: int) -> float | None:
             found.append(None)  # not a cpu that this process may use, or no such file
 
     thread = threading.Thread(target=look, name="mpwatch-cpu-clock", daemon=True)
-    thread.start()
+    try:
+        thread.start()
+    except RuntimeError:  # no further thread is allowed
+        return None
     thread.join(ANSWER_S)
-    return found[0] if found else None
+    if not found:
+        raise NoAnswer
+    return found[0]
 
 
 class LastRunTimes:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import pytest
 
 from mpwatch.collect.process import procfs
-from mpwatch.collect.process.last_run import BUDGET_S, KEPT_S, CpuClocks, LastRunTimes, last_run_ms
+from mpwatch.collect.process.last_run import (
+    BUDGET_S,
+    KEPT_S,
+    UNANSWERED_LIMIT,
+    CpuClocks,
+    LastRunTimes,
+    NoAnswer,
+    last_run_ms,
+)
 from mpwatch.collect.process.procfs import TICKS_PER_S, Stat
 from mpwatch.collect.process.threads import ASKED_LIMIT, ThreadReading, read_threads
 
@@ -92,6 +101,36 @@ def test_the_clock_of_a_cpu_is_read_again_after_a_minute() -> None:
     now[0] += KEPT_S
     assert clocks.now_ms(1) == 1000.0
     assert read == [1, 9, 1]
+
+
+def test_cpus_that_do_not_answer_are_asked_once_and_few_of_them() -> None:
+    """Each costs time, and leaves a thread behind that waits for its cpu."""
+    asked, now = list[int](), [0.0]
+
+    def clock_of(cpu: int) -> float | None:
+        asked.append(cpu)
+        if cpu < 10:
+            raise NoAnswer
+        return None
+
+    clocks = CpuClocks(clock_of, lambda: now[0])
+    found = [clocks.now_ms(cpu) for cpu in (20, 20, 1, 1, 2, 3, 4)]
+    now[0] += 2 * KEPT_S
+
+    assert [*found, clocks.now_ms(1)] == [None] * 8
+    assert asked == [20, 1, 2]
+    assert UNANSWERED_LIMIT == 2
+
+
+def test_where_no_further_thread_is_allowed_no_clock_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+
+    assert CpuClocks().now_ms(0) is None
 
 
 def test_a_cpu_that_may_not_be_used_has_no_clock() -> None:
