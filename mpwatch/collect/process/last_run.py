@@ -11,10 +11,10 @@ clock of a cpu is read on that cpu.
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Callable
 
+from mpwatch.collect.own_threads import OwnThreads
 from mpwatch.collect.process import procfs
 from mpwatch.collect.process.procfs import TICKS_PER_S, Stat
 
@@ -112,10 +112,8 @@ def _clock_of(cpu: int) -> float | None:
         except OSError:
             found.append(None)  # not a cpu that this process may use, or no such file
 
-    thread = threading.Thread(target=look, name="mpwatch-cpu-clock", daemon=True)
-    try:
-        thread.start()
-    except RuntimeError:  # no further thread is allowed
+    thread = OwnThreads().start(look, "mpwatch-cpu-clock")
+    if thread is None:
         return None
     thread.join(ANSWER_S)
     if not found:
