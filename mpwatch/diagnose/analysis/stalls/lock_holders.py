@@ -203,14 +203,15 @@ def _kept_for_a_loop(index: Index, blockage: Blockage) -> _KeptForLoop | None:
         if taken is None or any(taken not in each for each in theirs[1:]):
             continue
         line = source_of(index, frame)
-        after = [each for each in line.within if each.line > taken.line] if line else []
-        if after and after[0].text.startswith(("for ", "while ")):
+        if line is None:
+            continue
+        after = [each for each in line.within if each.line > taken.line]
+        if after and (loop := after[0]).text.startswith(("for ", "while ")):
             is_retaken = any(each.text.startswith("with ") for each in after[1:])
-            held = line.held if line is not None else ()
-            is_retaken |= any(each.line > after[0].line for each in held)
-            endless = line.endless if line is not None else None
-            is_endless = endless is not None and endless.header == after[0] and not endless.ends
-            return None if is_retaken else _KeptForLoop(taken, after[0], is_endless)
+            is_retaken |= any(each.line > loop.line for each in line.held)
+            endless = line.endless
+            is_endless = endless is not None and endless.header == loop and not endless.ends
+            return None if is_retaken else _KeptForLoop(taken, loop, is_endless)
     return None
 
 
