@@ -45,6 +45,15 @@ def source_of(index: Index, frame: Frame) -> SourceLine | None:
     return _lines(index).get((frame.file, frame.line, frame.function))
 
 
+def are_of_one_function(index: Index, one: Frame, other: Frame) -> bool:
+    """Whether two frames are of one function, as far as known; a file may have several so named."""
+    if (one.file, one.function) != (other.file, other.function):
+        return False
+    first, second = source_of(index, one), source_of(index, other)
+    known = (first.defined, second.defined) if first and second else (0, 0)
+    return not all(known) or known[0] == known[1]
+
+
 def main_line(index: Index, process: Process) -> tuple[Frame, SourceLine] | None:
     """The frame of the program that a main thread is in, and its statement; `None` without either.
 

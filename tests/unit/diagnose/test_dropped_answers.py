@@ -116,7 +116,7 @@ def test_readers_that_do_not_take_what_is_for_others_are_no_reason(
     assert told(*threads, marks=marks) == []
 
 
-def other_reader(get: str) -> Process:
+def other_reader(get: str, function: str = "data.py:other:70") -> Process:
     """A process that waits for an item of another queue, whose lock it has."""
     return process(
         400,
@@ -124,7 +124,7 @@ def other_reader(get: str) -> Process:
         label="other",
         fds=fds(9, links=[pipe(6, 999, False), pipe(7, 999, True)]),
         segments=(),
-        threads=[thread(400, get, "data.py:other:70", waits=READS_OTHER, still_s=84.0)],
+        threads=[thread(400, get, function, waits=READS_OTHER, still_s=84.0)],
     )
 
 
@@ -140,6 +140,23 @@ def test_with_another_reader_the_lock_may_be_that_of_another_queue(get: str, cou
     findings = found(standing_still.check, both)
 
     assert sum("drop those of each other" in each.summary for each in findings) == count
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        "multiprocessing/pool.py:worker",
+        "concurrent/futures/process.py:_process_worker",
+        "torch/utils/data/_utils/worker.py:_worker_loop",
+    ],
+)
+def test_an_idle_worker_has_the_lock_of_no_queue_of_the_program(function: str) -> None:
+    one = job(asks(MAIN, READS_PIPE), MONITOR)
+    idle = other_reader("multiprocessing/queues.py:get", function)
+
+    findings = found(standing_still.check, replace(one, processes=(*one.processes, idle)))
+
+    assert sum("drop those of each other" in each.summary for each in findings) == 1
 
 
 def test_a_statement_of_many_lines_is_at_its_first() -> None:

@@ -20,7 +20,12 @@ from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import PipeEnds, channels_among
 from mpwatch.diagnose.analysis.process_queries import called, family_head, is_stopped
 from mpwatch.diagnose.analysis.shares import is_at_one_wait, shares, with_a_core
-from mpwatch.diagnose.analysis.source_code import Guard, branch_of_one_side, source_of
+from mpwatch.diagnose.analysis.source_code import (
+    Guard,
+    are_of_one_function,
+    branch_of_one_side,
+    source_of,
+)
 from mpwatch.diagnose.analysis.stack_patterns import (
     calls,
     collective_of,
@@ -320,18 +325,9 @@ def left_function(index: Index, late: Process, inside: Process) -> LeftFunction 
     if its is None or mine is None or mine.line < its.line or not deeper or _is_of_block(deeper):
         return None
     own = [frame for frame in deeper if not is_library(frame)]
-    if not own or any(_are_of_one(index, each, own[0]) for each in outermost_first(late)):
+    if not own or any(are_of_one_function(index, each, own[0]) for each in outermost_first(late)):
         return None
     return LeftFunction(own[0], mine)
-
-
-def _are_of_one(index: Index, one: Frame, other: Frame) -> bool:
-    """Whether two frames are of one function; a file may have several of one name."""
-    if (one.file, one.function) != (other.file, other.function):
-        return False
-    first, second = source_of(index, one), source_of(index, other)
-    known = (first.defined, second.defined) if first and second else (0, 0)
-    return not all(known) or known[0] == known[1]
 
 
 def block_of_one(late: Process, inside: Process) -> Frame | None:

@@ -166,29 +166,27 @@ _LOGS = re.compile(
 def with_handlers(index: Index, finding: Finding) -> Finding:
     """A finding about a line that takes time, where that logs to ever more handlers."""
     process = index.snapshot.get(finding.process)
-    is_known = bool(marks(index, "registers")) and process is not None
-    for line in lines_named(index, finding.summary) if is_known else ():
-        added = _handlers(index, process) if process is not None else None
-        if added is None or not _LOGS.search(line.statement.text):
-            continue
-        place = mark_place(added.mark)
-        return replace(
-            finding,
-            summary=(
-                f"{finding.summary}: that line logs, and {place} adds one more handler to a logger "
-                "in each round"
-            ),
-            evidence=(*finding.evidence, _added_words(added)),
-            cause=(
-                f"{mark_words(added.mark)} adds a handler in {added.where}, and nothing removes "
-                f"one. {_ADDED} {finding.cause}"
-            ),
-            advice=(
-                f"{_ADD_ONCE} More processes or cores, and a faster receiver of the records, do "
-                "not help."
-            ),
-        )
-    return finding
+    added = _handlers(index, process) if process is not None else None
+    if added is None:
+        return finding
+    if not any(_LOGS.search(e.statement.text) for e in lines_named(index, finding.summary)):
+        return finding
+    return replace(
+        finding,
+        summary=(
+            f"{finding.summary}: that line logs, and {mark_place(added.mark)} adds one more "
+            "handler to a logger in each round"
+        ),
+        evidence=(*finding.evidence, _added_words(added)),
+        cause=(
+            f"{mark_words(added.mark)} adds a handler in {added.where}, and nothing removes "
+            f"one. {_ADDED} {finding.cause}"
+        ),
+        advice=(
+            f"{_ADD_ONCE} More processes or cores, and a faster receiver of the records, do "
+            "not help."
+        ),
+    )
 
 
 def kept_exceptions(index: Index, process: Process, seen: Sequence[str]) -> Explanation | None:

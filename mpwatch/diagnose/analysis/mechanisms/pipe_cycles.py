@@ -22,11 +22,7 @@ from mpwatch.diagnose.analysis.mechanisms.cases import (
 )
 from mpwatch.diagnose.analysis.mechanisms.joins import joined_by_their_parent, joins_a_reader
 from mpwatch.diagnose.analysis.mechanisms.taken_items import part_batch
-from mpwatch.diagnose.analysis.pipes import (
-    READ_BOTH,
-    channels_among,
-    unread_pipe,
-)
+from mpwatch.diagnose.analysis.pipes import READ_BOTH, channels_among, unread_pipe
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.diagnose.analysis.source_code import mark_words, marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import calls, user_frame
@@ -339,11 +335,13 @@ def _asks(child: Waiter, parent: Waiter, mark: Mark, streams: Set[int]) -> Mecha
     written, _, line = mark.about.rpartition(" in line ")
     is_error = "stderr" in written
     output = "standard error" if is_error else "standard output"
-    how = f"{mark_words(mark)} writes no whole line to its {output} and"
-    if written:
-        file = mark.file.rpartition("/")[2]
-        how = f"`{written}` ({file}:{line}) writes no whole line to its {output}, and then "
-        how += mark_words(mark)
+    file = mark.file.rpartition("/")[2]
+    how = (
+        f"`{written}` ({file}:{line}) writes no whole line to its {output}, and then "
+        f"{mark_words(mark)}"
+        if written
+        else f"{mark_words(mark)} writes no whole line to its {output} and"
+    )
     waits = f"which waits{at_line(parent.thread)} for more output of {name}"
     if (2 if is_error else 1) in streams:
         sees = (

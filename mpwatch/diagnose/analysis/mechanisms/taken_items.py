@@ -19,15 +19,19 @@ from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.mechanisms.cases import NAMED, Case, Mechanism
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called
 from mpwatch.diagnose.analysis.source_code import capital, collecting_loop, marks, source_of
-from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, user_frame
+from mpwatch.diagnose.analysis.stack_patterns import (
+    calls,
+    main_thread,
+    shape_in,
+    user_frame,
+)
 from mpwatch.diagnose.analysis.waits.providers import QUEUE_LOCK
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import READS, Frame
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.source_code import Mark, Statement
 
-_QUEUE_GET = "multiprocessing/queues.py:get"
-_TAKES = (_QUEUE_GET, "multiprocessing/connection.py:recv")
+_TAKES = ("multiprocessing/queues.py:get", "multiprocessing/connection.py:recv")
 
 
 class _Taker(NamedTuple):
@@ -92,7 +96,7 @@ def _is_same(index: Index, one: _Taker, other: _Taker) -> bool:
 
     A queue of threads shows neither: two threads at one line may have a queue each. A reader has
     the lock of a queue's readers only while it waits for an item; that it is the lock of this queue
-    is known where no other thread of the job waits in Queue.get.
+    is known where no other thread of the job waits in a Queue.get of the program.
     """
     first, second = one.thread.waits_on, other.thread.waits_on
     if first is None or second is None:
@@ -107,11 +111,14 @@ def _is_same(index: Index, one: _Taker, other: _Taker) -> bool:
 
 @derived
 def _in_queue_get(index: Index) -> int:
-    """How many threads of the job wait for an item in Queue.get; each has the lock of a queue."""
+    """How many threads of the job wait for an item in Queue.get; each has the lock of a queue.
+
+    An idle worker of a pool or of a DataLoader has that of a queue of its library.
+    """
     return sum(
         thread.waits_on is not None
         and thread.waits_on.kind in READS
-        and calls(own_frames(thread.stack), _QUEUE_GET)
+        and shape_in(index, thread.stack) == "queue-get"
         for process in index.snapshot.living()
         for thread in process.threads
     )

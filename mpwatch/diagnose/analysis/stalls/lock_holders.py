@@ -16,7 +16,7 @@ from mpwatch.diagnose.analysis.mechanisms.kept_locks import (
     left_function,
 )
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called
-from mpwatch.diagnose.analysis.source_code import is_until_told, source_of
+from mpwatch.diagnose.analysis.source_code import are_of_one_function, is_until_told, source_of
 from mpwatch.diagnose.analysis.stack_patterns import main_thread
 from mpwatch.diagnose.analysis.stalls.at_work import does, others_continue, place_of, rest_of_sleep
 from mpwatch.diagnose.analysis.waits.blockages import Blockage
@@ -198,19 +198,21 @@ def _kept_for_a_loop(index: Index, blockage: Blockage) -> _KeptForLoop | None:
     if holder is None or not waiting:
         return None
     theirs = [program_frames(thread.stack) for thread in waiting]
+    first = [each for each in theirs[0] if source_of(index, each) is not None]
     for frame in program_frames(holder.stack):
-        taken = next((f for f in theirs[0] if _are_of_one(index, f, frame)), None)
+        taken = next((each for each in first if are_of_one_function(index, each, frame)), None)
         if taken is None or any(taken not in each for each in theirs[1:]):
             continue
         line = source_of(index, frame)
-        after = [each for each in line.within if each.line > taken.line] if line else []
-        if after and after[0].text.startswith(("for ", "while ")):
+        if line is None:
+            continue
+        after = [each for each in line.within if each.line > taken.line]
+        if after and (loop := after[0]).text.startswith(("for ", "while ")):
             is_retaken = any(each.text.startswith("with ") for each in after[1:])
-            held = line.held if line is not None else ()
-            is_retaken |= any(each.line > after[0].line for each in held)
-            endless = line.endless if line is not None else None
-            is_endless = endless is not None and endless.header == after[0] and not endless.ends
-            return None if is_retaken else _KeptForLoop(taken, after[0], is_endless)
+            is_retaken |= any(each.line > loop.line for each in line.held)
+            endless = line.endless
+            is_endless = endless is not None and endless.header == loop and not endless.ends
+            return None if is_retaken else _KeptForLoop(taken, loop, is_endless)
     return None
 
 
@@ -221,14 +223,6 @@ def may_have_standby(index: Index, blockage: Blockage) -> bool:
     """
     kept = _kept_for_a_loop(index, blockage)
     return kept is not None and (kept.is_endless or is_until_told(kept.loop.text))
-
-
-def _are_of_one(index: Index, one: Frame, other: Frame) -> bool:
-    """Whether two lines are of one function."""
-    if (one.file, one.function) != (other.file, other.function):
-        return False
-    first, second = source_of(index, one), source_of(index, other)
-    return first is not None and second is not None and first.defined == second.defined
 
 
 def advice_of_file_lock(index: Index, blockage: Blockage, path: str) -> str:

@@ -540,11 +540,12 @@ def _read_edge(
     if mine:
         return _made(process, thread, wait.kind, f"a batch on {what}", mine)
     is_of_queue = calls(own_frames(thread.stack), "multiprocessing/queues.py:get")
+    closer = None if is_of_queue else _closer(around, process, channels)
     users = tuple(
         each
         for each in writers
         if not _reads_elsewhere(around, each, process, channels)
-        and (is_of_queue or not _serves_their_parent(around, each, process, channels))
+        and (closer is None or not _serves_their_parent(around, each, process, closer))
         and (
             is_of_queue
             or _watches_other_end(around, each, channels)
@@ -627,10 +628,12 @@ def closed_by_parent(
 
     `None` where no sibling is known to have it by its fork alone, see `_serves_their_parent`.
     """
+    parent = _closer(around, reader, channels)
+    if parent is None:
+        return None
     holders = {each for channel in channels for each in around.pipes.writers.get(channel, ())}
-    if any(_serves_their_parent(around, each, reader, channels) for each in holders):
-        return _closer(around, reader, channels)
-    return None
+    is_kept = any(_serves_their_parent(around, each, reader, parent) for each in holders)
+    return parent if is_kept else None
 
 
 def _closer(around: ReadContext, reader: Process, channels: Sequence[int]) -> Process | None:
@@ -656,18 +659,18 @@ def _closer(around: ReadContext, reader: Process, channels: Sequence[int]) -> Pr
 
 
 def _serves_their_parent(
-    around: ReadContext, holder: ProcessId, reader: Process, channels: Sequence[int]
+    around: ReadContext, holder: ProcessId, reader: Process, parent: Process
 ) -> bool:
     """Whether a process has what its older sibling reads by its fork, and pipes of its own to use.
 
     It waits for an order of the parent of both, and has another pipe for the answer, which was made
     after the fork of the reader: that one has no end of it. So what the reader reads is no part of
-    its work. The parent has closed its own end, and waits for the reader.
+    its work. The parent has closed its own end, and waits for the reader (`_closer`).
     """
-    process, parent = around.index.snapshot.get(holder), _closer(around, reader, channels)
+    process = around.index.snapshot.get(holder)
     thread = main_thread(process) if process is not None else None
     wait = thread.waits_on if thread is not None else None
-    if process is None or parent is None or wait is None or wait.kind not in READS:
+    if process is None or wait is None or wait.kind not in READS:
         return False
     is_sibling = process.sample.parent_pid == parent.pid and process.sample.start_method == "fork"
     if not is_sibling or holder.start_ticks < reader.process.start_ticks:

@@ -514,8 +514,8 @@ def _by_own_batch(
             or any(_is_within(index, each, rounds) for each in others)
         ):
             continue
-        ended = _ended_loop(index, others[0], group[0])
-        if ended is None or ended.by:
+        ended = [e for rank in others if (e := _ended_loop(index, rank, group[0])) and not e.by]
+        if len(ended) < len(others):
             continue
         other = next(each for each, _ in by_call if each != name)
         calls = _calls_of(name, rounds)
@@ -523,7 +523,7 @@ def _by_own_batch(
         return (
             f"{all_called(group)} {'waits' if len(group) == 1 else 'wait'} for {name} in a round "
             f"of `{rounds.header.text}` of line {rounds.header.line}, and {all_called(others)} "
-            f"{_have(others)} ended {ended.words} and "
+            f"{_have(others)} ended {ended[0].words} and "
             f"{'waits' if len(others) == 1 else 'wait'} for {other}. What that loop goes over is "
             "selected from the batch, of which each rank has another one"
             f"{made if rounds.made_at != rounds.header.line else ''}. So most likely the ranks ran "

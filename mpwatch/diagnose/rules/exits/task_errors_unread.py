@@ -151,16 +151,18 @@ def _workers_of(index: Index, head: Process) -> list[Process]:
 def _idle_for_s(index: Index, process: Process) -> float:
     """How long a process has been watched in which its pool did next to nothing.
 
-    0 where the workers are known to have computed for more than `BUSY_SHARE` of the time.
+    0 where the workers are known to have been at a task for more than `BUSY_SHARE` of the time. A
+    worker of a pool sleeps only in a task, and a main thread beside an executor for what it likes.
     """
-    workers = _workers_of(index, process) or [process]
+    workers = _workers_of(index, process)
+    seen = workers or [process]
     busy = [
         share.share
-        for each in workers
+        for each in seen
         for share in shares(index, each)
-        if is_work(share.activity) and share.activity.kind != "sleeping"
+        if is_work(share.activity) and (workers or share.activity.kind != "sleeping")
     ]
-    return 0.0 if sum(busy) > BUSY_SHARE * len(workers) else watched_s(index)
+    return 0.0 if sum(busy) > BUSY_SHARE * len(seen) else watched_s(index)
 
 
 def _possible_finding(idle: Sequence[Process], call: DroppedResult, what: str) -> Finding:
@@ -177,7 +179,7 @@ def _possible_finding(idle: Sequence[Process], call: DroppedResult, what: str) -
         ),
         evidence=(
             f"{file}:{call.line} is `{call.statement.text}`: what it returns is dropped",
-            f"{what} have nothing to do",
+            f"{what} have nothing to do now",
         ),
         cause=(
             "An exception of such a call is raised only where the program asks for its result, and "

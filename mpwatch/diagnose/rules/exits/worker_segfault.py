@@ -94,16 +94,21 @@ def _unchecked_view(index: Index, process: Process) -> _View | None:
     run the same. One elsewhere in the program is only possible.
     """
     found = marks(index, "unchecked-view")
-    seen = [process, *started_beside(index, process)]
-    stacks = [thread.stack for each in seen for thread in each.threads[:1]]
-    files = {frame.file for stack in stacks for frame in program_frames(stack)}
+    own = _own_files(process)
+    files = own.union(*map(_own_files, started_beside(index, process)))
     near = [each for each in found if each.file in files]
     folders = {each.rpartition("/")[0] for each in files}
     beside = [each for each in found if each.file.rpartition("/")[0] in folders]
     if len(near) == 1:
-        own = main_thread(process)
-        return _View(near[0], own is not None and bool(own.stack))
+        return _View(near[0], near[0].file in own)
     return _View(beside[0], False) if not near and len(beside) == 1 else None
+
+
+def _own_files(process: Process) -> frozenset[str]:
+    """The program's own files that the main thread of a process is in, or was in at its end."""
+    thread = main_thread(process)
+    frames = program_frames(thread.stack) if thread is not None else ()
+    return frozenset(frame.file for frame in frames)
 
 
 def _of_view(view: _View, seen: Sequence[str]) -> str:

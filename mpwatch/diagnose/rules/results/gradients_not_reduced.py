@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from mpwatch.diagnose.analysis.distributed.ranks import ranks_of
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called, called, counted
-from mpwatch.diagnose.analysis.source_code import mark_place, mark_words, marks
+from mpwatch.diagnose.analysis.source_code import capital, mark_place, mark_words, marks
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process
 
@@ -92,8 +92,7 @@ def _past_the_wrapper(index: Index) -> Iterator[Finding]:
             f"{mark_words(wrap)} wraps a model",
         ),
         cause=(
-            f"That {mark.about} is wrapped there was not observed. If it is, the "
-            f"{_PAST_WRAPPER.removeprefix('The ')}. Each "
+            f"That {mark.about} is wrapped there was not observed. If it is, {_PAST_WRAPPER}. Each "
             "trains a model of its own: the weights and losses of the ranks part, and nothing "
             "fails."
         ),
@@ -102,7 +101,7 @@ def _past_the_wrapper(index: Index) -> Iterator[Finding]:
 
 
 _PAST_WRAPPER = (
-    "The loss is computed from the module inside of the wrapper. Only the forward pass of the "
+    "the loss is computed from the module inside of the wrapper. Only the forward pass of the "
     "wrapper prepares the averaging of gradients in the backward pass, so that each rank takes its "
     "steps from the gradients of its own data"
 )
@@ -306,7 +305,7 @@ def _finding(index: Index, models: Sequence[_Wrapped]) -> Finding:
     else:
         why = "the forward pass of DistributedDataParallel never runs"
         seen = "its own forward pass has not run once since it was wrapped"
-        cause, advice = _PAST_WRAPPER, _CALL_THE_WRAPPER
+        cause, advice = capital(_PAST_WRAPPER), _CALL_THE_WRAPPER
         lines = marks(index, "unwrapped")
     return Finding(
         rule=RULE,

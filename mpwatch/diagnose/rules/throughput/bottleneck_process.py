@@ -240,9 +240,8 @@ def _receives(index: Index, server: Process, clients: Container[ProcessId]) -> b
     threads sleep, or wait for another server, delays its answers by that.
     """
     account = index.snapshot.account.processes.get(server.process)
-    for number in range(len(account.uncounted) if account is not None else 0):
-        assert account is not None
-        found = account.thread(number).last_minute().shares()
+    for thread in account.threads if account is not None else ():
+        found = thread.last_minute().shares()
         got = sum(
             each.share
             for each in found

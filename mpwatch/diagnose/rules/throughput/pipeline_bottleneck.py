@@ -553,9 +553,7 @@ def _cause(index: Index, stages: _Stages) -> str:
     cause = f"{works}, and {', and '.join(parts)}: the whole job runs at {its} speed."
     if _is_short_of_cores(index, stages.working):
         waits = "waits" if is_one else "wait"
-        cause += (
-            f" Beside that, {it} {waits} for a core, as the machine has more to run than cores."
-        )
+        cause += f" Besides, {it} {waits} for a core, as the machine has more to run than cores."
     return cause
 
 

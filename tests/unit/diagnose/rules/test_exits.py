@@ -181,6 +181,9 @@ def test_a_process_that_crashed_before_it_was_read_most_likely_ran_what_its_sibl
     told = "right after reader 0 (199): most likely it ran reader as well"
     assert any(each.endswith(told) for each in finding.evidence)
     assert finding.cause.startswith("Possible: it read beyond an array")
+    elsewhere = crashed(Frame("start", "/home/me/train.py", 3), label="spawned")
+    finding = only(worker_segfault.check, snapshot_of(main(), *beside, elsewhere, marks=(VIEW,)))
+    assert finding.cause.startswith("Possible: it read beyond an array")
     several = [beside[0], replace(beside[1], label="writer")]
     finding = only(worker_segfault.check, snapshot_of(main(), *several, dead, marks=(VIEW,)))
     assert not any("most likely it ran" in each for each in finding.evidence)

@@ -1749,6 +1749,19 @@ def test_a_loop_over_what_a_batch_contains_is_not_the_cause_where_all_are_in_it(
     assert "selected from the batch" not in only(collective_mismatch.check, job).cause
 
 
+def test_a_loop_over_what_a_batch_contains_is_not_the_cause_where_a_rank_has_not_come_to_it() -> (
+    None
+):
+    ranks = (
+        rank(0, f"{C10D}:all_reduce", "train.py:validate:90", "train.py:fit:96"),
+        rank(1, BACKWARD, "train.py:train_epoch:68", "train.py:fit:95"),
+        rank(2, f"{C10D}:all_reduce", "train.py:warm:20", "train.py:fit:91"),
+    )
+    job = snapshot_of(main(), *ranks, source=(IN_ROUND,), marks=(SELECTED,))
+
+    assert "selected from the batch" not in only(collective_mismatch.check, job).cause
+
+
 def test_a_collective_in_rounds_of_what_a_batch_contains_is_to_be_called_once_after_them() -> None:
     ranks = (
         rank(0, f"{C10D}:barrier", "train.py:fit:96"),

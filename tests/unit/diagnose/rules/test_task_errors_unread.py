@@ -173,6 +173,20 @@ def test_tasks_whose_results_are_dropped_may_have_raised_where_workers_are_idle(
     assert bool(found(task_errors_unread.check, told, WATCHED)) is is_told
 
 
+def test_workers_that_sleep_in_their_tasks_have_something_to_do() -> None:
+    gets = ("multiprocessing/queues.py:get", "multiprocessing/pool.py:worker")
+    workers = [replace(worker(n), threads=(thread(n, *gets, waits=WAITS),)) for n in (200, 201)]
+    idle = snapshot_of(job().processes[0], *workers, dropped=(APPLIED,))
+    asleep = {Activity("sleeping", "sleeps", place="train.py:7 score"): 0.5}
+
+    assert (
+        found(task_errors_unread.check, with_shares(idle, p200=asleep, p201=asleep), WATCHED) == []
+    )
+    # A main thread beside the threads of an executor may sleep as it likes.
+    consumers = snapshot_of(main(), partition(300), dropped=(DROPPED,))
+    assert found(task_errors_unread.check, with_shares(consumers, p300=asleep), WATCHED)
+
+
 def test_a_known_exception_is_reported_in_place_of_a_possible_one() -> None:
     known = replace(job(failed()), dropped=(APPLIED,))
 
