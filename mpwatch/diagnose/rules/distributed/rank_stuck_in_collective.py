@@ -99,7 +99,7 @@ from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.source_code import Statement
 from mpwatch.model.units import seconds_text
-from mpwatch.model.waits import WaitChain
+from mpwatch.model.waits import WaitChain, WaitEdge
 
 RULE = "rank-stuck-in-collective"
 STANDING_STILL = "standing-still"
@@ -604,15 +604,10 @@ def _quiet(rank: Process, inside: Sequence[Process], at: str, index: Index) -> _
 
 def _child_at_work(rank: Process, index: Index) -> Process | None:
     """The child that a rank waits for, if that one or a descendant of it does anything."""
-    main, edges = main_thread(rank), wait_graph(index).edges
-    tid = main.tid if main is not None else None
-    awaited = {
-        provider
-        for edge in edges
-        if (edge.waiter, edge.tid, edge.kind) == (rank.process, tid, "child")
-        for provider in edge.providers
-    }
-    for child in filter(None, map(index.snapshot.get, awaited)):
+    edge = _main_edge(rank, index)
+    if edge is None or edge.kind != "child":
+        return None
+    for child in filter(None, map(index.snapshot.get, edge.providers)):
         if not child.is_gone and not are_stalled(_family(index, child), index):
             return child
     return None
@@ -743,19 +738,22 @@ def _in_loop(loop: UnfinishedLoop, at: str, index: Index) -> _Whereabouts:
     )
 
 
+def _main_edge(rank: Process, index: Index) -> WaitEdge | None:
+    """The wait of the main thread of a rank."""
+    thread = main_thread(rank)
+    own = (rank.process, thread.tid) if thread is not None else None
+    return next((e for e in wait_graph(index).edges if (e.waiter, e.tid) == own), None)
+
+
 def _own_wait(rank: Process, index: Index) -> tuple[str, str]:
     """What the main thread of a rank waits for, and what would end that; empty where unknown."""
-    thread, graph = main_thread(rank), wait_graph(index)
-    if thread is None:
-        return "", ""
-    waits = (e for e in graph.edges if (e.waiter, e.tid) == (rank.process, thread.tid))
-    edge = next(waits, None)
+    edge = _main_edge(rank, index)
     if edge is None:
         return "", ""
     ends = (
         chain.conclusion
-        for chain in graph.chains
-        if (chain.links[-1].process, chain.links[-1].tid) == (rank.process, thread.tid)
+        for chain in wait_graph(index).chains
+        if (chain.links[-1].process, chain.links[-1].tid) == (edge.waiter, edge.tid)
     )
     if edge.what == LOCK_OF_THREADS and _waits_in_torch(rank, index):
         return "a send or receive that another rank has to match", next(ends, "")
