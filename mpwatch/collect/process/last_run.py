@@ -10,6 +10,7 @@ clock of a cpu is read on that cpu.
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -20,8 +21,12 @@ from mpwatch.collect.process.procfs import TICKS_PER_S, Stat
 
 LEAST_S = 2.0
 """Younger threads, and those that ran so lately, are better watched."""
-KEPT_S = 60.0
-"""For so long a clock that was read is carried on by the monotonic clock."""
+KEPT_S = LEAST_S
+"""For so long a clock that was read is carried on by the monotonic clock. It falls behind that by
+what interrupts and a hypervisor take: by less than this, so that no thread which has just run seems
+to have slept for `LEAST_S`."""
+UNREADABLE_S = 60.0
+"""A clock that could not be read is tried again after so long: it may take `ANSWER_S`."""
 ANSWER_S = 0.2
 """The thread that reads the clock of a cpu gets that cpu within this time, or the clock is not
 known: a real-time thread may have the cpu for itself."""
@@ -65,11 +70,11 @@ class CpuClocks:
 
     def now_ms(self, cpu: int) -> float | None:
         """What the clock of a cpu shows now, or a little less; `None` where it cannot be read."""
-        known = self._known.get(cpu)
-        if known is None or self._clock() - known[0] > KEPT_S:
-            read_ms = self._read(cpu)
-            known = self._known[cpu] = self._clock(), read_ms
-        at_s, value_ms = known
+        at_s, value_ms = self._known.get(cpu, (-math.inf, None))
+        if self._clock() - at_s > (UNREADABLE_S if value_ms is None else KEPT_S):
+            value_ms = self._read(cpu)
+            at_s = self._clock()
+            self._known[cpu] = at_s, value_ms
         return None if value_ms is None else value_ms + 1000 * (self._clock() - at_s)
 
 
@@ -85,7 +90,10 @@ def _clock_of(cpu: int) -> float | None:
             found.append(None)  # not a cpu that this process may use, or no such file
 
     thread = threading.Thread(target=look, name="mpwatch-cpu-clock", daemon=True)
-    thread.start()
+    try:
+        thread.start()
+    except RuntimeError:  # no thread can be started: the user or the container has too many
+        return None
     thread.join(ANSWER_S)
     return found[0] if found else None
 
