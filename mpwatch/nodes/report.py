@@ -150,6 +150,8 @@ def job_text(
         lines += heading("resolved", "findings that no longer hold", style)[1:]
         for finding in resolved[:RESOLVED_SHOWN]:
             lines += style.wrap(_resolved_words(finding), "  ", "      ")
+        if len(resolved) > RESOLVED_SHOWN:
+            lines.append(f"  and {len(resolved) - RESOLVED_SHOWN} more")
         lines.append("")
     for view in views:
         lines += _node_lines(view, present, style)
@@ -333,6 +335,8 @@ def job_html(
     if resolved:
         body.append("<h2>Findings that no longer hold</h2>")
         body += map(_finding_html, resolved[:RESOLVED_SHOWN])
+        if len(resolved) > RESOLVED_SHOWN:
+            body.append(f"<p>and {len(resolved) - RESOLVED_SHOWN} more</p>")
     body.append("<h2>Nodes</h2>")
     body += table(("Node", "State", "#Last heard of", "~What it runs"), map(_node_cells, views))
     body.append("<h2>Ranks</h2>")

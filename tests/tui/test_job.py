@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from mpwatch.model.snapshot import Snapshot
+from mpwatch.model.snapshot import Playback, Snapshot
 from mpwatch.nodes.across.judge import STANDSTILLS, job_findings
 from mpwatch.nodes.head.head import Receive
 from mpwatch.nodes.head.node import BRING_IT, NodeView
@@ -383,6 +383,31 @@ async def test_each_key_of_a_quick_hand_moves_a_recording(tmp_path: Path) -> Non
         await pilot.pause(1.0)
 
         assert paused(app) == began_s + 30.0
+
+
+class SlowReplay(ScriptedJob):
+    """A recording at one position, which has not done yet what it was told."""
+
+    def __init__(self) -> None:
+        super().__init__(replace(stuck_job(), playback=Playback(15.0, 60.0)))
+        self.told: list[Seek | Pause | SetSpeed] = []
+
+    def control(self, command: Seek | Pause | SetSpeed) -> None:
+        self.told.append(command)
+
+
+async def test_a_key_counts_from_the_key_before_while_a_recording_has_not_moved_yet() -> None:
+    source = SlowReplay()
+    app = JobApp(source, "ssh:node-1")
+    async with app.run_test(size=SIZES[1]) as pilot:
+        await until(pilot, lambda: app.state.playback is not None)
+        await pilot.press(*["right_square_bracket"] * 5, "left_square_bracket")
+        await pilot.press("plus", "plus", "minus", "space", "space")
+
+    positions = [each.at_s for each in source.told if isinstance(each, Seek)]
+    assert positions == [25.0, 35.0, 45.0, 55.0, 60.0, 50.0]
+    assert [each.factor for each in source.told if isinstance(each, SetSpeed)] == [2.0, 4.0, 2.0]
+    assert [each.paused for each in source.told if isinstance(each, Pause)] == [True, False]
 
 
 def paused(app: JobApp) -> float | None:

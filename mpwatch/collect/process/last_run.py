@@ -20,8 +20,10 @@ from mpwatch.collect.process.procfs import TICKS_PER_S, Stat
 
 LEAST_S = 2.0
 """Younger threads, and those that ran so lately, are better watched."""
-KEPT_S = 60.0
-"""For so long a clock that was read is carried on by the monotonic clock."""
+KEPT_S = LEAST_S
+"""For so long a clock that was read is carried on by the monotonic clock. It falls behind that by
+what interrupts and a hypervisor take: by less than this, so that no thread which has just run seems
+to have slept for `LEAST_S`."""
 ANSWER_S = 0.2
 """The thread that reads the clock of a cpu gets that cpu within this time, or the clock is not
 known: a real-time thread may have the cpu for itself."""
@@ -73,7 +75,7 @@ class CpuClocks:
         self._unanswered = 0
 
     def now_ms(self, cpu: int) -> float | None:
-        """What the clock of a cpu shows now, or a little less; `None` where it cannot be read."""
+        """What the clock of a cpu shows now, give or take `KEPT_S`; `None` where it is not known."""
         known = self._known.get(cpu)
         if known is None or self._clock() - known[0] > KEPT_S:
             read_ms = self._read_once(cpu)

@@ -139,10 +139,13 @@ class _Assembled(NamedTuple):
     def is_made_of(
         self, signs: Signs | None, stat: Stat, static: StaticFacts, role: RoleAssignment
     ) -> bool:
-        """Whether a sample of these would be the same, a few pages aside."""
+        """Whether a sample of these would be the same, a few pages aside.
+
+        The cpu is no part of a sample, and a process that wakes up may do so on another one.
+        """
         before = self.parts[1]
-        if 0 < stat.minor_faults - before.minor_faults <= FEW_PAGES:
-            stat = stat._replace(minor_faults=before.minor_faults)
+        if stat != before and 0 <= stat.minor_faults - before.minor_faults <= FEW_PAGES:
+            stat = stat._replace(minor_faults=before.minor_faults, cpu=before.cpu)
         return (signs, stat, static, role) == self.parts
 
 

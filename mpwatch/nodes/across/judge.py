@@ -17,6 +17,7 @@ from mpwatch.nodes.across.ranks import (
     NodeRanks,
     PlacedRank,
     RankCache,
+    RankSet,
     jobs_of,
 )
 from mpwatch.nodes.head.node import BRING_IT, SILENT_S, NodeView
@@ -164,8 +165,8 @@ def _names_a_rank(finding: JobFinding) -> bool:
 class _Lost(NamedTuple):
     """The ranks of a job that are on nodes which do not answer."""
 
-    numbers: tuple[int, ...]
-    failed: tuple[PlacedRank, ...]
+    numbers: frozenset[int] = frozenset()
+    failed: tuple[PlacedRank, ...] = ()
     """Those of the same job that have failed on nodes which answer."""
 
     @property
@@ -180,17 +181,43 @@ class _Lost(NamedTuple):
         return f"{there}, and {ranks} failed" if count else there
 
 
-def _lost_ranks(nodes: Sequence[NodeView], jobs: Sequence[JobRanks]) -> _Lost:
-    """The ranks on nodes that do not answer; none if these are of several jobs."""
-    names = {view.name for view in nodes}
-    found = [job for job in jobs if any(v.name in names and r.alive for v, r in job.parts)]
-    if len(found) != 1:
-        return _Lost((), ())
-    (job,) = found
-    elsewhere = {each.row.rank for each in job.live.placed("alive")}
-    lost = [each.row.rank for each in job.placed("alive") if each.view.name in names]
-    failed = [each for each in job.live.gone if each.row.has_failed]
-    return _Lost(tuple(n for n in lost if n is not None and n not in elsewhere), tuple(failed))
+class _LostRanks:
+    """The ranks on nodes that do not answer.
+
+    What is known of a job is computed once: each of a thousand nodes may be lost for a reason of
+    its own.
+    """
+
+    def __init__(self, jobs: Sequence[JobRanks]) -> None:
+        self._jobs = jobs
+        self._parts: defaultdict[str, list[tuple[int, RankSet]]] = defaultdict(list)
+        """By node: its ranks of each job, which is named by its place."""
+        for place, job in enumerate(jobs):
+            for view, ranks in job.parts:
+                if ranks.alive:
+                    self._parts[view.name].append((place, ranks))
+        self._elsewhere: dict[int, tuple[frozenset[int | None], tuple[PlacedRank, ...]]] = {}
+
+    def of(self, nodes: Sequence[NodeView]) -> _Lost:
+        """Those on some nodes; none if these are of several jobs, or were started elsewhere."""
+        parts = [part for view in nodes for part in self._parts.get(view.name, ())]
+        places = {place for place, _ in parts}
+        if len(places) != 1:
+            return _Lost()
+        alive, failed = self._on_live_nodes(*places)
+        numbers = {row.rank for _, ranks in parts for row in ranks.alive} - alive
+        lost = frozenset(number for number in numbers if number is not None)
+        return _Lost(lost, failed) if lost else _Lost()
+
+    def _on_live_nodes(self, place: int) -> tuple[frozenset[int | None], tuple[PlacedRank, ...]]:
+        """The numbers of the living ranks of a job on nodes that answer, and its failed ranks."""
+        if place not in self._elsewhere:
+            live = self._jobs[place].live
+            self._elsewhere[place] = (
+                frozenset(row.rank for row in live.rows("alive")),
+                tuple(each for each in live.gone if each.row.has_failed),
+            )
+        return self._elsewhere[place]
 
 
 def _not_answering(views: Sequence[NodeView], jobs: Sequence[JobRanks]) -> Iterator[JobFinding]:
@@ -201,6 +228,7 @@ def _not_answering(views: Sequence[NodeView], jobs: Sequence[JobRanks]) -> Itera
             groups[view.state, view.reason].append(view)
         elif view.state == "starting" and (view.last_seen_s or 0.0) > SILENT_S:
             groups["again", ""].append(view)
+    lost_ranks = _LostRanks(jobs)
     for (state, _), nodes in groups.items():
         names = names_text(view.name for view in nodes)
         times = [view.last_seen_s for view in nodes if view.last_seen_s is not None]
@@ -219,7 +247,7 @@ def _not_answering(views: Sequence[NodeView], jobs: Sequence[JobRanks]) -> Itera
             "starting": f"the agent on {names} has not answered",
             "live": f"{names} {have} not read the processes there",
         }[state]
-        lost = _lost_ranks(nodes, jobs)
+        lost = lost_ranks.of(nodes)
         cause, fix = _CAUSE_AND_FIX[state]
         if lost.failed:
             cause = f"{cause} {_FOLLOWS}"

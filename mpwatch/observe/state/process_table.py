@@ -144,11 +144,12 @@ class ProcessRecord:
         no wait for a futex.
         """
         tid, now_s = thread.tid, self.confirmed_s
-        since_s, wait, futex = self.still_since.get(tid), self.waits.get(tid), self.futexes.get(tid)
-        is_waiting = wait is not None and thread.waits_on is not None and thread.state != "R"
+        since_s, futex = self.still_since.get(tid), self.futexes.get(tid)
+        is_waiting = thread.waits_on is not None and thread.state != "R"
+        wait = self.waits.get(tid) if is_waiting else None
         return (
             None if since_s is None else now_s - since_s,
-            now_s - wait.since_s if wait is not None and is_waiting else None,
+            None if wait is None else now_s - wait.since_s,
             None if futex is None else now_s - futex.since_s,
         )
 

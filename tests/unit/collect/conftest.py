@@ -136,6 +136,7 @@ class FakeProc:
         flags: int = 0,
         environment_at: int = 0,
         faults: int = 11,
+        cpu: int = 0,
     ) -> bytes:
         """A stat line with all 52 fields."""
         raw = name.encode() if isinstance(name, str) else name
@@ -144,7 +145,7 @@ class FakeProc:
             f"0 0 0 20 0 {threads} 0 {start} "
         )
         places = f"{environment_at} {environment_at + 512 * bool(environment_at)} "
-        rest = "1000 25 " + "0 " * 25 + places + str(code)
+        rest = "1000 25 " + "0 " * 14 + f"{cpu} " + "0 " * 10 + places + str(code)
         return str(pid).encode() + b" (" + raw + b") " + (head + rest).encode() + b"\n"
 
     def _announce(self, pid: int, parent: int) -> None:

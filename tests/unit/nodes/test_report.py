@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -11,7 +12,13 @@ from mpwatch.diagnose.analysis.distributed.flight_recorder import STUCK
 from mpwatch.nodes.across.judge import job_findings
 from mpwatch.nodes.agent.documents import node_metrics
 from mpwatch.nodes.head.node import NodeView
-from mpwatch.nodes.report import job_metrics, job_stack_lines, job_text
+from mpwatch.nodes.report import (
+    RESOLVED_SHOWN,
+    job_html,
+    job_metrics,
+    job_stack_lines,
+    job_text,
+)
 from mpwatch.nodes.wire.summary import FindingRow, NodeRow, NodeSummary
 from mpwatch.report.prometheus import exposition_of
 from mpwatch.report.table import TextStyle
@@ -65,6 +72,21 @@ VIEWS = (NodeView("a", "live", 0.5), NodeView("b", "ended", 70.0), NodeView("c",
 
 def metric_lines(documents: dict[str, Any]) -> list[str]:
     return exposition_of(job_metrics(VIEWS, documents)).splitlines()
+
+
+def test_of_very_many_findings_that_no_longer_hold_the_number_left_out_is_said() -> None:
+    views = [node("node-1", row(0, world=2)), node("node-2", elsewhere(1, world=2))]
+    (found,) = job_findings(views)
+    resolved = [
+        replace(found, resolved_s=9.0, summary=f"finding {number}.")
+        for number in range(RESOLVED_SHOWN + 3)
+    ]
+
+    for shown in (job_text(views, resolved, style=STYLE), job_html("ssh:a", (), views, resolved)):
+        assert f"finding {RESOLVED_SHOWN - 1}." in shown
+        assert f"finding {RESOLVED_SHOWN}." not in shown
+        assert "and 3 more" in shown
+    assert " more" not in job_text(views, resolved[:RESOLVED_SHOWN], style=STYLE)
 
 
 def test_each_series_has_the_label_of_its_node() -> None:

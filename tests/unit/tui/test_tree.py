@@ -14,7 +14,7 @@ from mpwatch.model.samples import Ended, FdSample, MapSample
 from mpwatch.model.snapshot import Hook, Process
 from mpwatch.model.waits import WaitGraph
 from mpwatch.tui.elements.page import Order, SnapshotView
-from mpwatch.tui.elements.styled_text import drawn, text_of
+from mpwatch.tui.elements.styled_text import cell, drawn, text_of
 from mpwatch.tui.pages import tree
 from tests.builders.screen_job import MAIN, worker, worker_id
 from tests.tui import scripted
@@ -95,6 +95,20 @@ def test_the_row_of_a_process_that_has_changed_is_that_of_a_first_view(later: Pr
 
     assert row == tree.PAGE.row(tree.nodes(first_view, Order())[1], first_view)
     assert row != old
+
+
+def test_a_process_that_turns_out_to_be_a_helper_of_torch_has_no_word_for_a_hook() -> None:
+    job, without = scripted.loader_job(), replace(BUSY, hook=Hook())
+    before = SnapshotView(replace(job, processes=(job.processes[0], without)))
+    old = tree.PAGE.row(tree.nodes(before, Order())[1], before)
+    helper = replace(without, role="forkserver")
+    changed = replace(job, processes=(job.processes[0], helper))
+    view = SnapshotView(changed, rows_before=before.rows)
+
+    row = tree.PAGE.row(tree.nodes(view, Order())[1], view)
+
+    changes = [pair for pair in zip(old.cells, row.cells, strict=True) if pair[0] != pair[1]]
+    assert changes == [(cell("absent", tree.HOOK_TONES["absent"]), cell("-", "dim"))]
 
 
 @pytest.mark.parametrize(

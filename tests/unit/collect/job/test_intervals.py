@@ -356,6 +356,20 @@ def test_an_idle_process_that_takes_a_few_pages_keeps_its_sample_for_seconds_onl
     assert job.child().minor_faults == faults
 
 
+def test_an_idle_process_that_wakes_up_on_another_cpu_keeps_its_sample(
+    proc: FakeProc, reads: list[int]
+) -> None:
+    job = calm(proc, reads)
+    samples = []
+    for cpu in (1, 2, 3, 4):
+        line = proc.stat(CHILD, 10, start=CHILD, cpu=cpu)
+        assert procfs.parse_stat(line).cpu == cpu
+        proc.write(f"{CHILD}/stat", line)
+        samples.append(job.child())
+
+    assert len({each.at_s for each in samples}) <= 2  # its threads are read every 4.5 s
+
+
 def test_a_change_of_state_makes_a_new_sample_of_an_idle_process(proc: FakeProc) -> None:
     job = Job(proc)
     for _ in range(UNTIL_CALM + 6):

@@ -87,7 +87,7 @@ def test_a_file_without_the_value_says_nothing() -> None:
     assert last_run_ms(b"\nse.exec_start : 12.5") == 12.5
 
 
-def test_the_clock_of_a_cpu_is_read_again_after_a_minute() -> None:
+def test_the_clock_of_a_cpu_is_read_again_after_a_while() -> None:
     now, read = [100.0], list[int]()
 
     def clock_of(cpu: int) -> float | None:
@@ -99,8 +99,24 @@ def test_the_clock_of_a_cpu_is_read_again_after_a_minute() -> None:
     now[0] += 2.0
     assert (clocks.now_ms(1), clocks.now_ms(9)) == (3000.0, None)
     now[0] += KEPT_S
-    assert clocks.now_ms(1) == 1000.0
+    assert (clocks.now_ms(1), clocks.now_ms(9)) == (1000.0, None)
     assert read == [1, 9, 1]
+
+
+@pytest.mark.parametrize("after_s", [1.0, 10.0, 59.0])
+def test_a_thread_that_has_just_run_has_not_slept_where_a_hypervisor_takes_half_of_its_cpu(
+    proc: FakeProc, after_s: float
+) -> None:
+    now = [100.0]
+
+    def clock_of(_cpu: int) -> float:
+        return 1000 * now[0] / 2
+
+    times = LastRunTimes(CpuClocks(clock_of, lambda: now[0]), lambda: now[0])
+    for _ in range(2):
+        proc.write("10/task/10/sched", sched(clock_of(3)))
+        assert times.of(True, f"{proc}/10/task/10", aged(900.0)) is None
+        now[0] += after_s
 
 
 def test_cpus_that_do_not_answer_are_asked_once_and_few_of_them() -> None:
@@ -135,6 +151,17 @@ def test_where_no_further_thread_is_allowed_no_clock_is_read(
 
 def test_a_cpu_that_may_not_be_used_has_no_clock() -> None:
     assert CpuClocks().now_ms(1 << 14) is None
+
+
+def test_where_no_thread_can_be_started_no_clock_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that has as many as it may have, which is a reason to look at it."""
+
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+
+    assert CpuClocks().now_ms(0) is None
 
 
 def asked(

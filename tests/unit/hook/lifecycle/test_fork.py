@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import GeneratorType, ModuleType
 from typing import Any
@@ -108,6 +108,19 @@ def test_a_fork_ends_while_another_thread_is_in_a_call_without_the_thread(
     assert thread.starts == 1
 
 
+@pytest.fixture
+def sigusr1_raises() -> Iterator[None]:
+    """SIGUSR1 raises TimeoutError, by a handler of the program."""
+
+    def handler(*_: object) -> None:
+        raise TimeoutError("of the program")
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    yield
+    signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.usefixtures("sigusr1_raises")
 def test_a_signal_handler_that_raises_before_a_call_leaves_the_hook_at_work(
     session: Session, thread: Thread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,21 +130,15 @@ def test_a_signal_handler_that_raises_before_a_call_leaves_the_hook_at_work(
     def strikes() -> None:
         os.kill(os.getpid(), signal.SIGUSR1)
 
-    def handler(*_: object) -> None:
-        raise TimeoutError("of the program")
-
-    before = signal.signal(signal.SIGUSR1, handler)
     monkeypatch.setattr(thread, "stop_for_fork", strikes)
-    try:
-        with pytest.raises(TimeoutError, match="of the program"):
-            wrap_single_threaded(closed.append, session)(3)
-    finally:
-        signal.signal(signal.SIGUSR1, before)
+    with pytest.raises(TimeoutError, match="of the program"):
+        wrap_single_threaded(closed.append, session)(3)
 
     assert closed == []
     assert thread.starts == 1
 
 
+@pytest.mark.usefixtures("sigusr1_raises")
 def test_a_signal_handler_that_raises_after_a_call_leaves_the_hook_at_work(
     session: Session, thread: Thread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,16 +151,9 @@ def test_a_signal_handler_that_raises_after_a_call_leaves_the_hook_at_work(
         if len(starts) == 1:
             os.kill(os.getpid(), signal.SIGUSR1)
 
-    def handler(*_: object) -> None:
-        raise TimeoutError("of the program")
-
-    before = signal.signal(signal.SIGUSR1, handler)
     monkeypatch.setattr(thread, "start", start)
-    try:
-        with pytest.raises(TimeoutError, match="of the program"):
-            wrap_single_threaded(closed.append, session)(3)
-    finally:
-        signal.signal(signal.SIGUSR1, before)
+    with pytest.raises(TimeoutError, match="of the program"):
+        wrap_single_threaded(closed.append, session)(3)
 
     assert closed == [3]
     assert starts == [1, 1], "what was struck is done once more"

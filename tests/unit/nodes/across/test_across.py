@@ -14,6 +14,7 @@ from mpwatch.model.units import numbers_text
 from mpwatch.nodes.across.collectives import STRAGGLER
 from mpwatch.nodes.across.judge import NODES_DIFFER as DIFFER
 from mpwatch.nodes.across.judge import NOT_ANSWERING, JobJudge, job_findings, may_be_slow
+from mpwatch.nodes.across.ranks import JobRanks, PlacedRank
 from mpwatch.nodes.head.node import NodeState, NodeView
 from mpwatch.nodes.wire.summary import WAITS_ENOUGH, FindingRow, NodeRow, NodeSummary, RankRow
 
@@ -373,6 +374,49 @@ def test_a_lost_node_is_critical_once_ranks_elsewhere_have_failed() -> None:
     assert found.summary.endswith("; rank 1 is there, and a rank on another node has failed")
     assert found.evidence == ("b: ssh ended.", "rank 0 on a has ended: exit code 1")
     assert [each.severity for each in job_findings([again, lost])] == [Severity.WARNING]
+
+
+@pytest.mark.parametrize("is_live", [True, False])
+def test_a_node_without_ranks_that_are_lost_is_not_critical(is_live: bool) -> None:
+    """It answers and has a problem, or its rank was started again elsewhere."""
+    failed = row(0, place=None, is_ended=True, has_failed=True, ended="exit code 1")
+    state: NodeState = "live" if is_live else "ended"
+    found = job_findings(
+        [
+            node("a", failed, row(2, quiet_s=None, place=None)),
+            node("b", row(1, quiet_s=None, place=None), state=state, problem="hidden."),
+            *([] if is_live else [node("c", row(1, quiet_s=None, place=None))]),
+        ]
+    )
+
+    (told,) = [each for each in found if each.rule == NOT_ANSWERING]
+    assert told.severity is Severity.WARNING
+    assert "failed" not in told.summary + told.cause
+
+
+def test_what_is_known_of_a_job_is_computed_once_for_all_nodes_that_are_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A thousand nodes may each be lost for a reason of its own."""
+    calls: list[int] = []
+    placed = JobRanks.placed
+
+    def counted(ranks: JobRanks, what: str = "rows") -> list[PlacedRank]:
+        calls.append(1)
+        return placed(ranks, what)
+
+    def asked(count: int) -> int:
+        lost = [
+            node(f"n{number}", row(number), state="ended", problem=f"10.0.0.{number} is lost.")
+            for number in range(1, count)
+        ]
+        calls.clear()
+        assert len(job_findings([node("a", row(0)), *lost])) >= count - 1
+        return len(calls)
+
+    monkeypatch.setattr(JobRanks, "placed", counted)
+
+    assert asked(9) == asked(3)
 
 
 @pytest.mark.parametrize(

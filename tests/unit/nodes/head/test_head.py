@@ -449,6 +449,24 @@ def test_a_node_that_has_ended_is_started_again_if_wanted(
         head.close()
 
 
+def test_a_node_that_cannot_be_reached_again_has_ended_and_not_failed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What it has sent before is still shown."""
+    monkeypatch.setattr(node_module, "RESTART_S", 0.1)
+    first = f"[ -e {tmp_path}/a ] && exit 3; touch {tmp_path}/a; exec "
+    serves = shlex.join(agent("say(hello + full)"))
+    head = Head([Launch("a", ("sh", "-c", first + serves))], restarts=True)
+    try:
+        until(head, lambda: "status 3" in head.views()[0].problem)
+        (view,) = head.views()
+    finally:
+        head.close()
+
+    assert view.state == "ended"
+    assert view.summary is not None
+
+
 def test_ctrl_c_does_not_reach_the_agents() -> None:
     before = set(_children())
     with job(a="say(hello + full); until_eof()") as head:
