@@ -75,7 +75,7 @@ class CpuClocks:
         self._unanswered = 0
 
     def now_ms(self, cpu: int) -> float | None:
-        """What the clock of a cpu shows now, give or take `KEPT_S`; `None` where it is not known."""
+        """What the clock of a cpu shows now, or up to `KEPT_S` more; `None` if it is not known."""
         known = self._known.get(cpu)
         if known is None or self._clock() - known[0] > KEPT_S:
             read_ms = self._read_once(cpu)
