@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from mpwatch.collect.source.kept import names_dropped_from, names_set
+from mpwatch.collect.source.kept import names_dropped_from, names_set, variables_of
 from mpwatch.collect.source.repetition import Repeatable, functions_with_classes, loop_around
 from mpwatch.collect.source.syntax import (
     ADDS,
@@ -24,6 +25,7 @@ from mpwatch.collect.source.syntax import (
     ORDERS,
     QUOTE_LIMIT,
     Found,
+    FunctionNode,
     ParsedFile,
     assigned_to,
     calls_in,
@@ -661,6 +663,7 @@ def find_rewrites(file: str, module: ParsedFile) -> Iterator[Repeatable]:
     Where a function adds an item and then writes all of it, or calls what does, no loop has to be
     known; else a loop has to reach what writes.
     """
+    functions: Mapping[ast.ClassDef | None, Sequence[_Function]] | None = None
     for function, owner in functions_with_classes(module.tree):
         if not isinstance(function, FUNCTIONS):
             continue
@@ -669,11 +672,13 @@ def find_rewrites(file: str, module: ParsedFile) -> Iterator[Repeatable]:
             written = {name for call in calls_in(statement) for name in _written(call, nodes)}
             if not written or is_seldom(nodes, statement):
                 continue
-            adding = _adding(module.tree, function, owner, written)
+            if functions is None:
+                functions = _functions_of(module.tree)
+            adding = _adding(functions[owner], function, written)
             if adding is None:
                 continue
             adder, name, added = adding
-            about = f"{clean(name, QUOTE_LIMIT // 2)}, {getattr(adder, 'name', '')}, {added.lineno}"
+            about = f"{clean(name, QUOTE_LIMIT // 2)}, {adder.name}, {added.lineno}"
             mark = Mark("rewrites", file, function.name, about, quoted(module, statement))
             if "." not in name:  # a variable of the function
                 around = [e for e in nodes if isinstance(e, LOOPS) and is_inside(added, e)]
@@ -761,30 +766,60 @@ def _tests_for_turn(test: ast.expr) -> bool:
     )
 
 
+class _Function(NamedTuple):
+    """What a function does with containers, by their names as they are written."""
+
+    node: FunctionNode
+    let_go: frozenset[str]
+    """From which it removes something, and attributes to which it gives something else."""
+    added: Mapping[str, ast.stmt]
+    """To which it adds, each with the first such statement; nothing of `__init__`."""
+
+
+def _functions_of(tree: ast.Module) -> Mapping[ast.ClassDef | None, Sequence[_Function]]:
+    """The functions of a file by their class. It is asked for each statement that writes."""
+    found: defaultdict[ast.ClassDef | None, list[_Function]] = defaultdict(list)
+    for function, owner in functions_with_classes(tree):
+        if not isinstance(function, FUNCTIONS):
+            continue
+        let_go: set[str] = set()
+        added: dict[str, ast.stmt] = {}
+        for node in own_nodes(function):
+            let_go.update(names_dropped_from(node))
+            if function.name == "__init__":
+                continue
+            if not _is_restored(node):
+                let_go.update(name for name in names_set(node) if "." in name)
+            if (name := _added_to(node)) and isinstance(node, ast.stmt):
+                added.setdefault(name, node)
+        found[owner].append(_Function(function, frozenset(let_go), added))
+    return found
+
+
 def _adding(
-    tree: ast.Module, writer: ast.AST, owner: ast.ClassDef | None, written: Container[str]
-) -> tuple[ast.AST, str, ast.stmt] | None:
+    functions: Iterable[_Function], writer: FunctionNode, written: set[str]
+) -> tuple[FunctionNode, str, ast.stmt] | None:
     """What adds to one of some containers, from which nothing removes: function, name, statement.
 
     An attribute is that of the class with the function that writes it; a variable, of that itself.
+
+    Args:
+        functions: Those of the class, or of no class where it writes in none.
+        writer: The function that writes.
+        written: The containers.
     """
-    found: tuple[ast.AST, str, ast.stmt] | None = None
-    for function, of in functions_with_classes(tree):
-        if not isinstance(function, FUNCTIONS) or (of is not owner and function is not writer):
-            continue
-        for node in own_nodes(function):
-            for name in names_dropped_from(node):
-                if name in written:
-                    return None
-            for name in names_set(node) if function.name != "__init__" else ():
-                if name in written and "." in name and not _is_restored(node):
-                    return None
-            name = _added_to(node)
-            is_it = name in written and ("." in name or function is writer)
-            if found is None and is_it and function.name != "__init__":
-                assert isinstance(node, ast.stmt)
-                found = function, name, node
-    return found
+    functions = list(functions)
+    if any(not written.isdisjoint(each.let_go) for each in functions):
+        return None
+    return next(
+        (
+            (each.node, name, statement)
+            for each in functions
+            for name, statement in each.added.items()
+            if name in written and ("." in name or each.node is writer)
+        ),
+        None,
+    )
 
 
 def _is_restored(node: ast.AST) -> bool:
@@ -803,22 +838,14 @@ def _added_to(node: ast.AST) -> str:
             return expression_text(target.value)
         name = expression_text(target)
         is_joined = isinstance(node.value, ast.Call) and last_name(node.value.func) == "concat"
-        if is_joined and name in names_in_dotted(node.value):
+        if is_joined and name in variables_of(node.value):
             return name
     if isinstance(node, ast.AugAssign) and isinstance(node.value, ast.List):
         return expression_text(node.target)
     return ""
 
 
-def names_in_dotted(node: ast.AST) -> set[str]:
-    """The names and attributes in a piece of syntax, as they are written."""
-    parts = (each for each in ast.walk(node) if isinstance(each, ast.Name | ast.Attribute))
-    return {expression_text(each) for each in parts}
-
-
-def _follows(
-    adder: ast.AST, added: ast.stmt, writer: ast.FunctionDef | ast.AsyncFunctionDef
-) -> bool:
+def _follows(adder: FunctionNode, added: ast.stmt, writer: FunctionNode) -> bool:
     """Whether the function that adds an item writes all of them then, or calls what does."""
     if adder is writer:
         return True
