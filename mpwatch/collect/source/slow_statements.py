@@ -668,9 +668,18 @@ def find_rewrites(file: str, module: ParsedFile) -> Iterator[Repeatable]:
         if not isinstance(function, FUNCTIONS):
             continue
         nodes = own_nodes(function)
-        for statement in (each for each in nodes if isinstance(each, _SIMPLE)):
-            written = {name for call in calls_in(statement) for name in _written(call, nodes)}
-            if not written or is_seldom(nodes, statement):
+        writing = [
+            (each, parts)
+            for each in nodes
+            if isinstance(each, _SIMPLE)
+            and (parts := [part for call in calls_in(each) for part in _written(call)])
+        ]
+        if not writing:
+            continue
+        made, turns = _made_by_calls(nodes), _turns_of(nodes)
+        for statement, parts in writing:
+            written = {name for part in parts for name in _wholes(part, made)}
+            if not written or turns.has(statement):
                 continue
             if functions is None:
                 functions = _functions_of(module.tree)
@@ -698,63 +707,82 @@ _AT_END: Final = re.compile(
 _SIMPLE: Final = (ast.Expr, ast.Assign, ast.Return)
 
 
-def _written(call: ast.Call, nodes: Sequence[ast.AST]) -> Iterator[str]:
-    """The containers of which a call writes everything to a file."""
+def _written(call: ast.Call) -> Sequence[ast.expr]:
+    """The expressions whose values a call writes to a file."""
     module, name = _called(call.func)
-    parts: Sequence[ast.expr] = ()
     if (name == "dump" and module in _ENCODERS) or (module, name) == ("torch", "save"):
-        parts = call.args[:1]
-    elif name in ("save", "savetxt", "savez") and module in ("np", "numpy"):
-        parts = call.args[1:2]
-    elif name in ("writelines", "writerows"):
-        parts = call.args[:1]
-    elif name in _WRITES and isinstance(call.func, ast.Attribute):
-        parts = [each for each in call.args[:1] if isinstance(each, ast.Call)]
-    elif _TABLES.fullmatch(name) and isinstance(call.func, ast.Attribute):
+        return call.args[:1]
+    if name in ("save", "savetxt", "savez") and module in ("np", "numpy"):
+        return call.args[1:2]
+    if name in ("writelines", "writerows"):
+        return call.args[:1]
+    if name in _WRITES and isinstance(call.func, ast.Attribute):
+        return [each for each in call.args[:1] if isinstance(each, ast.Call)]
+    if _TABLES.fullmatch(name) and isinstance(call.func, ast.Attribute):
         is_added_to = any(_is_text_of(each, "mode", "a") for each in call.keywords)
-        parts = () if is_added_to else (call.func.value,)
-    for part in parts:
-        yield from _wholes(part, nodes)
+        return () if is_added_to else (call.func.value,)
+    return ()
 
 
 def _is_text_of(keyword: ast.keyword, name: str, value: str) -> bool:
     return keyword.arg == name and getattr(keyword.value, "value", None) == value
 
 
-def _wholes(value: ast.expr, nodes: Sequence[ast.AST]) -> Iterator[str]:
-    """The containers of which an expression has everything."""
+def _made_by_calls(nodes: Iterable[ast.AST]) -> Mapping[str, Sequence[ast.Call]]:
+    """The calls whose results a function gives to its variables."""
+    made: defaultdict[str, list[ast.Call]] = defaultdict(list)
+    for node in nodes:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            for target in node.targets:
+                made[expression_text(target)].append(node.value)
+    return made
+
+
+def _wholes(value: ast.expr, made: Mapping[str, Sequence[ast.Call]]) -> Iterator[str]:
+    """The containers of which an expression has everything.
+
+    Args:
+        value: The expression.
+        made: See `_made_by_calls`.
+    """
     if isinstance(value, ast.Dict):
         for each in value.values:
-            yield from _wholes(each, nodes)
+            yield from _wholes(each, made)
     elif isinstance(value, ast.ListComp | ast.GeneratorExp) and not value.generators[0].ifs:
-        yield from _wholes(value.generators[0].iter, nodes)
+        yield from _wholes(value.generators[0].iter, made)
     elif isinstance(value, ast.Call):
         inner = value.args[0] if value.args else None
         if inner is None and isinstance(value.func, ast.Attribute):
             inner = value.func.value
         if inner is not None and last_name(value.func) in _WRAPPERS:
-            yield from _wholes(inner, nodes)
+            yield from _wholes(inner, made)
     elif isinstance(value, ast.Attribute):
         yield expression_text(value)
     elif isinstance(value, ast.Name):
         yield value.id
-        for node in nodes:  # `frame = pd.DataFrame(self.rows)`
-            made = node.value if isinstance(node, ast.Assign) else None
-            if isinstance(made, ast.Call) and value.id in map(expression_text, assigned_to(node)):
-                yield from _wholes(made, ())
+        for call in made.get(value.id, ()):  # `frame = pd.DataFrame(self.rows)`
+            yield from _wholes(call, {})
 
 
-def is_seldom(nodes: Iterable[ast.AST], statement: ast.AST) -> bool:
-    """Whether a statement is reached in some rounds only: each hundredth, or once in a minute."""
-    for node in nodes:
-        if not isinstance(node, ast.If) or not _tests_for_turn(node.test):
-            continue
-        inside = (part for each in (*node.body, *node.orelse) for part in ast.walk(each))
-        is_under = any(part is statement for part in inside)
-        leaves = isinstance(node.body[-1], ast.Return | ast.Continue)
-        if is_under or (leaves and first_line(node) < first_line(statement)):
-            return True
-    return False
+class _Turns(NamedTuple):
+    """What a function reaches in some rounds only: each hundredth, or once in a minute."""
+
+    under: frozenset[int]
+    """The ids of what stands under a condition for that."""
+    left_at: int | None
+    """The line of the first such condition that leaves the function, or goes on."""
+
+    def has(self, node: ast.AST) -> bool:
+        """Whether a piece of syntax of the function is reached in some rounds only."""
+        is_left = self.left_at is not None and self.left_at < first_line(node)
+        return is_left or id(node) in self.under
+
+
+def _turns_of(nodes: Iterable[ast.AST]) -> _Turns:
+    turns = [each for each in nodes if isinstance(each, ast.If) and _tests_for_turn(each.test)]
+    leaves = (e for e in turns if isinstance(e.body[-1], ast.Return | ast.Continue))
+    under = (id(n) for e in turns for part in (*e.body, *e.orelse) for n in ast.walk(part))
+    return _Turns(frozenset(under), min(map(first_line, leaves), default=None))
 
 
 def _tests_for_turn(test: ast.expr) -> bool:
@@ -850,10 +878,11 @@ def _follows(adder: FunctionNode, added: ast.stmt, writer: FunctionNode) -> bool
     if adder is writer:
         return True
     nodes = own_nodes(adder)
+    turns = _turns_of(nodes)
     return any(
         isinstance(each, ast.Call)
         and last_name(each.func) == writer.name
         and each.lineno >= added.lineno
-        and not is_seldom(nodes, each)
+        and not turns.has(each)
         for each in nodes
     )
