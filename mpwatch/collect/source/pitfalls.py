@@ -32,6 +32,7 @@ from mpwatch.collect.source.syntax import (
     last_line,
     last_name,
     names_in,
+    of_file,
     own_nodes,
     receiver_of,
 )
@@ -163,8 +164,12 @@ _DUE: Final = re.compile(
 def _is_compared(tree: ast.AST, target: ast.expr) -> bool:
     """Whether a file compares an attribute, or an element, of this name with anything."""
     name = last_name(target.value if isinstance(target, ast.Subscript) else target)
-    return any(
-        last_name(part) == name
+    return name in of_file(tree, _compared_names)
+
+
+def _compared_names(tree: ast.AST) -> frozenset[str]:
+    return frozenset(
+        last_name(part)
         for each in every_node(tree)
         if isinstance(each, ast.Compare)
         for part in ast.walk(each)
@@ -201,7 +206,7 @@ def find_text_order(tree: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[Found]:
                 taken.append(node)
             elif (text := expression_text(node.value)) in listed:
                 taken.append(listed[text])
-    name = next(filter(None, map(_numbered, every_node(tree))), "") if taken else ""
+    name = of_file(tree, _first_numbered) if taken else ""
     if name:
         yield "text-order", name, min(taken, key=first_line)
 
@@ -242,6 +247,10 @@ def _in_text_order(node: ast.expr, lists: Container[str]) -> bool:
     )
 
 
+def _first_numbered(tree: ast.AST) -> str:
+    return next(filter(None, map(_numbered, every_node(tree))), "")
+
+
 def _numbered(node: ast.AST) -> str:
     """The text of `f"model_{version}.pt"`; empty for what has a width, `{version:04d}`."""
     if not isinstance(node, ast.JoinedStr):
@@ -276,16 +285,19 @@ def find_group_kills(tree: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[Found]
     kills = [
         each for each in nodes if isinstance(each, ast.Call) and last_name(each.func) == "killpg"
     ]
-    if not kills or any(_makes_group(each) for each in every_node(tree)):
-        return
-    starts = [
-        first_line(each)
-        for each in every_node(tree)
-        if isinstance(each, ast.Call) and last_name(each.func) in _STARTS
-    ]
+    start = of_file(tree, _starts_without_group) if kills else None
     for call in kills:
-        if len(call.args) == 2 and starts:
-            yield "kills-group", f"{last_name(call.args[1])}, {min(starts)}", call
+        if len(call.args) == 2 and start is not None:
+            yield "kills-group", f"{last_name(call.args[1])}, {start}", call
+
+
+def _starts_without_group(tree: ast.AST) -> int | None:
+    """The first line that starts a process, of a file that makes no group; `None` for others."""
+    nodes = every_node(tree)
+    if any(map(_makes_group, nodes)):
+        return None
+    starts = (e for e in nodes if isinstance(e, ast.Call) and last_name(e.func) in _STARTS)
+    return min(map(first_line, starts), default=None)
 
 
 _STARTS: Final = frozenset(
