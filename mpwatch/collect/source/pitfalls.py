@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -454,8 +455,13 @@ def _unchecked_views(nodes: Sequence[ast.AST]) -> Iterator[Found]:
             is_ctypes = name == "from_address" or receiver_of(call) == "ctypes"
             if is_ctypes and is_kept and isinstance(call.func, ast.Attribute):
                 yield "unchecked-view", f"{expression_text(call.args[0])}; ", call
-        if name != "as_strided" or not call.args:
-            continue
+    strided = [each for each in calls if last_name(each.func) == "as_strided" and each.args]
+    if not strided:
+        return
+    given = _given_to(nodes)
+    tests = [e.test for e in nodes if isinstance(e, ast.If | ast.Assert | ast.While | ast.IfExp)]
+    own = {target.id for n in nodes for target in assigned_to(n) if isinstance(target, ast.Name)}
+    for call in strided:
         is_of_torch = receiver_of(call).partition(".")[0] == "torch"
         is_method = isinstance(call.func, ast.Attribute) and not re.fullmatch(
             r"(?:.*\.)?(?:np|numpy|lib|stride_tricks)", receiver_of(call)
@@ -464,37 +470,39 @@ def _unchecked_views(nodes: Sequence[ast.AST]) -> Iterator[Found]:
         array = expression_text(call.args[0])
         if is_of_torch or is_method or not shapes or not array:
             continue
-        parts = _computed_from(shapes[0], nodes)
-        tests = [
-            e.test for e in nodes if isinstance(e, ast.If | ast.Assert | ast.While | ast.IfExp)
-        ]
+        parts = _computed_from(shapes[0], given)
         if any(_asks_length(each, array) for each in (*parts, *tests)):
             continue
-        given = {
-            target.id for n in nodes for target in assigned_to(n) if isinstance(target, ast.Name)
-        }
         names = {
             expression_text(each)
             for part in parts
             for each in ast.walk(part)
-            if isinstance(each, ast.Name) and each.id not in given
+            if isinstance(each, ast.Name) and each.id not in own
         } - {"self", *_roots_of_calls(parts)}
         if names:
             yield "unchecked-view", f"{array}; {', '.join(sorted(names))}", call
 
 
-def _computed_from(value: ast.expr, nodes: Sequence[ast.AST]) -> list[ast.expr]:
-    """An expression, and what the variables in it are given, in the same function."""
-    found, waiting = [value], set(names_in(value))
+def _given_to(nodes: Sequence[ast.AST]) -> Mapping[str, Sequence[ast.expr]]:
+    """What the variables of a function are given."""
+    given: defaultdict[str, list[ast.expr]] = defaultdict(list)
+    for node in nodes:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            for name in (each for target in assigned_to(node) for each in names_in(target)):
+                given[name].append(node.value)
+    return given
+
+
+def _computed_from(value: ast.expr, given: Mapping[str, Sequence[ast.expr]]) -> list[ast.expr]:
+    """An expression, and what the variables in it are given, see `_given_to`."""
+    found, waiting = [value], names_in(value)
     seen: set[str] = set()
     while waiting:
         name = waiting.pop()
         seen.add(name)
-        for node in nodes:
-            made = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
-            if made is not None and any(name in names_in(each) for each in assigned_to(node)):
-                found.append(made)
-                waiting |= names_in(made) - seen
+        for made in given.get(name, ()):
+            found.append(made)
+            waiting |= names_in(made) - seen
     return found
 
 
