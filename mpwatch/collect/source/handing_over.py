@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -25,6 +26,7 @@ from mpwatch.collect.source.syntax import (
     ParsedFile,
     are_apart,
     bindings,
+    calls_in,
     children,
     every_node,
     expression_text,
@@ -345,6 +347,7 @@ def find_uncounted(module: ParsedFile) -> Iterator[tuple[ast.AST, Found]]:
     processes count by attributes of their own does not show in another one.
     """
     functions = functions_in(module.tree)
+    tries: Mapping[str, Sequence[ast.Try]] | None = None
     for function in functions:
         for node, parents in within([child for _, child in children(function)]):
             counter = _counter(node)
@@ -356,7 +359,8 @@ def find_uncounted(module: ParsedFile) -> Iterator[tuple[ast.AST, Found]]:
             call = _may_raise_before(first, node)
             handlers = [_goes_on(own, counter)] if own is not None else []
             if own is None and not _is_kept(way):
-                handlers = [_goes_on(t, counter) for t in _tries_around(functions, function.name)]
+                tries = _tries_in_loops(functions) if tries is None else tries
+                handlers = [_goes_on(each, counter) for each in tries.get(function.name, ())]
             handler = next(filter(None, handlers), None)
             if call is not None and handler is not None:
                 words = f"{quoted(module, handler).text} in line {first_line(handler)}"
@@ -406,18 +410,18 @@ def _may_raise_before(body: Sequence[ast.AST], node: ast.AST) -> ast.AST | None:
     return None
 
 
-def _tries_around(functions: Sequence[FunctionNode], name: str) -> Iterator[ast.Try]:
-    """The `try` statements in loops of a file that call a function of that name."""
+def _tries_in_loops(functions: Iterable[FunctionNode]) -> Mapping[str, Sequence[ast.Try]]:
+    """The `try` statements in loops of a file, by each function of the file that they may call."""
+    found: defaultdict[str, list[ast.Try]] = defaultdict(list)
     for function in functions:
         nodes = own_nodes(function)
         loops = [each for each in nodes if isinstance(each, LOOPS)]
         for tried in (each for each in nodes if isinstance(each, ast.Try)):
-            calls = [c for part in tried.body for c in ast.walk(part) if isinstance(c, ast.Call)]
-            is_called = any(
-                last_name(c.func) == name and receiver_of(c) in ("", "self") for c in calls
-            )
-            if is_called and any(is_inside(tried, loop) for loop in loops):
-                yield tried
+            if any(is_inside(tried, loop) for loop in loops):
+                calls = (call for part in tried.body for call in calls_in(part))
+                for name in {last_name(c.func) for c in calls if receiver_of(c) in ("", "self")}:
+                    found[name].append(tried)
+    return found
 
 
 _ANY: Final = re.compile(r"\w*(?:Exception|Error)")

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from signal import Signals
 from typing import Final, NamedTuple
@@ -36,6 +37,7 @@ from mpwatch.collect.source.syntax import (
     is_inside,
     last_line,
     last_name,
+    of_file,
     own_nodes,
     quoted,
     receiver_of,
@@ -334,7 +336,7 @@ def find_unflushed(module: ParsedFile, nodes: Sequence[ast.AST]) -> Iterator[Fou
         if isinstance(each, ast.Call) and last_name(each.func) == "close"
     }
     found = [each for each in _writes_to_input(nodes) if each[1] not in closed]
-    if found and not _flushes_input(module.tree):
+    if found and not of_file(module.tree, _flushes_input):
         yield from found
 
 
@@ -517,21 +519,27 @@ _CALLS: Final = 4
 
 def _around_calls(module: ParsedFile, function: ast.AST) -> Iterator[_OnlyCall]:
     """The only call of a function, that of its caller, and so on."""
-    functions = functions_in(module.tree)
+    calls = of_file(module.tree, _calls_by_name)
     for _ in range(_CALLS):
         if not isinstance(function, FUNCTIONS):
             return
-        found = [
-            (other, parents)
-            for other in functions
-            for node, parents in within([child for _, child in children(other)])
-            if isinstance(node, ast.Expr) and isinstance(call := node.value, ast.Call)
-            if last_name(call.func) == function.name
-        ]
+        found = calls.get(function.name, ())
         if len(found) != 1:
             return
         function, around = found[0]
         yield _OnlyCall(getattr(function, "name", ""), around)
+
+
+def _calls_by_name(
+    tree: ast.AST,
+) -> Mapping[str, Sequence[tuple[ast.AST, Sequence[ast.AST]]]]:
+    """The calls that are statements of functions: each with its function, and what is around it."""
+    found: defaultdict[str, list[tuple[ast.AST, Sequence[ast.AST]]]] = defaultdict(list)
+    for function in functions_in(tree):
+        for node, parents in within([child for _, child in children(function)]):
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+                found[last_name(node.value.func)].append((function, parents))
+    return found
 
 
 def is_death_signal(call: ast.Call) -> bool:

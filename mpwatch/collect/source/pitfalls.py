@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -32,6 +33,7 @@ from mpwatch.collect.source.syntax import (
     last_line,
     last_name,
     names_in,
+    of_file,
     own_nodes,
     receiver_of,
 )
@@ -163,8 +165,12 @@ _DUE: Final = re.compile(
 def _is_compared(tree: ast.AST, target: ast.expr) -> bool:
     """Whether a file compares an attribute, or an element, of this name with anything."""
     name = last_name(target.value if isinstance(target, ast.Subscript) else target)
-    return any(
-        last_name(part) == name
+    return name in of_file(tree, _compared_names)
+
+
+def _compared_names(tree: ast.AST) -> frozenset[str]:
+    return frozenset(
+        last_name(part)
         for each in every_node(tree)
         if isinstance(each, ast.Compare)
         for part in ast.walk(each)
@@ -201,7 +207,7 @@ def find_text_order(tree: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[Found]:
                 taken.append(node)
             elif (text := expression_text(node.value)) in listed:
                 taken.append(listed[text])
-    name = next(filter(None, map(_numbered, every_node(tree))), "") if taken else ""
+    name = of_file(tree, _first_numbered) if taken else ""
     if name:
         yield "text-order", name, min(taken, key=first_line)
 
@@ -242,6 +248,10 @@ def _in_text_order(node: ast.expr, lists: Container[str]) -> bool:
     )
 
 
+def _first_numbered(tree: ast.AST) -> str:
+    return next(filter(None, map(_numbered, every_node(tree))), "")
+
+
 def _numbered(node: ast.AST) -> str:
     """The text of `f"model_{version}.pt"`; empty for what has a width, `{version:04d}`."""
     if not isinstance(node, ast.JoinedStr):
@@ -276,16 +286,19 @@ def find_group_kills(tree: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[Found]
     kills = [
         each for each in nodes if isinstance(each, ast.Call) and last_name(each.func) == "killpg"
     ]
-    if not kills or any(_makes_group(each) for each in every_node(tree)):
-        return
-    starts = [
-        first_line(each)
-        for each in every_node(tree)
-        if isinstance(each, ast.Call) and last_name(each.func) in _STARTS
-    ]
+    start = of_file(tree, _starts_without_group) if kills else None
     for call in kills:
-        if len(call.args) == 2 and starts:
-            yield "kills-group", f"{last_name(call.args[1])}, {min(starts)}", call
+        if len(call.args) == 2 and start is not None:
+            yield "kills-group", f"{last_name(call.args[1])}, {start}", call
+
+
+def _starts_without_group(tree: ast.AST) -> int | None:
+    """The first line that starts a process, of a file that makes no group; `None` for others."""
+    nodes = every_node(tree)
+    if any(map(_makes_group, nodes)):
+        return None
+    starts = (e for e in nodes if isinstance(e, ast.Call) and last_name(e.func) in _STARTS)
+    return min(map(first_line, starts), default=None)
 
 
 _STARTS: Final = frozenset(
@@ -442,8 +455,13 @@ def _unchecked_views(nodes: Sequence[ast.AST]) -> Iterator[Found]:
             is_ctypes = name == "from_address" or receiver_of(call) == "ctypes"
             if is_ctypes and is_kept and isinstance(call.func, ast.Attribute):
                 yield "unchecked-view", f"{expression_text(call.args[0])}; ", call
-        if name != "as_strided" or not call.args:
-            continue
+    strided = [each for each in calls if last_name(each.func) == "as_strided" and each.args]
+    if not strided:
+        return
+    given = _given_to(nodes)
+    tests = [e.test for e in nodes if isinstance(e, ast.If | ast.Assert | ast.While | ast.IfExp)]
+    own = {target.id for n in nodes for target in assigned_to(n) if isinstance(target, ast.Name)}
+    for call in strided:
         is_of_torch = receiver_of(call).partition(".")[0] == "torch"
         is_method = isinstance(call.func, ast.Attribute) and not re.fullmatch(
             r"(?:.*\.)?(?:np|numpy|lib|stride_tricks)", receiver_of(call)
@@ -452,37 +470,39 @@ def _unchecked_views(nodes: Sequence[ast.AST]) -> Iterator[Found]:
         array = expression_text(call.args[0])
         if is_of_torch or is_method or not shapes or not array:
             continue
-        parts = _computed_from(shapes[0], nodes)
-        tests = [
-            e.test for e in nodes if isinstance(e, ast.If | ast.Assert | ast.While | ast.IfExp)
-        ]
+        parts = _computed_from(shapes[0], given)
         if any(_asks_length(each, array) for each in (*parts, *tests)):
             continue
-        given = {
-            target.id for n in nodes for target in assigned_to(n) if isinstance(target, ast.Name)
-        }
         names = {
             expression_text(each)
             for part in parts
             for each in ast.walk(part)
-            if isinstance(each, ast.Name) and each.id not in given
+            if isinstance(each, ast.Name) and each.id not in own
         } - {"self", *_roots_of_calls(parts)}
         if names:
             yield "unchecked-view", f"{array}; {', '.join(sorted(names))}", call
 
 
-def _computed_from(value: ast.expr, nodes: Sequence[ast.AST]) -> list[ast.expr]:
-    """An expression, and what the variables in it are given, in the same function."""
-    found, waiting = [value], set(names_in(value))
+def _given_to(nodes: Sequence[ast.AST]) -> Mapping[str, Sequence[ast.expr]]:
+    """What the variables of a function are given."""
+    given: defaultdict[str, list[ast.expr]] = defaultdict(list)
+    for node in nodes:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            for name in (each for target in assigned_to(node) for each in names_in(target)):
+                given[name].append(node.value)
+    return given
+
+
+def _computed_from(value: ast.expr, given: Mapping[str, Sequence[ast.expr]]) -> list[ast.expr]:
+    """An expression, and what the variables in it are given, see `_given_to`."""
+    found, waiting = [value], names_in(value)
     seen: set[str] = set()
     while waiting:
         name = waiting.pop()
         seen.add(name)
-        for node in nodes:
-            made = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
-            if made is not None and any(name in names_in(each) for each in assigned_to(node)):
-                found.append(made)
-                waiting |= names_in(made) - seen
+        for made in given.get(name, ()):
+            found.append(made)
+            waiting |= names_in(made) - seen
     return found
 
 

@@ -13,8 +13,9 @@ from __future__ import annotations
 import ast
 import builtins
 import re
+from collections import defaultdict
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from mpwatch.collect.source.syntax import (
     FUNCTIONS,
@@ -68,6 +69,7 @@ def find_own_values(
         plateaus: See `plateaus_of`.
         functions: See `functions_by_name`.
     """
+    variables: _Variables | None = None
     for node in nodes:
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args):
             continue
@@ -75,39 +77,56 @@ def find_own_values(
         is_step = node.func.attr == "step" and isinstance(of, ast.Name | ast.Attribute)
         if is_step and last_name(of) in plateaus:
             value = node.args[0]
-            if not _is_shared(value, nodes, functions, set()):
+            variables = _variables_of(nodes) if variables is None else variables
+            if not _is_shared(value, variables, functions):
                 yield "own-value", expression_text(value), node
 
 
-def _is_shared(
-    value: ast.expr,
-    nodes: Sequence[ast.AST],
-    functions: Mapping[str, ast.AST],
-    seen: set[str],
-) -> bool:
+class _Variables(NamedTuple):
+    """What a function does with its variables, gathered once for all values that are asked for."""
+
+    given: Mapping[str, Sequence[ast.expr]]
+    """What each is given."""
+    arguments: frozenset[str]
+    shared: frozenset[str]
+    """Those that are given to a collective."""
+
+
+def _variables_of(nodes: Sequence[ast.AST]) -> _Variables:
+    given: defaultdict[str, list[ast.expr]] = defaultdict(list)
+    for target, made in (pair for node in nodes for pair in _given(node)):
+        for name in names_in(target):
+            given[name].append(made)
+    return _Variables(
+        given,
+        frozenset(each.arg for each in nodes if isinstance(each, ast.arg)),
+        frozenset(
+            name
+            for node in nodes
+            if isinstance(node, ast.Call) and _COLLECTIVE.fullmatch(last_name(node.func))
+            for part in node.args
+            for name in names_in(part)
+        ),
+    )
+
+
+def _is_shared(value: ast.expr, variables: _Variables, functions: Mapping[str, ast.AST]) -> bool:
     """Whether a collective may have made a value the same on all ranks."""
-    parts = list(_parts(value))
-    if any(isinstance(e, ast.Call) and _calls_collective(e, functions, _CALLS) for e in parts):
-        return True
-    shared = {
-        name
-        for node in nodes
-        if isinstance(node, ast.Call) and _COLLECTIVE.fullmatch(last_name(node.func))
-        for given in node.args
-        for name in names_in(given)
-    }
-    if any(isinstance(each, ast.Attribute) for each in parts):
-        return True  # another method may have shared it
-    for name in {each.id for each in parts if isinstance(each, ast.Name)} - seen:
-        seen.add(name)
-        given = [
-            made for node in nodes for target, made in _given(node) if name in names_in(target)
-        ]
-        is_argument = any(isinstance(each, ast.arg) and each.arg == name for each in nodes)
-        if name in shared or (is_argument and not given):
-            return True  # the caller may have shared it
-        if any(_is_shared(made, nodes, functions, seen) for made in given):
-            return True
+    seen: set[str] = set()
+    waiting = [value]
+    while waiting:
+        for part in _parts(waiting.pop()):
+            if isinstance(part, ast.Attribute):
+                return True  # another method may have shared it
+            if isinstance(part, ast.Call):
+                if _calls_collective(part, functions, _CALLS):
+                    return True
+            elif isinstance(part, ast.Name) and part.id not in seen:
+                seen.add(part.id)
+                given = variables.given.get(part.id, ())
+                if part.id in variables.shared or (part.id in variables.arguments and not given):
+                    return True  # the caller may have shared it
+                waiting += given
     return False
 
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from mpwatch.collect.source.kept import names_dropped_from, names_set
+from mpwatch.collect.source.kept import names_dropped_from, names_set, variables_of
 from mpwatch.collect.source.repetition import Repeatable, functions_with_classes, loop_around
 from mpwatch.collect.source.syntax import (
     ADDS,
@@ -24,6 +25,7 @@ from mpwatch.collect.source.syntax import (
     ORDERS,
     QUOTE_LIMIT,
     Found,
+    FunctionNode,
     ParsedFile,
     assigned_to,
     calls_in,
@@ -661,19 +663,31 @@ def find_rewrites(file: str, module: ParsedFile) -> Iterator[Repeatable]:
     Where a function adds an item and then writes all of it, or calls what does, no loop has to be
     known; else a loop has to reach what writes.
     """
+    functions: Mapping[ast.ClassDef | None, Sequence[_Function]] | None = None
     for function, owner in functions_with_classes(module.tree):
         if not isinstance(function, FUNCTIONS):
             continue
         nodes = own_nodes(function)
-        for statement in (each for each in nodes if isinstance(each, _SIMPLE)):
-            written = {name for call in calls_in(statement) for name in _written(call, nodes)}
-            if not written or is_seldom(nodes, statement):
+        writing = [
+            (each, parts)
+            for each in nodes
+            if isinstance(each, _SIMPLE)
+            and (parts := [part for call in calls_in(each) for part in _written(call)])
+        ]
+        if not writing:
+            continue
+        made, turns = _made_by_calls(nodes), _turns_of(nodes)
+        for statement, parts in writing:
+            written = {name for part in parts for name in _wholes(part, made)}
+            if not written or turns.has(statement):
                 continue
-            adding = _adding(module.tree, function, owner, written)
+            if functions is None:
+                functions = _functions_of(module.tree)
+            adding = _adding(functions[owner], function, written)
             if adding is None:
                 continue
             adder, name, added = adding
-            about = f"{clean(name, QUOTE_LIMIT // 2)}, {getattr(adder, 'name', '')}, {added.lineno}"
+            about = f"{clean(name, QUOTE_LIMIT // 2)}, {adder.name}, {added.lineno}"
             mark = Mark("rewrites", file, function.name, about, quoted(module, statement))
             if "." not in name:  # a variable of the function
                 around = [e for e in nodes if isinstance(e, LOOPS) and is_inside(added, e)]
@@ -693,63 +707,82 @@ _AT_END: Final = re.compile(
 _SIMPLE: Final = (ast.Expr, ast.Assign, ast.Return)
 
 
-def _written(call: ast.Call, nodes: Sequence[ast.AST]) -> Iterator[str]:
-    """The containers of which a call writes everything to a file."""
+def _written(call: ast.Call) -> Sequence[ast.expr]:
+    """The expressions whose values a call writes to a file."""
     module, name = _called(call.func)
-    parts: Sequence[ast.expr] = ()
     if (name == "dump" and module in _ENCODERS) or (module, name) == ("torch", "save"):
-        parts = call.args[:1]
-    elif name in ("save", "savetxt", "savez") and module in ("np", "numpy"):
-        parts = call.args[1:2]
-    elif name in ("writelines", "writerows"):
-        parts = call.args[:1]
-    elif name in _WRITES and isinstance(call.func, ast.Attribute):
-        parts = [each for each in call.args[:1] if isinstance(each, ast.Call)]
-    elif _TABLES.fullmatch(name) and isinstance(call.func, ast.Attribute):
+        return call.args[:1]
+    if name in ("save", "savetxt", "savez") and module in ("np", "numpy"):
+        return call.args[1:2]
+    if name in ("writelines", "writerows"):
+        return call.args[:1]
+    if name in _WRITES and isinstance(call.func, ast.Attribute):
+        return [each for each in call.args[:1] if isinstance(each, ast.Call)]
+    if _TABLES.fullmatch(name) and isinstance(call.func, ast.Attribute):
         is_added_to = any(_is_text_of(each, "mode", "a") for each in call.keywords)
-        parts = () if is_added_to else (call.func.value,)
-    for part in parts:
-        yield from _wholes(part, nodes)
+        return () if is_added_to else (call.func.value,)
+    return ()
 
 
 def _is_text_of(keyword: ast.keyword, name: str, value: str) -> bool:
     return keyword.arg == name and getattr(keyword.value, "value", None) == value
 
 
-def _wholes(value: ast.expr, nodes: Sequence[ast.AST]) -> Iterator[str]:
-    """The containers of which an expression has everything."""
+def _made_by_calls(nodes: Iterable[ast.AST]) -> Mapping[str, Sequence[ast.Call]]:
+    """The calls whose results a function gives to its variables."""
+    made: defaultdict[str, list[ast.Call]] = defaultdict(list)
+    for node in nodes:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            for target in node.targets:
+                made[expression_text(target)].append(node.value)
+    return made
+
+
+def _wholes(value: ast.expr, made: Mapping[str, Sequence[ast.Call]]) -> Iterator[str]:
+    """The containers of which an expression has everything.
+
+    Args:
+        value: The expression.
+        made: See `_made_by_calls`.
+    """
     if isinstance(value, ast.Dict):
         for each in value.values:
-            yield from _wholes(each, nodes)
+            yield from _wholes(each, made)
     elif isinstance(value, ast.ListComp | ast.GeneratorExp) and not value.generators[0].ifs:
-        yield from _wholes(value.generators[0].iter, nodes)
+        yield from _wholes(value.generators[0].iter, made)
     elif isinstance(value, ast.Call):
         inner = value.args[0] if value.args else None
         if inner is None and isinstance(value.func, ast.Attribute):
             inner = value.func.value
         if inner is not None and last_name(value.func) in _WRAPPERS:
-            yield from _wholes(inner, nodes)
+            yield from _wholes(inner, made)
     elif isinstance(value, ast.Attribute):
         yield expression_text(value)
     elif isinstance(value, ast.Name):
         yield value.id
-        for node in nodes:  # `frame = pd.DataFrame(self.rows)`
-            made = node.value if isinstance(node, ast.Assign) else None
-            if isinstance(made, ast.Call) and value.id in map(expression_text, assigned_to(node)):
-                yield from _wholes(made, ())
+        for call in made.get(value.id, ()):  # `frame = pd.DataFrame(self.rows)`
+            yield from _wholes(call, {})
 
 
-def is_seldom(nodes: Iterable[ast.AST], statement: ast.AST) -> bool:
-    """Whether a statement is reached in some rounds only: each hundredth, or once in a minute."""
-    for node in nodes:
-        if not isinstance(node, ast.If) or not _tests_for_turn(node.test):
-            continue
-        inside = (part for each in (*node.body, *node.orelse) for part in ast.walk(each))
-        is_under = any(part is statement for part in inside)
-        leaves = isinstance(node.body[-1], ast.Return | ast.Continue)
-        if is_under or (leaves and first_line(node) < first_line(statement)):
-            return True
-    return False
+class _Turns(NamedTuple):
+    """What a function reaches in some rounds only: each hundredth, or once in a minute."""
+
+    under: frozenset[int]
+    """The ids of what stands under a condition for that."""
+    left_at: int | None
+    """The line of the first such condition that leaves the function, or goes on."""
+
+    def has(self, node: ast.AST) -> bool:
+        """Whether a piece of syntax of the function is reached in some rounds only."""
+        is_left = self.left_at is not None and self.left_at < first_line(node)
+        return is_left or id(node) in self.under
+
+
+def _turns_of(nodes: Iterable[ast.AST]) -> _Turns:
+    turns = [each for each in nodes if isinstance(each, ast.If) and _tests_for_turn(each.test)]
+    leaves = (e for e in turns if isinstance(e.body[-1], ast.Return | ast.Continue))
+    under = (id(n) for e in turns for part in (*e.body, *e.orelse) for n in ast.walk(part))
+    return _Turns(frozenset(under), min(map(first_line, leaves), default=None))
 
 
 def _tests_for_turn(test: ast.expr) -> bool:
@@ -761,30 +794,60 @@ def _tests_for_turn(test: ast.expr) -> bool:
     )
 
 
+class _Function(NamedTuple):
+    """What a function does with containers, by their names as they are written."""
+
+    node: FunctionNode
+    let_go: frozenset[str]
+    """From which it removes something, and attributes to which it gives something else."""
+    added: Mapping[str, ast.stmt]
+    """To which it adds, each with the first such statement; nothing of `__init__`."""
+
+
+def _functions_of(tree: ast.Module) -> Mapping[ast.ClassDef | None, Sequence[_Function]]:
+    """The functions of a file by their class. It is asked for each statement that writes."""
+    found: defaultdict[ast.ClassDef | None, list[_Function]] = defaultdict(list)
+    for function, owner in functions_with_classes(tree):
+        if not isinstance(function, FUNCTIONS):
+            continue
+        let_go: set[str] = set()
+        added: dict[str, ast.stmt] = {}
+        for node in own_nodes(function):
+            let_go.update(names_dropped_from(node))
+            if function.name == "__init__":
+                continue
+            if not _is_restored(node):
+                let_go.update(name for name in names_set(node) if "." in name)
+            if (name := _added_to(node)) and isinstance(node, ast.stmt):
+                added.setdefault(name, node)
+        found[owner].append(_Function(function, frozenset(let_go), added))
+    return found
+
+
 def _adding(
-    tree: ast.Module, writer: ast.AST, owner: ast.ClassDef | None, written: Container[str]
-) -> tuple[ast.AST, str, ast.stmt] | None:
+    functions: Iterable[_Function], writer: FunctionNode, written: set[str]
+) -> tuple[FunctionNode, str, ast.stmt] | None:
     """What adds to one of some containers, from which nothing removes: function, name, statement.
 
     An attribute is that of the class with the function that writes it; a variable, of that itself.
+
+    Args:
+        functions: Those of the class, or of no class where it writes in none.
+        writer: The function that writes.
+        written: The containers.
     """
-    found: tuple[ast.AST, str, ast.stmt] | None = None
-    for function, of in functions_with_classes(tree):
-        if not isinstance(function, FUNCTIONS) or (of is not owner and function is not writer):
-            continue
-        for node in own_nodes(function):
-            for name in names_dropped_from(node):
-                if name in written:
-                    return None
-            for name in names_set(node) if function.name != "__init__" else ():
-                if name in written and "." in name and not _is_restored(node):
-                    return None
-            name = _added_to(node)
-            is_it = name in written and ("." in name or function is writer)
-            if found is None and is_it and function.name != "__init__":
-                assert isinstance(node, ast.stmt)
-                found = function, name, node
-    return found
+    functions = list(functions)
+    if any(not written.isdisjoint(each.let_go) for each in functions):
+        return None
+    return next(
+        (
+            (each.node, name, statement)
+            for each in functions
+            for name, statement in each.added.items()
+            if name in written and ("." in name or each.node is writer)
+        ),
+        None,
+    )
 
 
 def _is_restored(node: ast.AST) -> bool:
@@ -803,30 +866,23 @@ def _added_to(node: ast.AST) -> str:
             return expression_text(target.value)
         name = expression_text(target)
         is_joined = isinstance(node.value, ast.Call) and last_name(node.value.func) == "concat"
-        if is_joined and name in names_in_dotted(node.value):
+        if is_joined and name in variables_of(node.value):
             return name
     if isinstance(node, ast.AugAssign) and isinstance(node.value, ast.List):
         return expression_text(node.target)
     return ""
 
 
-def names_in_dotted(node: ast.AST) -> set[str]:
-    """The names and attributes in a piece of syntax, as they are written."""
-    parts = (each for each in ast.walk(node) if isinstance(each, ast.Name | ast.Attribute))
-    return {expression_text(each) for each in parts}
-
-
-def _follows(
-    adder: ast.AST, added: ast.stmt, writer: ast.FunctionDef | ast.AsyncFunctionDef
-) -> bool:
+def _follows(adder: FunctionNode, added: ast.stmt, writer: FunctionNode) -> bool:
     """Whether the function that adds an item writes all of them then, or calls what does."""
     if adder is writer:
         return True
     nodes = own_nodes(adder)
+    turns = _turns_of(nodes)
     return any(
         isinstance(each, ast.Call)
         and last_name(each.func) == writer.name
         and each.lineno >= added.lineno
-        and not is_seldom(nodes, each)
+        and not turns.has(each)
         for each in nodes
     )

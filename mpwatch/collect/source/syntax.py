@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from mpwatch.model.sanitize import clean
 from mpwatch.model.source_code import MarkKind, Statement
@@ -211,6 +211,21 @@ def every_node(tree: ast.AST) -> tuple[ast.AST, ...]:
         found = tuple(ast.walk(tree))
         vars(tree)["every_node"] = found
     return found
+
+
+_Tree = TypeVar("_Tree", bound=ast.AST)
+_Answer = TypeVar("_Answer")
+
+
+def of_file(tree: _Tree, question: Callable[[_Tree], _Answer]) -> _Answer:
+    """The answer to a question about a whole file, which several of its functions ask.
+
+    It is kept with the tree, as `every_node` is.
+    """
+    answers: dict[Callable[[_Tree], _Answer], _Answer] = vars(tree).setdefault("answers", {})
+    if question not in answers:
+        answers[question] = question(tree)
+    return answers[question]
 
 
 def functions_in(tree: ast.AST) -> Sequence[FunctionNode]:

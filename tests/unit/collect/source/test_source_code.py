@@ -1867,6 +1867,15 @@ def test_a_learning_rate_that_a_rank_lowers_by_a_value_of_its_own_is_read(
     assert found == ([] if told is None else [("own-value", 8 + len(statements), told)])
 
 
+def test_a_value_that_hundreds_of_variables_lead_to_is_followed(tmp_path: Path) -> None:
+    statements = [f"loss_{n + 1} = loss_{n}" for n in range(700)]
+    text = PLATEAU.format("\n    ".join(("loss_0 = loss", *statements, "plateau.step(loss_700)")))
+
+    found = [each for each in marks_of(tmp_path / "fit.py", text) if each[0] == "own-value"]
+
+    assert found == [("own-value", 8 + len(statements) + 2, "loss_700")]
+
+
 def test_sets_that_are_gone_through_where_the_order_matters_are_read(tmp_path: Path) -> None:
     text = (
         "class Syncer:\n"
