@@ -24,7 +24,7 @@ KEPT_S = LEAST_S
 """For so long a clock that was read is carried on by the monotonic clock. It falls behind that by
 what interrupts and a hypervisor take: by less than this, so that no thread which has just run seems
 to have slept for `LEAST_S`."""
-ANSWER_S = 0.2
+ANSWER_S = 0.5
 """The thread that reads the clock of a cpu gets that cpu within this time, or the clock is not
 known: a real-time thread may have the cpu for itself."""
 UNANSWERED_LIMIT = 2

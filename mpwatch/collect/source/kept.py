@@ -899,7 +899,7 @@ def find_bounded(tree: ast.Module) -> Iterator[Found]:
                 for part in (each.left, *each.comparators)
             ]
             inside = (e for part in node.body for e in ast.walk(part)) if compared else ()
-            for name in {n for e in inside for n in names_dropped_from(e)}:
+            for name in sorted({n for e in inside for n in names_dropped_from(e)}):
                 is_it = any(_tells_size(part, name) for part in compared)
                 if is_it and container_of(name) in added:
                     yield "bounded", name, node
