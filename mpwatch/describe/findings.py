@@ -135,6 +135,11 @@ def severity_word(severity: Severity) -> str:
     return "CRITICAL" if severity is Severity.CRITICAL else severity.word
 
 
+def capital(words: str) -> str:
+    """The words with a capital letter at their beginning."""
+    return words[:1].upper() + words[1:]
+
+
 def unresolved(snapshot: Snapshot) -> list[Finding]:
     """The findings that hold now, in the order of the snapshot: effects below their cause."""
     return [finding for finding in snapshot.findings if finding.resolved_s is None]

@@ -15,14 +15,15 @@ from typing import NamedTuple, TypeAlias
 from mpwatch.describe.error_messages import KNOWN_ERRORS, KnownError
 from mpwatch.describe.findings import effects_below_causes
 from mpwatch.diagnose import rules
-from mpwatch.diagnose.analysis.account import EVERY_S, MANY, advanced
 from mpwatch.diagnose.analysis.distributed.habits import with_habits
-from mpwatch.diagnose.analysis.exits import death_of
+from mpwatch.diagnose.analysis.exits.kinds import death_of
 from mpwatch.diagnose.analysis.growth.registrations import with_handlers
 from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
-from mpwatch.diagnose.analysis.source_code import quotes_for, with_copies
+from mpwatch.diagnose.analysis.source.costs import with_copies
+from mpwatch.diagnose.analysis.source.lines import quotes_for
+from mpwatch.diagnose.analysis.throughput.account import EVERY_S, MANY, advanced
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.consequences import (
     CONNECTS,

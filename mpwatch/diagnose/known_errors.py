@@ -16,7 +16,7 @@ from mpwatch.describe.error_messages import REASONS, KnownError, is_in, strings_
 from mpwatch.describe.frames import frame_words, is_library
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called_if_known, counted
-from mpwatch.diagnose.analysis.source_code import mark_words, marks
+from mpwatch.diagnose.analysis.source.lines import mark_words, marks
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame

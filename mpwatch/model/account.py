@@ -1,7 +1,7 @@
 """The account of time: what each process and thread of a job did, as shares of the time observed.
 
-`mpwatch.diagnose.analysis.account` makes it, one reading after another; reports and screens read
-it. All values are immutable, so one account can share its parts with the next.
+`mpwatch.diagnose.analysis.throughput.account` makes it, one reading after another; reports and
+screens read it. All values are immutable, so one account can share its parts with the next.
 """
 
 from __future__ import annotations

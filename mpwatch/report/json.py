@@ -17,7 +17,7 @@ from mpwatch.collect.job.jobs import Job, JobProcess
 from mpwatch.describe.account import process_words
 from mpwatch.describe.processes import unique_names
 from mpwatch.describe.progress import has_hook, moment_of, pace_words, progress_of
-from mpwatch.diagnose.analysis.exits import failed_processes, last_exceptions
+from mpwatch.diagnose.analysis.exits.kinds import failed_processes, last_exceptions
 from mpwatch.diagnose.analysis.stack_merge import merged_stacks
 from mpwatch.model.account import LAST_MINUTE_S, Account, ProcessAccount, Share
 from mpwatch.model.findings import Finding

@@ -44,7 +44,7 @@ from mpwatch.describe.processes import (
 )
 from mpwatch.describe.progress import progress_sentence
 from mpwatch.describe.waits import is_passing
-from mpwatch.diagnose.analysis.exits import failed_processes, last_exceptions
+from mpwatch.diagnose.analysis.exits.kinds import failed_processes, last_exceptions
 from mpwatch.diagnose.analysis.stack_merge import merged_stacks
 from mpwatch.model.cmdline import job_words
 from mpwatch.model.findings import Finding, Severity

@@ -23,8 +23,8 @@ from statistics import mean, median
 
 from mpwatch.collect.job.reader import ReadRequest, TreeCollector
 from mpwatch.collect.process.identify import identify
-from mpwatch.diagnose.analysis.account import advanced
 from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.throughput.account import advanced
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.engine import RULES, Engine
 from mpwatch.model.account import Account

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from mpwatch.describe.error_messages import tags_of
-from mpwatch.diagnose.analysis.account import advanced
 from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.throughput.account import advanced
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.engine import RULES
 from mpwatch.model.account import Account

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from mpwatch.describe.frames import is_library, own_frames, program_frames
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.process_queries import called
-from mpwatch.diagnose.analysis.source_code import marks, source_of
+from mpwatch.diagnose.analysis.source.lines import marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, user_frame
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import FdLink, Frame, inode_of

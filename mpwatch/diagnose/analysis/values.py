@@ -11,7 +11,8 @@ from mpwatch.describe.frames import frame_words, program_frames
 from mpwatch.diagnose.analysis.distributed.ranks import rank_groups
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.process_queries import all_called
-from mpwatch.diagnose.analysis.source_code import is_on_rank, marks, source_of
+from mpwatch.diagnose.analysis.source.branches import is_on_rank
+from mpwatch.diagnose.analysis.source.lines import marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import functions_of, main_thread, own_threads
 from mpwatch.model.findings import Finding
 from mpwatch.model.ids import ProcessId

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from mpwatch.describe.waits import edge_words
-from mpwatch.diagnose.analysis.account import EVERY_S, MANY, THREADS_LIMIT, advanced
 from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.throughput.account import EVERY_S, MANY, THREADS_LIMIT, advanced
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.providers import RECENT_S
 from mpwatch.diagnose.engine import Engine

@@ -9,7 +9,7 @@ import pytest
 
 from mpwatch.diagnose.analysis.growth.registrations import with_handlers
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.source_code import copying, costly, with_copies
+from mpwatch.diagnose.analysis.source.costs import copying, costly, with_copies
 from mpwatch.model.account import ARCHIVE_TABLE, DECOMPRESSION, Activity
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.source_code import Mark, SlowKind, SourceLine, Statement

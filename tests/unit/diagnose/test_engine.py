@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mpwatch.diagnose.analysis.account import EVERY_S, MANY
 from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.throughput.account import EVERY_S, MANY
 from mpwatch.diagnose.engine import (
     CALM_S,
     LINGER_LIMIT_S,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mpwatch.diagnose.analysis.exits import died_with_parent
+from mpwatch.diagnose.analysis.exits.kinds import died_with_parent
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.model.samples import Ended
 from tests.builders.snapshots import MAIN, NOW_S, main, pid, process, snapshot_of

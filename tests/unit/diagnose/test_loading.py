@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.loading import reads_all
+from mpwatch.diagnose.analysis.throughput.loading import reads_all
 from mpwatch.diagnose.rules.throughput import loader_starvation
 from mpwatch.model.account import Activity
 from mpwatch.model.ids import Role

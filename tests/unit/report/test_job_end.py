@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mpwatch.diagnose.analysis.exits import EXCEPTIONS_SHOWN, WORDS_LIMIT
+from mpwatch.diagnose.analysis.exits.kinds import EXCEPTIONS_SHOWN, WORDS_LIMIT
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended
 from mpwatch.model.snapshot import LogEntry, Snapshot

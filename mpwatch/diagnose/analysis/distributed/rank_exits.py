@@ -13,7 +13,7 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
     in_collective,
     is_in_backward,
 )
-from mpwatch.diagnose.analysis.exits import death_of
+from mpwatch.diagnose.analysis.exits.kinds import death_of
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, family_head
 from mpwatch.diagnose.analysis.stack_patterns import collective_of

@@ -19,13 +19,8 @@ from mpwatch.diagnose.analysis.idle_time import STALLED_S, is_stalled, quiet_s
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import PipeEnds, channels_among
 from mpwatch.diagnose.analysis.process_queries import called, family_head, is_stopped
-from mpwatch.diagnose.analysis.shares import is_at_one_wait, shares, with_a_core
-from mpwatch.diagnose.analysis.source_code import (
-    Guard,
-    are_of_one_function,
-    branch_of_one_side,
-    source_of,
-)
+from mpwatch.diagnose.analysis.source.branches import Guard, branch_of_one_side
+from mpwatch.diagnose.analysis.source.lines import are_of_one_function, source_of
 from mpwatch.diagnose.analysis.stack_patterns import (
     calls,
     collective_of,
@@ -35,6 +30,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     outermost_first,
     user_frame,
 )
+from mpwatch.diagnose.analysis.throughput.shares import is_at_one_wait, shares, with_a_core
 from mpwatch.diagnose.analysis.waits.gpu import gpu_wait_s, waits_for_gpu
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import THREADS_OF_A_GROUP, Frame, WaitKind

@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.source_code import RECENT_S, SPIN_STACKS, source_of
+from mpwatch.diagnose.analysis.source.lines import source_of
+from mpwatch.diagnose.analysis.source.loops import RECENT_S, SPIN_STACKS
 from mpwatch.diagnose.analysis.stack_patterns import main_thread
 from mpwatch.diagnose.analysis.values import readings_of, value_words
 from mpwatch.diagnose.analysis.waits.blockages import usual_pause_s

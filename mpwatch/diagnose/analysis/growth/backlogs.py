@@ -14,15 +14,23 @@ from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.describe.waits import FULL_QUEUE
 from mpwatch.diagnose.analysis.growth.growing import SHOWN, Explanation, Growing
 from mpwatch.diagnose.analysis.growth.holders import adds_itself, container_in_source
+from mpwatch.diagnose.analysis.growth.newest import blocked_feeder, own_lines, own_place
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.newest import blocked_feeder, own_lines, own_place
 from mpwatch.diagnose.analysis.process_queries import (
     WORK_ROLES,
     all_called,
     called,
     children_started_by,
 )
-from mpwatch.diagnose.analysis.shares import (
+from mpwatch.diagnose.analysis.source.lines import mark_place, mark_words, marks
+from mpwatch.diagnose.analysis.stack_patterns import (
+    calls,
+    functions_of,
+    main_thread,
+    own_threads,
+    user_frame,
+)
+from mpwatch.diagnose.analysis.throughput.shares import (
     at_place,
     doing_words,
     idle_share,
@@ -31,14 +39,6 @@ from mpwatch.diagnose.analysis.shares import (
     waiting_share,
     work_place,
     working_share,
-)
-from mpwatch.diagnose.analysis.source_code import mark_place, mark_words, marks
-from mpwatch.diagnose.analysis.stack_patterns import (
-    calls,
-    functions_of,
-    main_thread,
-    own_threads,
-    user_frame,
 )
 from mpwatch.model.history import rise
 from mpwatch.model.samples import Frame, inode_of

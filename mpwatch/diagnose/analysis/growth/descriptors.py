@@ -9,9 +9,7 @@ from typing import NamedTuple
 from mpwatch.describe.frames import own_frames
 from mpwatch.diagnose.analysis.growth.growing import Explanation, Growing
 from mpwatch.diagnose.analysis.growth.holders import kept_in, kept_to_end
-from mpwatch.diagnose.analysis.growth.registrations import handlers_each_round
-from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.newest import (
+from mpwatch.diagnose.analysis.growth.newest import (
     MOST,
     NewestAccepted,
     are_logs,
@@ -23,9 +21,11 @@ from mpwatch.diagnose.analysis.newest import (
     newest_pairs,
     own_lines,
 )
+from mpwatch.diagnose.analysis.growth.registrations import handlers_each_round
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called
-from mpwatch.diagnose.analysis.shares import shares
-from mpwatch.diagnose.analysis.source_code import mark_place, mark_words, marks
+from mpwatch.diagnose.analysis.source.lines import mark_place, mark_words, marks
+from mpwatch.diagnose.analysis.throughput.shares import shares
 from mpwatch.model.samples import FdKind, FdLink
 from mpwatch.model.snapshot import Process
 from mpwatch.model.source_code import Mark

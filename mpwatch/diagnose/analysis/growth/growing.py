@@ -19,8 +19,8 @@ from mpwatch.diagnose.analysis.growth.forecast import (
     memory_headroom,
     steady_growth,
 )
+from mpwatch.diagnose.analysis.growth.newest import feeder_tids, own_place
 from mpwatch.diagnose.analysis.index import Index, derived
-from mpwatch.diagnose.analysis.newest import feeder_tids, own_place
 from mpwatch.diagnose.analysis.process_queries import (
     WORK_ROLES,
     YOUNG_S,
@@ -33,9 +33,14 @@ from mpwatch.diagnose.analysis.process_queries import (
     label_stem,
 )
 from mpwatch.diagnose.analysis.resources import fd_limit, map_limit
-from mpwatch.diagnose.analysis.shares import exchanges, imported_until_s, shares, unreturned
-from mpwatch.diagnose.analysis.source_code import line_at, marks, source_of
+from mpwatch.diagnose.analysis.source.lines import line_at, marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import main_thread
+from mpwatch.diagnose.analysis.throughput.shares import (
+    exchanges,
+    imported_until_s,
+    shares,
+    unreturned,
+)
 from mpwatch.model.account import NO_CORE
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import (

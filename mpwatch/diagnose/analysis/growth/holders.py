@@ -7,12 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from mpwatch.describe.frames import frame_words, program_frames
+from mpwatch.diagnose.analysis.growth.graphs_and_cycles import Kept
 from mpwatch.diagnose.analysis.growth.growing import SHOWN, Explanation, Growing
 from mpwatch.diagnose.analysis.growth.registrations import EXCEPTION_KEEPS, exception_advice
 from mpwatch.diagnose.analysis.index import Index, derived
-from mpwatch.diagnose.analysis.shares import unreturned
-from mpwatch.diagnose.analysis.source_code import Kept, loop_around, mark_words, marks, source_of
+from mpwatch.diagnose.analysis.source.lines import mark_words, marks, source_of
+from mpwatch.diagnose.analysis.source.loops import loop_around
 from mpwatch.diagnose.analysis.stack_patterns import functions_of, main_thread
+from mpwatch.diagnose.analysis.throughput.shares import unreturned
 from mpwatch.diagnose.analysis.values import Grown, at_rest, grown
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame

@@ -5,12 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from mpwatch.describe.frames import frame_words, own_frames, program_frames
+from mpwatch.describe.findings import capital
+from mpwatch.describe.frames import frame_words, is_library, own_frames, program_frames
 from mpwatch.diagnose.analysis.growth.backlogs import (
     backlog,
     kept_messages,
     managed_queue,
     unused_results,
+)
+from mpwatch.diagnose.analysis.growth.graphs_and_cycles import (
+    kept_by_cycle,
+    kept_graphs,
+    uncollected,
 )
 from mpwatch.diagnose.analysis.growth.growing import SHOWN, Explanation, Growing, gpu_of
 from mpwatch.diagnose.analysis.growth.holders import (
@@ -22,16 +28,19 @@ from mpwatch.diagnose.analysis.growth.holders import (
     may_have_graphs,
     measured_container,
 )
+from mpwatch.diagnose.analysis.growth.newest import own_lines, own_place
 from mpwatch.diagnose.analysis.growth.registrations import (
     kept_exceptions,
     registered_each_round,
     registered_hooks,
 )
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.newest import own_lines, own_place
 from mpwatch.diagnose.analysis.process_queries import all_called, called, counted, is_manager
 from mpwatch.diagnose.analysis.resources import CudaLent, cuda_lent, cuda_receivers
-from mpwatch.diagnose.analysis.shares import (
+from mpwatch.diagnose.analysis.source.lines import mark_words, marks, source_of
+from mpwatch.diagnose.analysis.source.loops import loop_around
+from mpwatch.diagnose.analysis.stack_patterns import calls, functions_of, main_thread, own_threads
+from mpwatch.diagnose.analysis.throughput.shares import (
     PROXY_WRITES,
     asked,
     is_computing,
@@ -39,17 +48,6 @@ from mpwatch.diagnose.analysis.shares import (
     unreturned,
     work_place,
 )
-from mpwatch.diagnose.analysis.source_code import (
-    cache_miss,
-    capital,
-    kept_by_cycle,
-    kept_graphs,
-    loop_around,
-    mark_words,
-    marks,
-    uncollected,
-)
-from mpwatch.diagnose.analysis.stack_patterns import calls, functions_of, main_thread, own_threads
 from mpwatch.diagnose.analysis.values import at_rest, grown
 from mpwatch.model.history import rise
 from mpwatch.model.samples import Frame
@@ -250,7 +248,7 @@ def _of_kept(index: Index, process: Process, seen: list[str]) -> Explanation:
         else ""
     )
     main = main_thread(process)
-    found = cache_miss(index, main.stack) if main is not None else None
+    found = _cache_miss(index, main.stack) if main is not None else None
     if found is not None:
         return _of_cache(*found, seen)
     if (by_source := _of_source(index, process, seen)) is not None:
@@ -283,6 +281,20 @@ def _of_kept(index: Index, process: Process, seen: list[str]) -> Explanation:
         "lines that allocate, run it under tracemalloc or memray.",
         is_shown=False,
     )
+
+
+_CACHED = re.compile(r"^if (?:.+ )?in ([\w.]+): return \1\b")
+"""`if key in self.items: return self.items[key]`."""
+
+
+def _cache_miss(index: Index, frames: Sequence[Frame]) -> tuple[Frame, Statement] | None:
+    """The innermost line that is reached where a cache has no entry, and the lookup before it."""
+    for frame in own_frames(frames):
+        line = source_of(index, frame) if not is_library(frame) else None
+        for statement in line.after if line is not None else ():
+            if _CACHED.search(statement.text):
+                return frame, statement
+    return None
 
 
 def _only_added_to(index: Index, process: Process) -> list[Mark]:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from mpwatch.diagnose.analysis.growth.growing import Explanation, Growing
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called
-from mpwatch.diagnose.analysis.source_code import lines_named, mark_place, mark_words, marks
+from mpwatch.diagnose.analysis.source.lines import lines_named, mark_place, mark_words, marks
 from mpwatch.diagnose.analysis.stack_patterns import functions_of
 from mpwatch.model.findings import Finding
 from mpwatch.model.samples import FdKind

@@ -15,6 +15,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
+from mpwatch.describe.findings import capital
 from mpwatch.describe.frames import at_frame, frame_words, is_library, own_frames, program_frames
 from mpwatch.describe.processes import wait_verb
 from mpwatch.describe.waits import FULL_QUEUE
@@ -27,7 +28,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     called,
     children_started_by,
 )
-from mpwatch.diagnose.analysis.source_code import capital, mark_words, marks, source_of
+from mpwatch.diagnose.analysis.source.lines import mark_words, marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import (
     calls,
     runs_event_loop,

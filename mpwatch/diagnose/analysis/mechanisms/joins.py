@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from mpwatch.describe.frames import own_frames
 from mpwatch.describe.waits import FULL_QUEUE
-from mpwatch.diagnose.analysis.exits import raised_at
+from mpwatch.diagnose.analysis.exits.kinds import raised_at
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.cases import (
     Case,

@@ -24,9 +24,10 @@ from mpwatch.diagnose.analysis.process_queries import (
     family_head,
     label_stem,
 )
-from mpwatch.diagnose.analysis.shares import OBSERVED_S, READINGS
-from mpwatch.diagnose.analysis.source_code import condition_of, line_at, source_of
+from mpwatch.diagnose.analysis.source.lines import line_at, source_of
+from mpwatch.diagnose.analysis.source.loops import condition_of
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, user_frame
+from mpwatch.diagnose.analysis.throughput.shares import OBSERVED_S, READINGS
 from mpwatch.diagnose.analysis.waits.blockages import stalled_s
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.file_locks import (

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.describe.processes import wait_verb
-from mpwatch.diagnose.analysis.exits import Death, death_of
+from mpwatch.diagnose.analysis.exits.kinds import Death, death_of
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.cases import (
     NAMED,
@@ -17,7 +17,7 @@ from mpwatch.diagnose.analysis.mechanisms.cases import (
     gets_from_queue,
 )
 from mpwatch.diagnose.analysis.process_queries import all_called, called, children_started_by
-from mpwatch.diagnose.analysis.source_code import mark_words, marks
+from mpwatch.diagnose.analysis.source.lines import mark_words, marks
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_shape, main_thread
 from mpwatch.diagnose.analysis.waits.futures import (
     MANAGER_WAITS,

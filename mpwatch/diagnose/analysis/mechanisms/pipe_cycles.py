@@ -24,7 +24,7 @@ from mpwatch.diagnose.analysis.mechanisms.joins import joined_by_their_parent, j
 from mpwatch.diagnose.analysis.mechanisms.taken_items import part_batch
 from mpwatch.diagnose.analysis.pipes import READ_BOTH, channels_among, unread_pipe
 from mpwatch.diagnose.analysis.process_queries import called
-from mpwatch.diagnose.analysis.source_code import mark_words, marks, source_of
+from mpwatch.diagnose.analysis.source.lines import mark_words, marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import calls, user_frame
 from mpwatch.diagnose.analysis.waits.providers import QUEUE_LOCK
 from mpwatch.model.samples import READS

@@ -14,7 +14,8 @@ from mpwatch.diagnose.analysis.distributed.ranks import OTHERS, groups_apart
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.cases import NAMED, Case, Mechanism, names_of
 from mpwatch.diagnose.analysis.process_queries import all_called, called
-from mpwatch.diagnose.analysis.source_code import loop_around, mark_words, marks, source_of
+from mpwatch.diagnose.analysis.source.lines import mark_words, marks, source_of
+from mpwatch.diagnose.analysis.source.loops import loop_around
 from mpwatch.diagnose.analysis.stack_patterns import current_collective, main_thread, user_frame
 from mpwatch.model.snapshot import Process
 

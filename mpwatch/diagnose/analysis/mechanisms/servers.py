@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from mpwatch.describe.findings import capital
 from mpwatch.describe.frames import frame_words, own_frames, program_frames
 from mpwatch.describe.processes import wait_verb
 from mpwatch.diagnose.analysis.idle_time import quiet_s
@@ -28,7 +29,7 @@ from mpwatch.diagnose.analysis.mechanisms.cases import (
 )
 from mpwatch.diagnose.analysis.pipes import channels_among, pipe_ends
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called, counted
-from mpwatch.diagnose.analysis.source_code import capital, marks, source_of
+from mpwatch.diagnose.analysis.source.lines import marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import (
     calls,
     functions_of,

@@ -14,11 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from mpwatch.describe.findings import capital
 from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.mechanisms.cases import NAMED, Case, Mechanism
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called
-from mpwatch.diagnose.analysis.source_code import capital, collecting_loop, marks, source_of
+from mpwatch.diagnose.analysis.source.lines import marks, source_of
+from mpwatch.diagnose.analysis.source.loops import collecting_loop
 from mpwatch.diagnose.analysis.stack_patterns import (
     calls,
     main_thread,

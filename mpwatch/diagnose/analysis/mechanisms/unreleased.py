@@ -33,7 +33,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     family_head,
     label_stem,
 )
-from mpwatch.diagnose.analysis.source_code import mark_place, mark_words, marks, source_of
+from mpwatch.diagnose.analysis.source.lines import mark_place, mark_words, marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, user_frame
 from mpwatch.diagnose.analysis.waits.providers import (
     EVENT,

@@ -13,16 +13,11 @@ from mpwatch.diagnose.analysis.idle_time import last_transfer_s, quiet_s, woken_
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.cases import at_line
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, called
-from mpwatch.diagnose.analysis.shares import core_share, mostly_sleeps
-from mpwatch.diagnose.analysis.source_code import (
-    Costly,
-    mark_words,
-    marks,
-    spin,
-    why_endless,
-    wide_pattern,
-)
+from mpwatch.diagnose.analysis.source.costs import Costly, wide_pattern
+from mpwatch.diagnose.analysis.source.lines import mark_words, marks
+from mpwatch.diagnose.analysis.source.loops import spin, why_endless
 from mpwatch.diagnose.analysis.stack_patterns import main_thread
+from mpwatch.diagnose.analysis.throughput.shares import core_share, mostly_sleeps
 from mpwatch.diagnose.analysis.waits.blockages import GOES_ON, Blockage, Reason
 from mpwatch.diagnose.analysis.waits.verdicts import where
 from mpwatch.model.snapshot import Process, Thread

@@ -10,7 +10,7 @@ from mpwatch.describe.frames import at_frame, frame_words, own_frames, program_f
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.mechanisms.cases import NAMED, at_line
 from mpwatch.diagnose.analysis.process_queries import called
-from mpwatch.diagnose.analysis.source_code import mark_words, marks
+from mpwatch.diagnose.analysis.source.lines import mark_words, marks
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, user_frame
 from mpwatch.diagnose.analysis.waits.edges import is_busy
 from mpwatch.diagnose.analysis.waits.threads import (

@@ -16,7 +16,8 @@ from mpwatch.diagnose.analysis.mechanisms.kept_locks import (
     left_function,
 )
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called
-from mpwatch.diagnose.analysis.source_code import are_of_one_function, is_until_told, source_of
+from mpwatch.diagnose.analysis.source.lines import are_of_one_function, source_of
+from mpwatch.diagnose.analysis.source.loops import is_until_told
 from mpwatch.diagnose.analysis.stack_patterns import main_thread
 from mpwatch.diagnose.analysis.stalls.at_work import does, others_continue, place_of, rest_of_sleep
 from mpwatch.diagnose.analysis.waits.blockages import Blockage

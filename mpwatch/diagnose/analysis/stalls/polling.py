@@ -27,15 +27,8 @@ from mpwatch.diagnose.analysis.process_queries import (
     counted,
     is_manager,
 )
-from mpwatch.diagnose.analysis.source_code import (
-    Awaited,
-    Condition,
-    condition_of,
-    is_until_told,
-    main_line,
-    mark_words,
-    marks,
-)
+from mpwatch.diagnose.analysis.source.lines import main_line, mark_words, marks
+from mpwatch.diagnose.analysis.source.loops import Awaited, Condition, condition_of, is_until_told
 from mpwatch.diagnose.analysis.stack_patterns import (
     main_shape,
     main_thread,

@@ -15,7 +15,7 @@ from mpwatch.describe.frames import frame_words, own_frames, program_frames
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.mechanisms.cases import NAMED, at_line
 from mpwatch.diagnose.analysis.process_queries import all_called, called, counted
-from mpwatch.diagnose.analysis.source_code import mark_words, marks, source_of
+from mpwatch.diagnose.analysis.source.lines import mark_words, marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, user_frame
 from mpwatch.diagnose.analysis.waits.edges import blocked_for_s, is_busy
 from mpwatch.model.ids import ProcessId

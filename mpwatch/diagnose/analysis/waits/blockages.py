@@ -15,7 +15,6 @@ from mpwatch.diagnose.analysis.idle_time import TICK_S, mean_cpu_percent, quiet_
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import channels_among, listening_at
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, family_head
-from mpwatch.diagnose.analysis.shares import main_account
 from mpwatch.diagnose.analysis.stack_patterns import (
     Shape,
     calls,
@@ -23,6 +22,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     own_threads,
     shape_in,
 )
+from mpwatch.diagnose.analysis.throughput.shares import main_account
 from mpwatch.diagnose.analysis.waits.chains import answering_threads, wait_graph
 from mpwatch.diagnose.analysis.waits.edges import ReadContext, blocked_for_s, is_busy, surroundings
 from mpwatch.diagnose.analysis.waits.file_locks import LOCK_FILE, LOCK_ON

@@ -18,7 +18,7 @@ from mpwatch.diagnose.analysis.idle_time import COUNTED_S, WOKEN_SPAN_S, woken_p
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import LISTENS, PipeEnds, channels_among, listening_at
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES
-from mpwatch.diagnose.analysis.source_code import marks, source_of
+from mpwatch.diagnose.analysis.source.lines import marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, own_threads, user_frame
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process, Thread

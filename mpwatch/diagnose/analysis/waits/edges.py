@@ -37,7 +37,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     is_stopped,
     loader_owners,
 )
-from mpwatch.diagnose.analysis.source_code import source_of
+from mpwatch.diagnose.analysis.source.lines import source_of
 from mpwatch.diagnose.analysis.stack_patterns import (
     HOOK_THREAD,
     Shape,

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from mpwatch.describe.frames import is_library, own_frames
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.process_queries import called
-from mpwatch.diagnose.analysis.source_code import source_of
+from mpwatch.diagnose.analysis.source.lines import source_of
 from mpwatch.diagnose.analysis.stack_patterns import calls
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import HeldLock

@@ -13,7 +13,7 @@ import re
 from mpwatch.describe.frames import is_library, own_frames
 from mpwatch.describe.processes import is_on_gpu
 from mpwatch.diagnose.analysis.index import Index, derived
-from mpwatch.diagnose.analysis.source_code import source_of
+from mpwatch.diagnose.analysis.source.lines import source_of
 from mpwatch.diagnose.analysis.stack_patterns import main_thread
 from mpwatch.model.account import NO_PLACE, Activity
 from mpwatch.model.samples import Frame

@@ -31,7 +31,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     family_head,
     label_stem,
 )
-from mpwatch.diagnose.analysis.source_code import source_of
+from mpwatch.diagnose.analysis.source.lines import source_of
 from mpwatch.diagnose.analysis.stack_patterns import (
     calls,
     main_thread,

@@ -15,7 +15,8 @@ from mpwatch.diagnose.analysis.idle_time import woken_per_s
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import channels_among
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, family_head
-from mpwatch.diagnose.analysis.source_code import LOOP_ENDS, condition_of, source_of
+from mpwatch.diagnose.analysis.source.lines import source_of
+from mpwatch.diagnose.analysis.source.loops import LOOP_ENDS, condition_of
 from mpwatch.diagnose.analysis.stack_patterns import (
     HOOK_THREAD,
     calls,

@@ -46,7 +46,7 @@ from mpwatch.diagnose.analysis.mechanisms.rank_cycles import (
     are_forks,
 )
 from mpwatch.diagnose.analysis.process_queries import all_called, called, family_head
-from mpwatch.diagnose.analysis.source_code import (
+from mpwatch.diagnose.analysis.source.branches import (
     BatchRounds,
     begun_again,
     branch_of_one_side,
@@ -54,13 +54,11 @@ from mpwatch.diagnose.analysis.source_code import (
     ends_by_clock,
     guard_on_rank,
     loop_ends,
-    mark_words,
-    marks,
     passed_loop,
     rounds_of_batch,
-    source_of,
     uneven_draw,
 )
+from mpwatch.diagnose.analysis.source.lines import mark_words, marks, source_of
 from mpwatch.diagnose.analysis.stack_merge import merge
 from mpwatch.diagnose.analysis.stack_patterns import BUFFERS, main_thread, user_frame
 from mpwatch.diagnose.analysis.values import difference, same_round

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpwatch.describe.processes import STATE_D
-from mpwatch.diagnose.analysis.exits import death_of
+from mpwatch.diagnose.analysis.exits.kinds import death_of
 from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called, called, family_head, of_role

@@ -48,7 +48,8 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
     strays,
 )
 from mpwatch.diagnose.analysis.distributed.unfinished_loops import UnfinishedLoop, unfinished_loop
-from mpwatch.diagnose.analysis.exits import death_of
+from mpwatch.diagnose.analysis.exits.kinds import death_of
+from mpwatch.diagnose.analysis.growth.newest import children_of
 from mpwatch.diagnose.analysis.idle_time import (
     STALLED_S,
     are_stalled,
@@ -59,7 +60,6 @@ from mpwatch.diagnose.analysis.idle_time import (
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.cases import ended_words
 from mpwatch.diagnose.analysis.mechanisms.rank_cycles import ONE_SIDED, chosen_root
-from mpwatch.diagnose.analysis.newest import children_of
 from mpwatch.diagnose.analysis.pipes import channels_among, output_of, pipe_ends
 from mpwatch.diagnose.analysis.process_queries import (
     all_called,
@@ -68,16 +68,17 @@ from mpwatch.diagnose.analysis.process_queries import (
     is_stopped,
     loader_owners,
 )
-from mpwatch.diagnose.analysis.shares import is_at_one_wait
-from mpwatch.diagnose.analysis.source_code import (
+from mpwatch.diagnose.analysis.source.branches import (
     asks_the_time,
     collective_under_rank,
+    guard_on_rank,
+)
+from mpwatch.diagnose.analysis.source.lines import source_of
+from mpwatch.diagnose.analysis.source.loops import (
     end_of_loop,
     endless_loop,
-    guard_on_rank,
     kept_inside,
     loop_around,
-    source_of,
     spin,
     way_out,
     why_endless,
@@ -91,6 +92,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     main_thread,
     user_frame,
 )
+from mpwatch.diagnose.analysis.throughput.shares import is_at_one_wait
 from mpwatch.diagnose.analysis.values import difference
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.model.collectives import HABIT

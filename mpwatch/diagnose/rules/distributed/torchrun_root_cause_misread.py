@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from mpwatch.diagnose.analysis.distributed.rank_exits import is_started_again
-from mpwatch.diagnose.analysis.exits import death_of
+from mpwatch.diagnose.analysis.exits.kinds import death_of
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, family_head
 from mpwatch.model.findings import Finding, Severity

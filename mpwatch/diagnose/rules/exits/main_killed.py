@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from signal import Signals
 
 from mpwatch.describe.processes import CPU_LIMIT
-from mpwatch.diagnose.analysis.exits import (
+from mpwatch.diagnose.analysis.exits.kinds import (
     TOGETHER_S,
     cpu_limit_evidence,
     death_of,

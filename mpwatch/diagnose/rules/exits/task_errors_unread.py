@@ -20,8 +20,8 @@ from mpwatch.diagnose.analysis.process_queries import (
     counted,
     family_head,
 )
-from mpwatch.diagnose.analysis.shares import is_work, shares
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_shape, main_thread
+from mpwatch.diagnose.analysis.throughput.shares import is_work, shares
 from mpwatch.diagnose.analysis.waits.blockages import POLLS_PERCENT
 from mpwatch.diagnose.analysis.waits.futures import POOL_THREAD
 from mpwatch.diagnose.known_errors import number_of, place_of

@@ -21,7 +21,7 @@ from mpwatch.diagnose.analysis.distributed.rank_exits import (
     is_started_again,
     left_before,
 )
-from mpwatch.diagnose.analysis.exit_causes import (
+from mpwatch.diagnose.analysis.exits.causes import (
     ADVICE_SENDER,
     PARENT_CHECKS,
     death_signal,
@@ -31,7 +31,7 @@ from mpwatch.diagnose.analysis.exit_causes import (
     raised_words,
     why_ended,
 )
-from mpwatch.diagnose.analysis.exits import (
+from mpwatch.diagnose.analysis.exits.kinds import (
     TOGETHER_S,
     ParentFate,
     could_not_receive,
@@ -62,8 +62,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     family_head,
     orphaned_before,
 )
-from mpwatch.diagnose.analysis.shares import main_account
-from mpwatch.diagnose.analysis.source_code import mark_words, marks, source_of
+from mpwatch.diagnose.analysis.source.lines import mark_words, marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import (
     calls,
     functions_of,
@@ -71,6 +70,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     main_thread,
     user_frame,
 )
+from mpwatch.diagnose.analysis.throughput.shares import main_account
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.edges import blocked_for_s
 from mpwatch.diagnose.known_errors import contains, evidence_of

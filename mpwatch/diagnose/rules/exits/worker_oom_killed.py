@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from signal import Signals
 
-from mpwatch.diagnose.analysis.exits import ended_python, memory_evidence, oom_kills
+from mpwatch.diagnose.analysis.exits.kinds import ended_python, memory_evidence, oom_kills
 from mpwatch.diagnose.analysis.growth.forecast import Approach, approach, slope
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from mpwatch.describe.frames import program_frames
 from mpwatch.diagnose.analysis.distributed.rank_exits import aborted_in_collective
-from mpwatch.diagnose.analysis.exits import (
+from mpwatch.diagnose.analysis.exits.kinds import (
     CRASH_SIGNALS,
     ended_python,
     last_seen,
@@ -20,7 +20,7 @@ from mpwatch.diagnose.analysis.exits import (
 )
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, family_head
-from mpwatch.diagnose.analysis.source_code import mark_words, marks
+from mpwatch.diagnose.analysis.source.lines import mark_words, marks
 from mpwatch.diagnose.analysis.stack_patterns import main_thread
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId

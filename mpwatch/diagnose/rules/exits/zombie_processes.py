@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 from mpwatch.describe import processes
-from mpwatch.diagnose.analysis.exits import death_of, with_setting
+from mpwatch.diagnose.analysis.exits.kinds import death_of, with_setting
 from mpwatch.diagnose.analysis.growth.forecast import growth
 from mpwatch.diagnose.analysis.idle_time import is_stalled, quiet_s
 from mpwatch.diagnose.analysis.index import Index

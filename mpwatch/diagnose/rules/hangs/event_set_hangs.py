@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from mpwatch.describe.frames import at_frame, own_frames
 from mpwatch.describe.processes import wait_verb
-from mpwatch.diagnose.analysis.exits import death_of, violent_deaths_near
+from mpwatch.diagnose.analysis.exits.kinds import death_of, violent_deaths_near
 from mpwatch.diagnose.analysis.idle_time import STUCK_S, quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.cases import ended_words

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 from mpwatch.describe.frames import is_library, own_frames, program_frames
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called, called, family_head
-from mpwatch.diagnose.analysis.source_code import source_of
+from mpwatch.diagnose.analysis.source.lines import source_of
 from mpwatch.diagnose.analysis.stack_patterns import calls, user_frame
 from mpwatch.diagnose.analysis.waits.providers import nested_in, taken_at
 from mpwatch.diagnose.analysis.waits.threads import ForkedAlone, forked_alone, older_threads

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpwatch.describe.frames import own_frames
-from mpwatch.diagnose.analysis.exits import violent_deaths_near
+from mpwatch.diagnose.analysis.exits.kinds import violent_deaths_near
 from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.cases import ended_words

@@ -10,7 +10,7 @@ from mpwatch.diagnose.analysis.idle_time import STUCK_S, are_stalled, quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.cases import ended_words
 from mpwatch.diagnose.analysis.process_queries import called, children_started_by, counted
-from mpwatch.diagnose.analysis.source_code import source_of
+from mpwatch.diagnose.analysis.source.lines import source_of
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, threads_calling, user_frame
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process

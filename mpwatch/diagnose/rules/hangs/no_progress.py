@@ -27,8 +27,8 @@ from mpwatch.diagnose.analysis.mechanisms.servers import Accepting, accepting_in
 from mpwatch.diagnose.analysis.mechanisms.unreleased import may_lose_permits
 from mpwatch.diagnose.analysis.pipes import KeptOutput, kept_outputs
 from mpwatch.diagnose.analysis.process_queries import all_called, called, counted
-from mpwatch.diagnose.analysis.shares import Computation, has_come_back, lonely_computations
-from mpwatch.diagnose.analysis.source_code import end_of_loop, spin, wide_pattern
+from mpwatch.diagnose.analysis.source.costs import wide_pattern
+from mpwatch.diagnose.analysis.source.loops import end_of_loop, spin
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, runs_event_loop
 from mpwatch.diagnose.analysis.stalls.at_work import (
     ADVICE_NO_CORE,
@@ -105,6 +105,11 @@ from mpwatch.diagnose.analysis.stalls.polling import (
     polls_reaped_children,
 )
 from mpwatch.diagnose.analysis.stalls.remote_calls import UnansweredCalls, unanswered_calls
+from mpwatch.diagnose.analysis.throughput.shares import (
+    Computation,
+    has_come_back,
+    lonely_computations,
+)
 from mpwatch.diagnose.analysis.values import awaited_number, loop_values, number_beside
 from mpwatch.diagnose.analysis.waits.blockages import (
     UNWATCHED,

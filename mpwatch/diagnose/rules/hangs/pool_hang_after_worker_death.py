@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from mpwatch.describe.frames import at_frame, frame_words, own_frames
-from mpwatch.diagnose.analysis.exits import death_of, last_seen
+from mpwatch.diagnose.analysis.exits.kinds import death_of, last_seen
 from mpwatch.diagnose.analysis.idle_time import STUCK_S, is_stalled, quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import (
@@ -15,7 +15,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     children_started_by,
     counted,
 )
-from mpwatch.diagnose.analysis.source_code import source_of
+from mpwatch.diagnose.analysis.source.lines import source_of
 from mpwatch.diagnose.analysis.stack_patterns import (
     calls,
     shape_in,

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from mpwatch.describe.frames import own_frames
 from mpwatch.describe.processes import wait_verb
-from mpwatch.diagnose.analysis.exits import (
+from mpwatch.diagnose.analysis.exits.kinds import (
     death_of,
     last_seen,
     sender_of,

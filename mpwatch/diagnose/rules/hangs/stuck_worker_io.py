@@ -10,12 +10,8 @@ from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.pipes import READ_BOTH, UnreadPipe, unread_by
 from mpwatch.diagnose.analysis.process_queries import called, of_role
-from mpwatch.diagnose.analysis.source_code import (
-    end_of_loop,
-    endless_loop,
-    source_of,
-    why_endless,
-)
+from mpwatch.diagnose.analysis.source.lines import source_of
+from mpwatch.diagnose.analysis.source.loops import end_of_loop, endless_loop, why_endless
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, shape_in, user_frame
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.model.findings import Finding, Severity

@@ -6,8 +6,8 @@ from bisect import bisect
 from collections.abc import Iterator
 
 from mpwatch.diagnose.analysis.growth.forecast import growth
+from mpwatch.diagnose.analysis.growth.newest import FEEDER, iterated_at
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.newest import FEEDER, iterated_at
 from mpwatch.diagnose.analysis.process_queries import called, counted, generations, loader_owners
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process, Snapshot

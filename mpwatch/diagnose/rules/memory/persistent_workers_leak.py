@@ -10,12 +10,13 @@ from mpwatch.diagnose.analysis.growth.forecast import (
     memory_headroom,
     severity_of_growth,
 )
+from mpwatch.diagnose.analysis.growth.graphs_and_cycles import kept_by_cycle, uncollected
 from mpwatch.diagnose.analysis.growth.holders import kept_in
+from mpwatch.diagnose.analysis.growth.newest import own_lines
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.newest import own_lines
 from mpwatch.diagnose.analysis.process_queries import age_s, called, counted, loader_owners
-from mpwatch.diagnose.analysis.shares import Place, work_place
-from mpwatch.diagnose.analysis.source_code import kept_by_cycle, mark_words, marks, uncollected
+from mpwatch.diagnose.analysis.source.lines import mark_words, marks
+from mpwatch.diagnose.analysis.throughput.shares import Place, work_place
 from mpwatch.model.findings import Finding
 from mpwatch.model.history import History
 from mpwatch.model.snapshot import Process

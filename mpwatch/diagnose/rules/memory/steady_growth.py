@@ -29,13 +29,13 @@ from mpwatch.diagnose.analysis.growth.memory import (
     explain_memory,
     may_end_at_bound,
 )
-from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.newest import (
+from mpwatch.diagnose.analysis.growth.newest import (
     has_zombies,
     newest_children_words,
     newest_kind,
     newest_threads,
 )
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called, called, counted
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.host import NewFiles

@@ -12,10 +12,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from mpwatch.describe.findings import capital
 from mpwatch.diagnose.analysis.distributed.ranks import ranks_of
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called, called, counted
-from mpwatch.diagnose.analysis.source_code import capital, mark_place, mark_words, marks
+from mpwatch.diagnose.analysis.source.lines import mark_place, mark_words, marks
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process
 

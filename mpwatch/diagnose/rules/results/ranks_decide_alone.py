@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from mpwatch.diagnose.analysis.distributed.ranks import ranks_of
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called
-from mpwatch.diagnose.analysis.source_code import mark_words, marks
+from mpwatch.diagnose.analysis.source.lines import mark_words, marks
 from mpwatch.model.findings import Finding, Severity
 
 RULE = "ranks-decide-alone"

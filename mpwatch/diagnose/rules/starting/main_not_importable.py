@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from mpwatch.diagnose.analysis.exits import death_of
+from mpwatch.diagnose.analysis.exits.kinds import death_of
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.cases import ended_words
 from mpwatch.diagnose.analysis.process_queries import called, children_started_by

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
-from mpwatch.diagnose.analysis.exits import death_of
+from mpwatch.diagnose.analysis.exits.kinds import death_of
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import age_s, called
 from mpwatch.diagnose.analysis.stack_patterns import calls, innermost, main_thread

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from mpwatch.describe.frames import is_library, own_frames
-from mpwatch.diagnose.analysis.exits import death_of
+from mpwatch.diagnose.analysis.exits.kinds import death_of
+from mpwatch.diagnose.analysis.growth.newest import iterated_at, own_lines
 from mpwatch.diagnose.analysis.idle_time import watched_s
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.newest import iterated_at, own_lines
 from mpwatch.diagnose.analysis.process_queries import (
     called,
     children_started_by,
@@ -17,9 +17,9 @@ from mpwatch.diagnose.analysis.process_queries import (
     generations,
     started_workers,
 )
-from mpwatch.diagnose.analysis.shares import doing_words, shares, starting_part
-from mpwatch.diagnose.analysis.source_code import mark_words, marks, source_of
+from mpwatch.diagnose.analysis.source.lines import mark_words, marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import main_thread
+from mpwatch.diagnose.analysis.throughput.shares import doing_words, shares, starting_part
 from mpwatch.model.account import STARTING, Target
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process, Snapshot

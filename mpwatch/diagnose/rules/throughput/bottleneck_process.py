@@ -14,9 +14,9 @@ from typing import NamedTuple
 from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.describe.processes import is_on_gpu
 from mpwatch.diagnose.analysis.distributed.ranks import collective_share, ranks_of
+from mpwatch.diagnose.analysis.growth.newest import own_lines, own_place
 from mpwatch.diagnose.analysis.idle_time import mean_cpu_percent
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.newest import own_lines, own_place
 from mpwatch.diagnose.analysis.process_queries import (
     SERVICE_ROLES,
     all_called,
@@ -24,7 +24,16 @@ from mpwatch.diagnose.analysis.process_queries import (
     counted,
 )
 from mpwatch.diagnose.analysis.process_queries import is_manager as is_a_manager
-from mpwatch.diagnose.analysis.shares import (
+from mpwatch.diagnose.analysis.source.costs import Costly, costly
+from mpwatch.diagnose.analysis.source.lines import line_at, mark_place, mark_words, marks
+from mpwatch.diagnose.analysis.source.loops import collecting_loop
+from mpwatch.diagnose.analysis.stack_patterns import (
+    calls,
+    collective_of,
+    main_thread,
+    runs_event_loop,
+)
+from mpwatch.diagnose.analysis.throughput.shares import (
     MAIN_PART,
     OVER_S,
     PROXY_READS,
@@ -49,21 +58,6 @@ from mpwatch.diagnose.analysis.shares import (
     with_a_core,
     work_place,
     working_share,
-)
-from mpwatch.diagnose.analysis.source_code import (
-    Costly,
-    collecting_loop,
-    costly,
-    line_at,
-    mark_place,
-    mark_words,
-    marks,
-)
-from mpwatch.diagnose.analysis.stack_patterns import (
-    calls,
-    collective_of,
-    main_thread,
-    runs_event_loop,
 )
 from mpwatch.diagnose.analysis.waits.blockages import without_progress_s
 from mpwatch.diagnose.analysis.waits.chains import wait_graph

@@ -16,7 +16,10 @@ from mpwatch.diagnose.analysis.process_queries import (
     counted,
     is_sibling,
 )
-from mpwatch.diagnose.analysis.shares import (
+from mpwatch.diagnose.analysis.source.lines import line_at
+from mpwatch.diagnose.analysis.source.loops import polls_for_item
+from mpwatch.diagnose.analysis.stack_patterns import HOOK_THREAD, main_thread
+from mpwatch.diagnose.analysis.throughput.shares import (
     KNOWN,
     SHORT_OF_CORES,
     core_share,
@@ -24,8 +27,6 @@ from mpwatch.diagnose.analysis.shares import (
     shares,
     work_place,
 )
-from mpwatch.diagnose.analysis.source_code import line_at, polls_for_item
-from mpwatch.diagnose.analysis.stack_patterns import HOOK_THREAD, main_thread
 from mpwatch.model.account import NO_CORE, RUNNING_KINDS, TRANSFERS
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process, Thread

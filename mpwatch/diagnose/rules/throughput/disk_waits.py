@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mpwatch.diagnose.analysis.growth.forecast import slope
+from mpwatch.diagnose.analysis.growth.newest import own_lines
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.newest import own_lines
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called
-from mpwatch.diagnose.analysis.shares import (
+from mpwatch.diagnose.analysis.throughput.shares import (
     LOSS_READINGS,
     Loss,
     Speedup,

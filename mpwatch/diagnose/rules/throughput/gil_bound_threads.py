@@ -15,9 +15,9 @@ from mpwatch.describe.frames import frame_words
 from mpwatch.diagnose.analysis.idle_time import mean_cpu_percent
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.process_queries import called, counted, is_manager
-from mpwatch.diagnose.analysis.shares import OBSERVED_S, READINGS
-from mpwatch.diagnose.analysis.source_code import line_at
+from mpwatch.diagnose.analysis.source.lines import line_at
 from mpwatch.diagnose.analysis.stack_patterns import user_frame
+from mpwatch.diagnose.analysis.throughput.shares import OBSERVED_S, READINGS
 from mpwatch.model.account import RUNNING_KINDS, Activity, Share, ThreadAccount
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import Frame

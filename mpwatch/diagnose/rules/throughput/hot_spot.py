@@ -16,7 +16,9 @@ from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.diagnose.analysis.distributed.ranks import ranks_of
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called
-from mpwatch.diagnose.analysis.shares import (
+from mpwatch.diagnose.analysis.source.lines import line_at, source_of
+from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread
+from mpwatch.diagnose.analysis.throughput.shares import (
     Place,
     callers,
     core_share,
@@ -27,8 +29,6 @@ from mpwatch.diagnose.analysis.shares import (
     with_a_core,
     work_place,
 )
-from mpwatch.diagnose.analysis.source_code import line_at, source_of
-from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread
 from mpwatch.diagnose.consequences import HOT_SPOT
 from mpwatch.model.account import IMPORTS, Activity
 from mpwatch.model.findings import Finding, Severity

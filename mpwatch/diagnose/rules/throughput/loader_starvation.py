@@ -10,10 +10,9 @@ from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.describe.processes import wait_verb
+from mpwatch.diagnose.analysis.growth.newest import iterated_at, own_lines, own_place
 from mpwatch.diagnose.analysis.idle_time import are_stalled, mean_cpu_percent, wait_share, waiting_s
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.loading import OwnLoading, loads_itself, reads_all
-from mpwatch.diagnose.analysis.newest import iterated_at, own_lines, own_place
 from mpwatch.diagnose.analysis.process_queries import (
     age_s,
     all_called,
@@ -23,7 +22,12 @@ from mpwatch.diagnose.analysis.process_queries import (
     loader_owners,
     started_workers,
 )
-from mpwatch.diagnose.analysis.shares import (
+from mpwatch.diagnose.analysis.source.costs import Reopened, reopened
+from mpwatch.diagnose.analysis.source.lines import mark_words, marks
+from mpwatch.diagnose.analysis.stack_merge import merge
+from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, user_frame
+from mpwatch.diagnose.analysis.throughput.loading import OwnLoading, loads_itself, reads_all
+from mpwatch.diagnose.analysis.throughput.shares import (
     LOSS_READINGS,
     SHORT_OF_CORES,
     Loss,
@@ -41,9 +45,6 @@ from mpwatch.diagnose.analysis.shares import (
     work_place,
     working_share,
 )
-from mpwatch.diagnose.analysis.source_code import Reopened, mark_words, marks, reopened
-from mpwatch.diagnose.analysis.stack_merge import merge
-from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, user_frame
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.providers import ended_children
 from mpwatch.model.account import DECOMPRESSION, IMPORTS, SEEKING, Activity, Tally

@@ -14,15 +14,15 @@ from mpwatch.diagnose.analysis.idle_time import is_stalled
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.kept_locks import SleepingHolder, sleeping_holders
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called, counted
-from mpwatch.diagnose.analysis.shares import (
+from mpwatch.diagnose.analysis.source.lines import source_of
+from mpwatch.diagnose.analysis.stack_patterns import main_thread, outermost_first
+from mpwatch.diagnose.analysis.throughput.shares import (
     doing_words,
     shares,
     times_faster,
     work_place,
     working_share,
 )
-from mpwatch.diagnose.analysis.source_code import source_of
-from mpwatch.diagnose.analysis.stack_patterns import main_thread, outermost_first
 from mpwatch.diagnose.analysis.waits.blockages import without_progress_s
 from mpwatch.diagnose.analysis.waits.file_locks import DATABASES, LOCK_ON, USES_DATABASE, holders
 from mpwatch.model.findings import Finding, Severity

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
+from mpwatch.diagnose.analysis.growth.newest import own_lines
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.newest import own_lines
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called
-from mpwatch.diagnose.analysis.shares import (
+from mpwatch.diagnose.analysis.throughput.shares import (
     OVER_S,
     WATCHED_S,
     core_share,

@@ -7,10 +7,12 @@ from operator import itemgetter
 from statistics import median
 from typing import NamedTuple
 
+from mpwatch.diagnose.analysis.growth.newest import own_lines
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.newest import own_lines
 from mpwatch.diagnose.analysis.process_queries import called
-from mpwatch.diagnose.analysis.shares import (
+from mpwatch.diagnose.analysis.source.lines import mark_words, marks
+from mpwatch.diagnose.analysis.stack_patterns import calls
+from mpwatch.diagnose.analysis.throughput.shares import (
     LOSS_READINGS,
     LOSS_SHOWN_SHARE,
     OVER_S,
@@ -25,8 +27,6 @@ from mpwatch.diagnose.analysis.shares import (
     switches_per_s,
     times_faster,
 )
-from mpwatch.diagnose.analysis.source_code import mark_words, marks
-from mpwatch.diagnose.analysis.stack_patterns import calls
 from mpwatch.model.account import COPYING, NO_CORE, PICKLING, UNPICKLING, Activity
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import Series, first_at, rise

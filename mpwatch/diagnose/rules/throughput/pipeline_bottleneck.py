@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from mpwatch.describe.processes import wait_verb
 from mpwatch.describe.waits import FULL_QUEUE, ROOM, semaphore_words
+from mpwatch.diagnose.analysis.growth.newest import own_lines
 from mpwatch.diagnose.analysis.idle_time import last_transfer_s
 from mpwatch.diagnose.analysis.index import Index, derived
-from mpwatch.diagnose.analysis.newest import own_lines
 from mpwatch.diagnose.analysis.process_queries import (
     SERVICE_ROLES,
     all_called,
@@ -22,7 +22,11 @@ from mpwatch.diagnose.analysis.process_queries import (
     counted,
     is_sibling,
 )
-from mpwatch.diagnose.analysis.shares import (
+from mpwatch.diagnose.analysis.source.lines import line_at, mark_words, marks
+from mpwatch.diagnose.analysis.source.loops import polls_for_item
+from mpwatch.diagnose.analysis.stack_patterns import main_thread, writes_output
+from mpwatch.diagnose.analysis.stalls.polling import polls_in_vain
+from mpwatch.diagnose.analysis.throughput.shares import (
     OVER_S,
     SHORT_OF_CORES,
     at_place,
@@ -37,9 +41,6 @@ from mpwatch.diagnose.analysis.shares import (
     work_place,
     working_share,
 )
-from mpwatch.diagnose.analysis.source_code import line_at, mark_words, marks, polls_for_item
-from mpwatch.diagnose.analysis.stack_patterns import main_thread, writes_output
-from mpwatch.diagnose.analysis.stalls.polling import polls_in_vain
 from mpwatch.diagnose.analysis.waits.blockages import without_progress_s
 from mpwatch.diagnose.analysis.waits.chains import ends_of_waits, wait_graph
 from mpwatch.diagnose.analysis.waits.edges import blocked_for_s

@@ -15,6 +15,7 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
 )
 from mpwatch.diagnose.analysis.distributed.unfinished_loops import unfinished_loop
 from mpwatch.diagnose.analysis.growth.forecast import median
+from mpwatch.diagnose.analysis.growth.newest import own_place
 from mpwatch.diagnose.analysis.idle_time import (
     mean_cpu_percent,
     quiet_s,
@@ -22,7 +23,6 @@ from mpwatch.diagnose.analysis.idle_time import (
     waiting_s,
 )
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.newest import own_place
 from mpwatch.diagnose.analysis.process_queries import (
     all_called,
     called,
@@ -31,7 +31,10 @@ from mpwatch.diagnose.analysis.process_queries import (
     label_stem,
     workers_of_loaders,
 )
-from mpwatch.diagnose.analysis.shares import (
+from mpwatch.diagnose.analysis.source.lines import line_at, mark_place, marks, source_of
+from mpwatch.diagnose.analysis.source.loops import end_of_loop, endless_loop, spin, why_endless
+from mpwatch.diagnose.analysis.stack_patterns import SETUP, main_thread, shape_in, user_frame
+from mpwatch.diagnose.analysis.throughput.shares import (
     Place,
     at_place,
     core_share,
@@ -47,17 +50,6 @@ from mpwatch.diagnose.analysis.shares import (
     work_place,
     working_share,
 )
-from mpwatch.diagnose.analysis.source_code import (
-    end_of_loop,
-    endless_loop,
-    line_at,
-    mark_place,
-    marks,
-    source_of,
-    spin,
-    why_endless,
-)
-from mpwatch.diagnose.analysis.stack_patterns import SETUP, main_thread, shape_in, user_frame
 from mpwatch.diagnose.analysis.waits.blockages import USUAL_FACTOR, usual_pause_s
 from mpwatch.diagnose.analysis.waits.futures import awaited_result
 from mpwatch.model.account import FUTURE_RESULT, NO_CORE, POOL_RESULTS, Share, together

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mpwatch.describe.frames import frame_words
-from mpwatch.diagnose.analysis.exits import TOGETHER_S, could_not_receive, death_of, raised_at
+from mpwatch.diagnose.analysis.exits.kinds import TOGETHER_S, could_not_receive, death_of, raised_at
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, called_if_known, family_head
 from mpwatch.diagnose.analysis.stack_patterns import main_shape

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mpwatch.diagnose.analysis.exits import death_of, ended_workers
+from mpwatch.diagnose.analysis.exits.kinds import death_of, ended_workers
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.known_errors import reported, tagged
 from mpwatch.model.findings import Finding

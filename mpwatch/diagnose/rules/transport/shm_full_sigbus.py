@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from signal import Signals
 from typing import NamedTuple
 
-from mpwatch.diagnose.analysis.exits import ended_python
+from mpwatch.diagnose.analysis.exits.kinds import ended_python
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.cases import at_line
 from mpwatch.diagnose.analysis.process_queries import called, counted
 from mpwatch.diagnose.analysis.resources import sparse_bytes
-from mpwatch.diagnose.analysis.source_code import mark_words, marks
+from mpwatch.diagnose.analysis.source.lines import mark_words, marks
 from mpwatch.diagnose.analysis.stack_patterns import main_thread
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.host import FileSystemSample

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mpwatch.diagnose.analysis.exits import death_of
+from mpwatch.diagnose.analysis.exits.kinds import death_of
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.consequences import with_causes
 from mpwatch.diagnose.engine import Engine

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mpwatch.diagnose.analysis.exits import last_seen, violent_deaths_near
+from mpwatch.diagnose.analysis.exits.kinds import last_seen, violent_deaths_near
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.rules.exits import (
     pids_limit,

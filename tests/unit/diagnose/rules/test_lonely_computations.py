@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from mpwatch.describe.account import process_words
-from mpwatch.diagnose.analysis.account import advanced_callers
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.shares import lonely_computations
+from mpwatch.diagnose.analysis.throughput.account import advanced_callers
+from mpwatch.diagnose.analysis.throughput.shares import lonely_computations
 from mpwatch.diagnose.rules.hangs import no_progress
 from mpwatch.model.account import CALLERS_S, Callers
 from mpwatch.model.findings import Severity

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from mpwatch.diagnose.analysis.account import advanced
 from mpwatch.diagnose.analysis.growth.forecast import memory_headroom, severity_of_growth
 from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.throughput.account import advanced
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.rules.memory import (
     compile_worker_pool,

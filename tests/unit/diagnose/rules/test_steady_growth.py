@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from mpwatch.diagnose.analysis.account import advanced
 from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.throughput.account import advanced
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.consequences import with_causes
 from mpwatch.diagnose.engine import Engine

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from mpwatch.diagnose.analysis.account import advanced
 from mpwatch.diagnose.analysis.idle_time import wait_share, waiting_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import workers_of_loaders
-from mpwatch.diagnose.analysis.source_code import with_copies
+from mpwatch.diagnose.analysis.source.costs import with_copies
+from mpwatch.diagnose.analysis.throughput.account import advanced
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.rules.results import shared_file_offset
 from mpwatch.diagnose.rules.throughput import loader_starvation, straggler_worker

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mpwatch.diagnose.analysis.account import MANY
+from mpwatch.diagnose.analysis.throughput.account import MANY
 from mpwatch.diagnose.engine import Engine
 from mpwatch.model.events import HookNote, Input
 from mpwatch.model.ids import ProcessId

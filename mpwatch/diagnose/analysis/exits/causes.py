@@ -12,10 +12,15 @@ from typing import NamedTuple
 
 from mpwatch.describe import processes
 from mpwatch.describe.frames import own_frames
-from mpwatch.diagnose.analysis.exits import TOGETHER_S, cpu_limit_evidence, death_of, last_seen
+from mpwatch.diagnose.analysis.exits.kinds import (
+    TOGETHER_S,
+    cpu_limit_evidence,
+    death_of,
+    last_seen,
+)
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, family_head
-from mpwatch.diagnose.analysis.source_code import mark_place, mark_words, marks, source_of
+from mpwatch.diagnose.analysis.source.lines import mark_place, mark_words, marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import functions_of, main_thread
 from mpwatch.diagnose.known_errors import evidence_of, first_of, gives, place_of
 from mpwatch.model.samples import Ended, Frame

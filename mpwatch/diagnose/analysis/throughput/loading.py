@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, own_frames, program_frames
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.shares import is_work, shares, with_a_core
-from mpwatch.diagnose.analysis.source_code import mark_words, marks, source_of
+from mpwatch.diagnose.analysis.source.lines import mark_words, marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread
+from mpwatch.diagnose.analysis.throughput.shares import is_work, shares, with_a_core
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process
 from mpwatch.model.source_code import Mark

@@ -17,7 +17,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     counted,
     family_head,
 )
-from mpwatch.diagnose.analysis.source_code import mark_place, mark_words, marks
+from mpwatch.diagnose.analysis.source.lines import mark_place, mark_words, marks
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, user_frame
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.known_errors import place_of

@@ -1,0 +1,1 @@
+"""How processes have exited, and why."""
