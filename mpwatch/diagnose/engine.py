@@ -22,6 +22,7 @@ from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.diagnose.analysis.source.costs import with_copies
+from mpwatch.diagnose.analysis.source.endings import endings_for
 from mpwatch.diagnose.analysis.source.lines import quotes_for
 from mpwatch.diagnose.analysis.throughput.account import EVERY_S, MANY, advanced
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
@@ -324,9 +325,8 @@ class Engine:
                     if rule.is_of_shares:
                         finding = with_handlers(index, with_copies(index, found))
                     finding = with_explanation(index, finding)
-                    yield replace(
-                        finding, evidence=(*finding.evidence, *quotes_for(index, finding))
-                    )
+                    more = (*quotes_for(index, finding), *endings_for(index, finding))
+                    yield replace(finding, evidence=(*finding.evidence, *more))
             except Exception as error:  # noqa: BLE001 - one broken rule must not silence the others
                 yield _failure_of(rule.id, error)
 

@@ -193,6 +193,21 @@ class Holder(NamedTuple):
     looked_up: LookedUp | None = None
 
 
+class Ending(NamedTuple):
+    """A statement of the program that would end a wait, as far as the name of an object tells."""
+
+    name: str
+    """Of what is waited for: `ready` of `self.ready.wait()`."""
+    file: str
+    function: str
+    """That contains it; `<module>` for none."""
+    statement: Statement
+    under: Statement | None = None
+    """The header of the innermost condition around it, or of the `except` clause."""
+    after: Statement | None = None
+    """The last `if` before it whose body leaves the function or the loop."""
+
+
 @dataclass(frozen=True, slots=True)
 class SourceLine:
     """The statement at one line of the program, and what decides whether it is reached."""
@@ -242,6 +257,8 @@ class SourceLine:
     asked: Statement | None = None
     """The statement before it that sends or writes, without a loop around the line alone that goes
     through all that comes."""
+    ended_by: tuple[Ending, ...] = ()
+    """The statements that would end a wait at it, or in the loop around it."""
 
 
 class DroppedResult(NamedTuple):

@@ -13,7 +13,6 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
 from mpwatch.collect.source.ambiguous_patterns import FileNames, PatternUses
-from mpwatch.collect.source.control_flow import STARTS_TASK
 from mpwatch.collect.source.handing_over import (
     Handing,
     Permits,
@@ -63,6 +62,7 @@ from mpwatch.collect.source.kept import (
     variables_of,
 )
 from mpwatch.collect.source.kept_references import HOOKS
+from mpwatch.collect.source.lines.control_flow import STARTS_TASK
 from mpwatch.collect.source.pipes_and_signals import (
     BufferedFiles,
     buffered_files,

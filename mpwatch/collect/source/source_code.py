@@ -19,22 +19,6 @@ from itertools import islice
 from typing import Final
 
 from mpwatch.collect.source.ambiguous_patterns import FileNames
-from mpwatch.collect.source.control_flow import (
-    NESTED,
-    asked,
-    cleared,
-    connects,
-    dropped,
-    endless,
-    guarded,
-    held,
-    locks,
-    may_send,
-    skips,
-    until,
-    until_exits,
-)
-from mpwatch.collect.source.deciding import ClassOfProgram, added_to, deciders
 from mpwatch.collect.source.holders import holders
 from mpwatch.collect.source.kept import ARRAYS, ReturnedSlice, returned_slices_of
 from mpwatch.collect.source.kept_references import (
@@ -43,15 +27,32 @@ from mpwatch.collect.source.kept_references import (
     registrations,
     unclosed,
 )
+from mpwatch.collect.source.lines.control_flow import (
+    NESTED,
+    asked,
+    cleared,
+    connects,
+    dropped,
+    endless,
+    guarded,
+    headers_around,
+    held,
+    leaving_before,
+    locks,
+    may_send,
+    skips,
+    until,
+    until_exits,
+)
+from mpwatch.collect.source.lines.deciding import ClassOfProgram, added_to, deciders
+from mpwatch.collect.source.lines.endings import ENDINGS, endings
 from mpwatch.collect.source.marks import marks
 from mpwatch.collect.source.repetition import Call, Repeatable, calls_of, repeated
 from mpwatch.collect.source.slow_statements import find_rewrites
 from mpwatch.collect.source.syntax import (
     FUNCTIONS,
-    LEAVES,
     LOOPS,
     ParsedFile,
-    before,
     children,
     condition,
     every_node,
@@ -204,8 +205,8 @@ class SourceCode:
             frame.line,
             frame.function,
             quoted(module, inside[-1]),
-            tuple(_around(module, inside))[-NESTED:],
-            tuple(_before(module, function, inside))[-NESTED:],
+            tuple(headers_around(module, inside))[-NESTED:],
+            tuple(leaving_before(module, function, inside))[-NESTED:],
             tuple(_ends(module, inside))[:NESTED],
             endless(module, inside),
             tuple(islice(skips(module, function), SKIPS)),
@@ -221,7 +222,14 @@ class SourceCode:
             tuple(added_to(frame.file, module, function, self._class_of)),
             until(module, inside),
             asked(module, function, inside),
+            tuple(islice(endings(frame.file, function, inside, self._parsed()), ENDINGS)),
         )
+
+    def _parsed(self) -> Iterator[tuple[str, ParsedFile]]:
+        """The files that were read so far."""
+        for path, (module, _) in self._modules.items():
+            if module is not None:
+                yield path, module
 
     def _class_of(self, name: str) -> ClassOfProgram | None:
         """The class of this name, if the files that were read have exactly one."""
@@ -349,28 +357,6 @@ def _is_of(function: str, innermost: ast.AST | None) -> bool:
     return isinstance(innermost, FUNCTIONS) and innermost.name == function
 
 
-def _around(module: ParsedFile, inside: Sequence[ast.AST]) -> Iterator[Statement]:
-    """Headers of the compound statements around the last one; `else of if ...:` for that branch."""
-    for node, inner in zip(inside, [*inside[1:], None], strict=True):
-        if inner is None or isinstance(node, ast.Try | ast.ClassDef):
-            continue
-        header = quoted(module, node)
-        is_else = inner in getattr(node, "orelse", ())
-        if is_else and isinstance(node, ast.If):
-            yield Statement(header.line, f"else of {header.text}")
-        elif not is_else:
-            yield header
-
-
-def _before(
-    module: ParsedFile, function: ast.AST, inside: Sequence[ast.AST]
-) -> Iterator[Statement]:
-    """The conditions under which the last statement is not reached, of the blocks that it is in."""
-    for each in before(function, inside):
-        if isinstance(each, ast.If) and _leaves(each.body):
-            yield condition(module, each)
-
-
 def _ends(module: ParsedFile, inside: Sequence[ast.AST]) -> Iterator[Statement]:
     """The conditions that end the innermost loop around the last statement, but for those on it."""
     loops = [node for node in inside[:-1] if isinstance(node, LOOPS)]
@@ -382,10 +368,6 @@ def _ends(module: ParsedFile, inside: Sequence[ast.AST]) -> Iterator[Statement]:
         if isinstance(node, ast.If) and isinstance(node.body[-1], ast.Break | ast.Return):
             yield condition(module, node)
         waiting += [child for _, child in children(node)]
-
-
-def _leaves(body: Sequence[ast.stmt]) -> bool:
-    return bool(body) and isinstance(body[-1], LEAVES)
 
 
 def _imported(file: str, tree: ast.Module) -> Iterator[tuple[str, str]]:

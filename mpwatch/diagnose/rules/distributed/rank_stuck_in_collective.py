@@ -979,7 +979,7 @@ def _all_inside(
     if apart is not None and apart.is_recorded:
         return Finding(
             rule=RULE,
-            severity=Severity.WARNING,
+            severity=Severity.CRITICAL,
             process=inside[0].process,
             summary=(
                 f"all {len(inside)} ranks are in {collective}, in different process groups, and "
@@ -992,7 +992,7 @@ def _all_inside(
     chosen = None if differs is not None else chosen_root(index, inside)
     return Finding(
         rule=RULE,
-        severity=Severity.WARNING,
+        severity=Severity.CRITICAL if since_s >= PAUSE_S else Severity.WARNING,
         process=inside[0].process,
         summary=f"all {len(inside)} ranks are in {collective}, and none of them makes progress",
         evidence=(*evidence, *_record_words(inside[:3])),

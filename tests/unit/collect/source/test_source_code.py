@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mpwatch.collect.source import source_code
-from mpwatch.collect.source.control_flow import TAKEN
+from mpwatch.collect.source.lines.control_flow import TAKEN
 from mpwatch.collect.source.marks import marks as marks_in
 from mpwatch.collect.source.source_code import (
     FILE_BYTES,

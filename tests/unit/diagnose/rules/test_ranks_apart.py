@@ -735,6 +735,32 @@ def test_ranks_of_one_job_that_are_all_in_one_collective_and_do_not_move() -> No
     assert finding.summary == "all 2 ranks are in barrier, and none of them makes progress"
     assert "called at train.py:40 step and train.py:77 step" in finding.evidence
     assert "at different lines" in finding.cause
+    assert finding.severity is Severity.WARNING
+
+
+def test_ranks_that_have_not_moved_in_one_collective_for_minutes_are_critical() -> None:
+    more: dict[str, Any] = {"environment": {"WORLD_SIZE": "2"}, "still_s": 150.0}
+    job = snapshot_of(main(), called(0, "barrier", **more), called(1, "barrier", **more))
+
+    assert only(rank_stuck_in_collective.check, job).severity is Severity.CRITICAL
+
+
+def test_ranks_that_are_recorded_in_different_groups_can_never_meet() -> None:
+    size: dict[str, Any] = {"environment": {"WORLD_SIZE": "2"}}
+    records = [state(4, id=group, group=group) for group in ("0", "1")]
+    job = snapshot_of(
+        main(),
+        *(called(n, "all_reduce", 40 + n, states=[records[n]], **size) for n in range(2)),
+    )
+
+    finding = only(rank_stuck_in_collective.check, job)
+
+    assert finding.severity is Severity.CRITICAL
+    assert finding.summary == (
+        "all 2 ranks are in all_reduce, in different process groups, and none of them makes "
+        "progress"
+    )
+    assert "rank 0 (300) waits in group 0 at train.py:40 step" in finding.cause
 
 
 @pytest.mark.parametrize("size", ["3", ""])

@@ -65,6 +65,28 @@ _EXCHANGES_BARE = frozenset(("get", "get_nowait", "join", "poll", "result", "wai
 """Such a call without an argument that is no number; `record.get("text")` is of a dict."""
 
 
+def headers_around(module: ParsedFile, inside: Sequence[ast.AST]) -> Iterator[Statement]:
+    """Headers of the compound statements around the last one; `else of if ...:` for that branch."""
+    for node, inner in zip(inside, [*inside[1:], None], strict=True):
+        if inner is None or isinstance(node, ast.Try | ast.ClassDef):
+            continue
+        header = quoted(module, node)
+        is_else = inner in getattr(node, "orelse", ())
+        if is_else and isinstance(node, ast.If):
+            yield Statement(header.line, f"else of {header.text}")
+        elif not is_else:
+            yield header
+
+
+def leaving_before(
+    module: ParsedFile, function: ast.AST, inside: Sequence[ast.AST]
+) -> Iterator[Statement]:
+    """The conditions under which the last statement is not reached, of the blocks that it is in."""
+    for each in before(function, inside):
+        if isinstance(each, ast.If) and _leaves(each.body):
+            yield condition(module, each)
+
+
 def endless(module: ParsedFile, inside: Sequence[ast.AST]) -> EndlessLoop | None:
     """The innermost `while True` around the last statement, or `for` over something endless."""
     loop = next((each for each in reversed(inside[:-1]) if _is_endless(module, each)), None)

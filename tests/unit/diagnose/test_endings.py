@@ -1,0 +1,67 @@
+"""What findings say would end the waits that they are about."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.source.endings import endings_for
+from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.source_code import Ending, SourceLine, Statement
+from tests.builders.snapshots import MAIN, main, snapshot_of, thread
+
+FILE = "/home/me/train.py"
+ENDING = Ending(
+    "ready",
+    "/home/me/data.py",
+    "load",
+    Statement(24, "self.ready.set()"),
+    Statement(23, "if self.check():"),
+    Statement(21, "if rank != 0: return"),
+)
+FINDING = Finding(
+    rule="standing-still",
+    severity=Severity.CRITICAL,
+    process=main().process,
+    summary="main (100) is blocked",
+    evidence=("main is at train.py:11 run",),
+    cause="No process can end that wait.",
+    advice="Look at the lines.",
+)
+WORDS = (
+    "as far as names tell, the wait at train.py:11 run would end by `self.ready.set()` at "
+    "data.py:24 load, under `if self.check():` of line 23, after `if rank != 0: return` in line 21"
+)
+
+
+def index_of(*stack: str) -> Index:
+    line = SourceLine(FILE, 11, "run", Statement(11, "self.ready.wait()"), ended_by=(ENDING,))
+    threads = [thread(MAIN, *stack)] if stack else []
+    return Index(snapshot_of(main(threads=threads), source=(line,)))
+
+
+def test_a_wait_that_does_not_end_has_what_would_end_it() -> None:
+    job = index_of("train.py:run:11", "data.py:load:30")
+
+    assert endings_for(job, FINDING) == (WORDS,)
+
+
+def test_a_function_in_which_no_thread_is_is_told_where_all_stacks_are_known() -> None:
+    assert endings_for(index_of("train.py:run:11"), FINDING) == (
+        f"{WORDS} (no thread is in load())",
+    )
+    assert endings_for(index_of(), FINDING) == (WORDS,)
+
+
+@pytest.mark.parametrize(
+    "finding",
+    [
+        replace(FINDING, rule="steady-growth"),
+        replace(FINDING, cause="Nothing calls `self.ready.set()` at data.py:24 load."),
+        replace(FINDING, evidence=("main is at train.py:40 close",)),
+    ],
+)
+def test_other_findings_and_those_that_name_it_have_no_such_line(finding: Finding) -> None:
+    assert endings_for(index_of("train.py:run:11"), finding) == ()
