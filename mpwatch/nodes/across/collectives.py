@@ -108,6 +108,16 @@ def _of_missing(ranks: JobRanks, live: JobRanks, views: Sequence[NodeView]) -> I
         yield _unseen(ranks, missing, views)
 
 
+def unread(ranks: JobRanks) -> list[RankRow]:
+    """Ranks that make no progress and whose recorder can be read, and was not yet."""
+    return [
+        row
+        for view, each in ranks.live.parts
+        for row in each.alive
+        if row.is_recorder_due and PlacedRank(view, row).quiet_s >= NAMED_S
+    ]
+
+
 def _is_told_by_its_node(ranks: JobRanks) -> bool:
     """Whether all ranks are on one node that has found the same by itself."""
     if len(ranks.parts) > 1:
@@ -160,6 +170,7 @@ def _stuck(live: JobRanks, late: Sequence[PlacedRank], views: Sequence[NodeView]
         evidence.append(f"{names} {verb} not answer: as last received")
     if unknown:
         evidence.append(f"no stack is known of {_list(unknown)}, without progress as well")
+    evidence += _unread_words(live)
     if is_usual:
         usual_s = live.habit_s / HABIT
         evidence.append(f"they have waited for up to {seconds_text(usual_s)} in earlier steps")
@@ -301,6 +312,7 @@ def _all_inside(live: JobRanks) -> Iterator[JobFinding]:
         f"least {seconds_text(min(each.quiet_s for each in group))}{_lines(_rows(group))}"
         for place, group in by_place[:EVIDENCE_SHOWN]
     )
+    evidence += tuple(_unread_words(live))
     if len(groups) > 1:
         odd = by_place[-1][1][0]
         yield JobFinding(
@@ -400,6 +412,13 @@ def _records(ranks: Iterable[PlacedRank]) -> Iterator[str]:
             group = f"{row.group}{ranks_words(each)}"
             record = f"collective {row.number} of group {group}: {row.operation}, {state}"
             yield f"recorded by {each.called}: {record}"
+
+
+def _unread_words(ranks: JobRanks) -> Iterator[str]:
+    """Of which ranks it is not known yet what torch has recorded."""
+    rows = unread(ranks)
+    if rows:
+        yield f"what torch has recorded of {_list(rows)} has not been read yet"
 
 
 def _place_words(rows: Sequence[RankRow]) -> str:

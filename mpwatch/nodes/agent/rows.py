@@ -33,7 +33,7 @@ from mpwatch.diagnose.analysis.stack_patterns import has_stacks, main_thread
 from mpwatch.model.collectives import Recorded
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.host import FileSystemSample, HostSample
-from mpwatch.model.ids import ProcessId, Role
+from mpwatch.model.ids import HookState, ProcessId, Role
 from mpwatch.model.progress import ProgressSource
 from mpwatch.model.samples import Ended, FdLink, inode_of
 from mpwatch.model.snapshot import Process, Snapshot
@@ -55,6 +55,7 @@ from mpwatch.nodes.wire.summary import (
     row_of,
     text_of_group,
 )
+from mpwatch.observe.sources.on_demand import servers
 
 RANKS_LIMIT = 256
 FINDINGS_LIMIT = 20
@@ -122,6 +123,9 @@ _STEPS = (
 """Variables with the number and the count of the tasks that srun(1), mpirun(1) of Open MPI, and
 those of MPICH and Intel MPI start. The script of a batch job has SLURM_PROCID as well, without the
 count of a step."""
+_ANSWERING: frozenset[HookState] = frozenset(("ready", "silent"))
+_NCCL = "nccl:"
+"""How the name of a process group of NCCL begins, see `mpwatch.hook.checks.flight_recorder`."""
 _MAY_JOIN = frozenset(("main", "spawned", "ray-worker"))
 """Roles of processes that are ranks where they have the threads of a process group."""
 _BY_MULTIPROCESSING: Mapping[Role, str] = {
@@ -252,6 +256,7 @@ class Rows:
         for edge in snapshot.waits.edges:
             waits.setdefault(edge.waiter, []).append(edge)
         worst = _worst(snapshot)
+        have_servers = {process.process for process, _ in servers(snapshot)}
         progress: dict[ProcessId | None, list[ProgressSource]] = {}
         for source in snapshot.progress:
             progress.setdefault(source.process, []).append(source)
@@ -269,6 +274,9 @@ class Rows:
                 msgspec.structs.replace(
                     row,
                     doing=doing,
+                    is_recorder_due=is_recorder_due(
+                        process, has_server=process.process in have_servers
+                    ),
                     is_since_watched=quiet_at_s is not None and abs(quiet_at_s - first_s) < MOVED_S,
                 ),
             )
@@ -525,6 +533,35 @@ def _record(process: Process) -> Recorded | None:
     """The collective that torch has recorded last; one that is not finished first."""
     found = sorted(recorded(process), key=lambda each: not each.is_unfinished)
     return found[0] if found else None
+
+
+def is_recorder_due(process: Process, *, has_server: bool = False) -> bool:
+    """Whether torch's recorder of a rank can be read, and was not since the rank moved last.
+
+    It is read once nothing has moved for some seconds. NCCL's recorder is not read in running jobs.
+
+    Args:
+        process: The rank.
+        has_server: Whether it can be asked without a hook.
+    """
+    if process.is_gone or recorded(process):
+        return False
+    gauge = process.gauges.get("collectives")
+    if not isinstance(gauge, Mapping):
+        return has_server or (process.hook.state in _ANSWERING and not process.gauges)
+    states = gauge.get("states")
+    return any(
+        isinstance(state, Mapping)
+        and not str(state.get("id", "")).startswith(_NCCL)
+        and _has_called(state)
+        for state in (states if isinstance(states, list) else ())
+    )
+
+
+def _has_called(state: Mapping[object, object]) -> bool:
+    """Whether a rank has called a collective of a process group."""
+    enqueued = state.get("enqueued")
+    return isinstance(enqueued, int) and enqueued >= 0
 
 
 def _job(environment: Mapping[str, str]) -> str:

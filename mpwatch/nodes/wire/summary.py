@@ -108,6 +108,8 @@ class RankRow(msgspec.Struct, frozen=True):
     shape: str = ""
     """Type and size of its tensors."""
     is_unfinished: bool = False
+    is_recorder_due: bool = False
+    """Whether what torch has recorded of it can be read, and was not since it moved last."""
     batch: int | None = None
     """Batches that its DataLoader has delivered."""
     cpu_percent: int | None = None

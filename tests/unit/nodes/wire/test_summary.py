@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from mpwatch.model.collectives import Length, RankHabit
 from mpwatch.model.findings import Severity
 from mpwatch.model.host import CgroupSample, FileSystemSample
-from mpwatch.model.ids import ProcessId, Role
+from mpwatch.model.ids import HookState, ProcessId, Role
 from mpwatch.model.samples import Ended, FdSample
-from mpwatch.model.snapshot import Process, Thread
+from mpwatch.model.snapshot import Hook, Process, Thread
 from mpwatch.model.waits import WaitChain, WaitGraph, WaitLink
 from mpwatch.nodes.across.judge import NODES_DIFFER, job_findings
 from mpwatch.nodes.agent.rows import HELD_S, Rows
@@ -352,6 +352,51 @@ def test_a_rank_that_was_never_seen_to_move_is_told_from_one_that_was() -> None:
 
     assert reading(100.0, None) == [True, False, False]
     assert reading(140.0, 20.0) == [True, False, False]
+
+
+def with_gauges(state: HookState, **gauges: object) -> Process:
+    """A rank with a hook that has reported these gauges."""
+    return replace(rank(0, still_s=30.0), hook=Hook(state), gauges=gauges)
+
+
+GROUP = {"id": "0", "enqueued": 7, "completed": 6}
+RECORD = {"group": "0", "number": 7, "operation": "gloo:all_reduce", "is_unfinished": True}
+
+
+@pytest.mark.parametrize(
+    ("process", "is_due"),
+    [
+        (rank(0, still_s=30.0), False),
+        (with_gauges("absent"), False),
+        (with_gauges("ready"), True),
+        (with_gauges("silent"), True),
+        (with_gauges("ready", own={}), False),
+        (with_gauges("ready", collectives={"groups": {}, "states": [GROUP]}), True),
+        (with_gauges("ready", collectives={"groups": {}, "states": [GROUP | RECORD]}), False),
+        (with_gauges("ready", collectives={"states": [GROUP | {"id": "nccl:0"}]}), False),
+        (with_gauges("ready", collectives={"states": [GROUP | {"enqueued": -1}]}), False),
+        (with_gauges("ready", collectives={"error": "this torch has no flight recorder"}), False),
+    ],
+)
+def test_a_rank_whose_recorder_is_still_to_be_read_says_so(process: Process, is_due: bool) -> None:
+    (row,) = summary_of([snapshot([process])]).ranks
+
+    assert row.is_recorder_due is is_due
+
+
+def test_so_does_one_with_a_server_in_place_of_a_hook() -> None:
+    process = rank(0, still_s=30.0)
+    server = replace(process.threads[0], tid=9, name="pt_workerserver")
+    environment = {**process.sample.environment, "TORCH_WORKER_SERVER_SOCKET": "/tmp/a"}
+    served = replace(
+        process,
+        threads=(*process.threads, server),
+        sample=replace(process.sample, environment=environment),
+    )
+    read = replace(served, gauges={"collectives": {"groups": {}, "states": [RECORD]}})
+
+    assert summary_of([snapshot([served])]).ranks[0].is_recorder_due
+    assert not summary_of([snapshot([read])]).ranks[0].is_recorder_due
 
 
 def test_what_a_rank_waits_for_on_its_node_is_part_of_its_row() -> None:
