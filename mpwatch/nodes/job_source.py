@@ -47,7 +47,7 @@ DELIVER_S = 0.5
 """Interval of states; nodes send one a second, each at another time."""
 PATIENCE = 4
 """A state that took t seconds of cpu is followed by the next one after this many times t: 1,000
-nodes of 64 ranks take 0.1 s while they work, and 0.35 s once one is named."""
+nodes of 64 ranks take 0.1 s while they work, and 0.04 to 0.07 s once one is named."""
 PARTS_LIMIT = 256
 """The most parts of one snapshot, and of all that are not decoded yet: 16 MiB deflated."""
 

@@ -73,10 +73,12 @@ def of_collectives(ranks: JobRanks, views: Sequence[NodeView]) -> Iterator[JobFi
         return
     is_stalled = live.quiet_s >= STALLED_S
     # Each of these waits for another one of them, wherever the other ranks of the job are.
-    of_groups = apart_in_groups(live.placed("inside"), live.quiet_s) if is_stalled else None
-    if of_groups is not None:
-        yield of_groups
-        return
+    # To put 64,000 ranks in order takes as long as all else; without records it is for nothing.
+    if is_stalled and all(row.is_unfinished for row in live.rows("inside")):
+        of_groups = apart_in_groups(live.placed("inside"), live.quiet_s)
+        if of_groups is not None:
+            yield of_groups
+            return
     late = _awaited_first(live)
     if late or is_stalled:
         late += live.gone if live.most_quiet_s >= STALLED_S else []
