@@ -394,7 +394,9 @@ def _rank_row(
     has_stack = _has_current_stack(process, index, quiet_at_s)
     place = None
     if has_stack:
-        place = place_of(process, index) or ("init_process_group" if is_joining(process) else None)
+        for_s = 0.0 if quiet_at_s is None else index.snapshot.at_s - quiet_at_s
+        place = place_of(process, index, for_s)
+        place = place or ("init_process_group" if is_joining(process) else None)
     if place is None and rank is None:
         place = _place_in_ray(process, index)
     return RankRow(

@@ -17,7 +17,7 @@ from mpwatch.model.collectives import Length, RankHabit
 from mpwatch.model.findings import Severity
 from mpwatch.model.host import CgroupSample, FileSystemSample
 from mpwatch.model.ids import HookState, ProcessId, Role
-from mpwatch.model.samples import Ended, FdSample
+from mpwatch.model.samples import Ended, FdSample, Frame
 from mpwatch.model.snapshot import Hook, Process, Thread
 from mpwatch.model.waits import WaitChain, WaitGraph, WaitLink
 from mpwatch.nodes.across.judge import NODES_DIFFER, job_findings
@@ -541,11 +541,22 @@ def test_the_sizes_of_shared_memory_of_equal_machines_are_equal() -> None:
     assert found == ["983G", "983G"]
 
 
-def test_a_rank_of_which_a_thread_waits_for_a_core_once_still_makes_no_progress() -> None:
+BACKWARD = (
+    Frame("_engine_run_backward", "/lib/python3.11/site-packages/torch/autograd/graph.py", 979),
+    Frame("train", "/home/ada/train.py", 50),
+)
+
+
+@pytest.mark.parametrize(
+    ("stack", "place"), [(ALL_REDUCE, "all_reduce"), (BACKWARD, "the backward pass")]
+)
+def test_a_rank_of_which_a_thread_waits_for_a_core_once_still_makes_no_progress(
+    stack: tuple[Frame, ...], place: str
+) -> None:
     rows = Rows()
 
     def row(at_s: float, **of: Any) -> RankRow:
-        made = rank(0, at_s=at_s, stack=ALL_REDUCE, **of)
+        made = rank(0, at_s=at_s, stack=stack, **of)
         # The stack was taken when the rank had just stopped.
         taken = replace(made.threads[0], stack_age_s=at_s - 100.0)
         other = Thread(2, "gloo_tcp_loop", "R" if "still_s" not in of else "S")
@@ -556,8 +567,8 @@ def test_a_rank_of_which_a_thread_waits_for_a_core_once_still_makes_no_progress(
     stalled = row(130.0, still_s=30.0)
     once, for_long = row(131.0), row(131.0 + HELD_S)
 
-    assert (stalled.place, stalled.quiet_at_s) == ("all_reduce", 100.0)
-    assert (once.place, once.quiet_at_s) == ("all_reduce", 100.0)
+    assert (stalled.place, stalled.quiet_at_s) == (place, 100.0)
+    assert (once.place, once.quiet_at_s) == (place, 100.0)
     assert (for_long.place, for_long.quiet_at_s) == (None, None)
 
 
