@@ -240,7 +240,7 @@ def _advice(first: PlacedRank, place: str) -> str:
     if _and_awaits(first):
         return (
             "End that wait. What only one rank does has to end before the timeout of the process "
-            f"group, and {first.name} has to call {place} as well."
+            f"group, and {first.name} has to reach {place} as well."
         )
     return f"Find out what {first.name} waits for there; its stack is on {first.view.name}."
 

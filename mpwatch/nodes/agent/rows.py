@@ -438,14 +438,18 @@ def _rank_row(
 
 
 def _chain(process: Process, snapshot: Snapshot) -> str:
-    """The wait chain of a process, where it leads to another process."""
+    """The wait chain of a process; where it leads to no other process, what it waits for."""
+    own = ""
     for chain in snapshot.waits.chains:
         places = [
             place for place, each in enumerate(chain.links) if each.process == process.process
         ]
-        if places and len({each.process for each in chain.links[places[0] :]}) > 1:
-            return _cut(dataclasses.replace(chain, links=chain.links[places[0] :]).sentence)
-    return ""
+        links = chain.links[places[0] :] if places else ()
+        if len({each.process for each in links}) > 1:
+            return _cut(dataclasses.replace(chain, links=links).sentence)
+        if len(links) == 1 and links[0].tid == process.pid:
+            own = own or links[0].words.removesuffix(f", {called_at(process)}")
+    return _cut(own)
 
 
 def _usual_s(process: Process, snapshot: Snapshot) -> tuple[int | None, int | None]:

@@ -138,7 +138,7 @@ class RankRow(msgspec.Struct, frozen=True):
     group_ranks: str = ""
     """The ranks of `group`, see `text_of_group`; empty if unknown."""
     chain: str = ""
-    """What it waits for on its node, and what that waits for, where it is in no collective."""
+    """What it waits for, and what that waits for on its node, where it is in no collective."""
 
 
 GROUP_LIMIT = 1 << 17

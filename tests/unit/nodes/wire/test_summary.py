@@ -409,12 +409,17 @@ def test_what_a_rank_waits_for_on_its_node_is_part_of_its_row() -> None:
     )
     graph = WaitGraph(chains=(WaitChain(links, "unknown"),))
     summary = summary_of([replace(snapshot([late]), waits=graph)])
-    alone = WaitGraph(chains=(WaitChain(links[:2], "unknown"),))
+    own = replace(links[1], words="waits for data on tcp 10.0.0.1:5 > 10.0.0.9:6, train.py:91 save")
+    alone = WaitGraph(chains=(WaitChain((links[0], own), "unknown"),))
+    thread = WaitGraph(chains=(WaitChain((replace(own, tid=9),), "unknown"),))
 
     assert summary.ranks[0].chain == (
         "rank 0 waits for a batch <- worker 0 (77) waits for tcp 10.0.0.1:5 > 10.0.0.9:6"
     )
-    assert summary_of([replace(snapshot([late]), waits=alone)]).ranks[0].chain == ""
+    assert summary_of([replace(snapshot([late]), waits=alone)]).ranks[0].chain == (
+        "waits for data on tcp 10.0.0.1:5 > 10.0.0.9:6"
+    )
+    assert summary_of([replace(snapshot([late]), waits=thread)]).ranks[0].chain == ""
 
 
 def test_memory_is_compared_with_the_limit_of_the_job_or_with_the_machine() -> None:
