@@ -621,13 +621,14 @@ def _facts(snapshots: Sequence[Snapshot]) -> dict[str, str]:
 
     Those of the ranks here, if they are of one job; of several jobs only what is the same for all.
     """
-    host, started, found = {}, _Values(), _Values()
+    host, started, found = _Values(), _Values(), _Values()
     ranks = _ranks(snapshots)
     for snapshot in snapshots:
-        if snapshot.host.max_map_count is not None:
-            host["max_map_count"] = str(snapshot.host.max_map_count)
-        if snapshot.host.shm is not None:
-            host["/dev/shm"] = bytes_text(snapshot.host.shm.total_bytes)
+        # Another job of the node may be in a container, with a /dev/shm of its own.
+        for process in _ranks((snapshot,)) if ranks else snapshot.processes[:1]:
+            shm = snapshot.host.shm
+            host.add("max_map_count", snapshot.host.max_map_count, process)
+            host.add("/dev/shm", None if shm is None else bytes_text(shm.total_bytes), process)
         for process in snapshot.living():
             if process.role in _BY_MULTIPROCESSING:
                 name = _BY_MULTIPROCESSING[process.role]
@@ -646,7 +647,7 @@ def _facts(snapshots: Sequence[Snapshot]) -> dict[str, str]:
             found.add(name, process.sample.environment.get(name, NOT_SET), process)
     is_one_job = len({_job(each.sample.environment) for each in ranks}) == 1
     return {
-        **host,
+        **host.agreed(are_mixed_told=False),
         **started.agreed(are_mixed_told=False),
         **found.agreed(are_mixed_told=is_one_job),
     }

@@ -546,6 +546,20 @@ def test_the_sizes_of_shared_memory_of_equal_machines_are_equal() -> None:
     assert found == ["983G", "983G"]
 
 
+def test_the_shared_memory_of_another_job_of_the_node_is_not_compared() -> None:
+    of = snapshot([rank(0)])
+    small = replace(of.host, shm=FileSystemSample("/dev/shm", 64 << 20, 0, None, None))
+    without = replace(
+        rank(1), role="main", sample=replace(rank(1).sample, role="main", rank=None, environment={})
+    )
+    other = replace(snapshot([without]), host=small)
+    apart = replace(snapshot([rank(1)]), host=small)
+
+    assert summary_of([of, other]).node.facts["/dev/shm"] == "64.0G"
+    assert "/dev/shm" not in summary_of([of, apart]).node.facts
+    assert summary_of([other]).node.facts["/dev/shm"] == "64.0M"
+
+
 BACKWARD = (
     Frame("_engine_run_backward", "/lib/python3.11/site-packages/torch/autograd/graph.py", 979),
     Frame("train", "/home/ada/train.py", 50),
