@@ -24,6 +24,7 @@ from mpwatch.collect.source.syntax import (
     functions_by_name,
     functions_in,
     imported_roots,
+    is_inside,
     last_name,
     names_in,
     own_nodes,
@@ -357,6 +358,7 @@ def find_graphs(function: ast.AST, own: Sequence[ast.AST], file: Tensors) -> Ite
         if each.annotation is None or last_name(each.annotation) not in _PLAIN
     }
     objects = set(_objects(own))
+    assigned = {} if ends else _assignments(own)
     is_pass = _PASSES.search(function.name) is not None
     for node, parents in within([node for _, node in children(function)]):
         if any(isinstance(each, ast.With) and _switches_off(each) for each in parents):
@@ -374,7 +376,7 @@ def find_graphs(function: ast.AST, own: Sequence[ast.AST], file: Tensors) -> Ite
                     yield "graph-passed", f"{call.func.attr}, {place}, {found.line}", node
         if isinstance(node, ast.Assign) and not ends:
             if not is_pass or any(isinstance(e, ast.Attribute) for e in node.targets):
-                yield from _carried(own, node, loops, file)
+                yield from _carried(assigned, node, loops, file)
             found = _computed(node.value, computed, file)
             for name in (expression_text(e) for t in node.targets for e in _elements(t)):
                 computed.pop(name, None)
@@ -530,7 +532,10 @@ def _computed(
 
 
 def _carried(
-    own: Sequence[ast.AST], node: ast.Assign, loops: Sequence[ast.AST], file: Tensors
+    assigned: Mapping[str, Sequence[ast.Assign]],
+    node: ast.Assign,
+    loops: Sequence[ast.AST],
+    file: Tensors,
 ) -> Iterator[Found]:
     """`out, self.state = self.model(x, self.state)`: the state keeps the graphs of all rounds."""
     call = node.value
@@ -545,20 +550,25 @@ def _carried(
     given = [*call.args, *(each.value for each in call.keywords)]
     for part in (part for each in given for part in _elements(each)):
         text = expression_text(part)
-        others = [
-            each
-            for each in own
-            if each is not node and isinstance(each, ast.Assign)
-            for target in each.targets
-            if text in map(expression_text, _elements(target))
-        ]
+        if text not in states:
+            continue
+        others = (each for each in assigned.get(text, ()) if each is not node)
         if isinstance(part, ast.Name):
-            inside = {id(each) for loop in loops[-1:] for each in ast.walk(loop)}
-            is_kept = bool(loops) and not any(id(each) in inside for each in others)
+            is_kept = bool(loops) and not any(is_inside(each, loops[-1]) for each in others)
         else:
-            is_kept = isinstance(part, ast.Attribute) and not others
-        if text in states and is_kept:
+            is_kept = isinstance(part, ast.Attribute) and not any(True for _ in others)
+        if is_kept:
             yield "graph-carried", text, node
+
+
+def _assignments(own: Iterable[ast.AST]) -> Mapping[str, Sequence[ast.Assign]]:
+    """The statements of a function that assign to each name, `x` or `self.x`."""
+    found: defaultdict[str, list[ast.Assign]] = defaultdict(list)
+    for node in own:
+        if isinstance(node, ast.Assign):
+            for text in {expression_text(e) for t in node.targets for e in _elements(t)}:
+                found[text].append(node)
+    return found
 
 
 _REDUCTIONS: Final = frozenset(

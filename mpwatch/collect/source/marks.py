@@ -152,14 +152,6 @@ _SUBMITS: Final = STARTS_TASK | {"remote"}
 """`remote` is Ray's, and that of what imitates it."""
 
 
-FUNCTION_NODES: Final = 8_000
-"""A function of more syntax of its own is not marked, nor is a file outside of its functions.
-
-Several questions compare each two of the statements of a function. In 3,460 files of libraries the
-longest function has 4,730, and only generated tables have more than 8,000.
-"""
-
-
 def marks(
     file: str,
     module: ParsedFile,
@@ -176,8 +168,6 @@ def marks(
     """
     known = _names_of(module, elsewhere, names or FileNames(module.tree, file))
     for function in (module.tree, *functions_in(module.tree)):
-        if len(own_nodes(function)) > FUNCTION_NODES:
-            continue
         name = function.name if isinstance(function, FUNCTIONS) else "<module>"
         for kind, about, node in (*_found_in(module, function, known), *_decorations(function)):
             if kind == "cache" and (used := _decorated(known.defined, function)):
@@ -787,17 +777,20 @@ def _swallowing(nodes: Sequence[ast.AST]) -> Iterator[Found]:
 
 def _reads_all(nodes: Sequence[ast.AST]) -> Iterator[Found]:
     """`if i % self.step == self.offset: yield x` in a loop, and `yield from block[first:last]`."""
-    is_generator = any(isinstance(each, ast.Yield | ast.YieldFrom) for each in nodes)
-    for loop in nodes if is_generator else ():
-        if not isinstance(loop, ast.For):
-            continue
-        inside = [each for each in nodes if is_inside(each, loop)]
-        filled = {
-            receiver_of(each)
-            for each in inside
-            if isinstance(each, ast.Call) and last_name(each.func) == "append"
-        }
-        for node in inside:
+    gives = [each for each in nodes if isinstance(each, ast.Yield | ast.YieldFrom)]
+    if not gives:
+        return
+    appends = [e for e in nodes if isinstance(e, ast.Call) and last_name(e.func) == "append"]
+    asked = [
+        each
+        for each in nodes
+        if isinstance(each, ast.Yield | ast.YieldFrom)
+        or (isinstance(each, ast.If) and _asks_for_nth(each.test))
+    ]
+    for loop in (each for each in nodes if isinstance(each, ast.For)):
+        filled = {receiver_of(each) for each in appends if is_inside(each, loop)}
+        inside = [each for each in gives if is_inside(each, loop)]
+        for node in (each for each in asked if is_inside(each, loop)):
             value = node.value if isinstance(node, ast.Yield | ast.YieldFrom) else None
             is_part = (
                 isinstance(value, ast.Subscript)
@@ -805,18 +798,19 @@ def _reads_all(nodes: Sequence[ast.AST]) -> Iterator[Found]:
                 and value.slice.lower is not None
                 and expression_text(value.value) in filled
             )
-            if is_part or (isinstance(node, ast.If) and _takes_every_nth(node, inside)):
+            if is_part or (isinstance(node, ast.If) and _gives_every_nth(node, inside)):
                 yield "reads-all", expression_text(_gone_through(loop.iter)), node
 
 
-def _takes_every_nth(node: ast.If, inside: Sequence[ast.AST]) -> bool:
-    """`if i % n == k:` around a `yield`, or `if i % n != k: continue` before one."""
-    test = node.test
+def _asks_for_nth(test: ast.expr) -> bool:
+    """`i % n == k`, with any comparison, and not with a number."""
     if not isinstance(test, ast.Compare) or isinstance(test.comparators[0], ast.Constant):
         return False
-    if not isinstance(test.left, ast.BinOp) or not isinstance(test.left.op, ast.Mod):
-        return False
-    gives = [each for each in inside if isinstance(each, ast.Yield | ast.YieldFrom)]
+    return isinstance(test.left, ast.BinOp) and isinstance(test.left.op, ast.Mod)
+
+
+def _gives_every_nth(node: ast.If, gives: Sequence[ast.AST]) -> bool:
+    """`if i % n == k:` around a `yield`, or `if i % n != k: continue` before one."""
     if isinstance(node.body[-1], ast.Continue):
         return bool(gives)
     return any(is_inside(each, node) for each in gives)

@@ -15,6 +15,7 @@ import builtins
 import re
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final, NamedTuple
 
 from mpwatch.collect.source.syntax import (
@@ -399,6 +400,8 @@ _SELECT: Final = re.compile(
 """What gives as many elements as the values that it is given decide."""
 _NUMBERS: Final = frozenset(("amax", "count_nonzero", "item", "max", "sum"))
 """What makes a number of values, for `range(int(lengths.max()))`."""
+_ROUNDS_OF_FUNCTION: Final = 24
+"""Loops with a collective that are looked at in one function: each is compared with all of it."""
 _WAITS_FOR_ALL: Final = frozenset(("all_gather", "all_reduce", "backward", "barrier", "broadcast"))
 
 
@@ -418,10 +421,12 @@ def find_batch_rounds(
         nodes: Its own.
         functions: See `functions_by_name`.
     """
-    loops = [each for each in nodes if isinstance(each, ast.For)]
-    for loop in loops:
-        if not any(_waits_for_all(each, functions) for each in _body_of(loop)):
-            continue
+    loops = (
+        each
+        for each in nodes
+        if isinstance(each, ast.For) and any(_waits_for_all(e, functions) for e in _body_of(each))
+    )
+    for loop in islice(loops, _ROUNDS_OF_FUNCTION):
         batch = _batch_of(function, loop, nodes)
         made = _selected(loop, batch, nodes) if batch else None
         if made is not None:

@@ -101,7 +101,7 @@ def _calls(file: str, tree: ast.Module) -> Iterator[Call]:
         callers = (name,) if owner is None or name != "__init__" else (owner.name,)
         nodes = list(own_nodes(function))
         loops = [each for each in nodes if isinstance(each, LOOPS)][:_LOOPS_OF_FUNCTION]
-        caught = _caught_in(nodes, loops)
+        caught = _caught_and_survived(nodes, loops)
         branches = [
             (first_line(each.body[0]), last_line(each))
             for each in nodes
@@ -117,7 +117,7 @@ def _calls(file: str, tree: ast.Module) -> Iterator[Call]:
                     yield Call(called, loop, callers, id(call) in caught, is_under)
 
 
-def _caught_in(nodes: Sequence[ast.AST], loops: Sequence[ast.AST]) -> set[int]:
+def _caught_and_survived(nodes: Sequence[ast.AST], loops: Sequence[ast.AST]) -> set[int]:
     """The ids of what stands in a `try` of a function after which it, or its loop, goes on."""
     found: set[int] = set()
     for node in (each for each in nodes if isinstance(each, ast.Try)):
@@ -241,15 +241,22 @@ def takers_of(tree: ast.Module) -> Takers:
 def find_emptying(function: ast.AST, takers: Takers) -> Iterator[Found]:
     """The loops of a function in whose rounds items are taken out of a queue."""
     queues = takers.queues.get(getattr(function, "name", ""), frozenset())
-    nodes = list(own_nodes(function)) if queues else []
+    nodes = own_nodes(function) if queues else ()
+    calls = [(each, takes) for each in nodes if (takes := _taken_by_call(each, takers))]
     for loop in (each for each in nodes if isinstance(each, LOOPS)):
-        inside = [n for n in nodes if first_line(loop) <= first_line(n) <= last_line(loop)]
-        taken = {text for node in inside for text in taken_by(node)}
-        for node in inside:
-            if isinstance(node, ast.Call):
-                taken |= takers.queues.get(last_name(node.func), frozenset())
+        first, last = first_line(loop), last_line(loop)
+        taken = {
+            text for call, takes in calls if first <= first_line(call) <= last for text in takes
+        }
         for queue in sorted(taken & queues):
             yield "empties", queue, loop
+
+
+def _taken_by_call(node: ast.AST, takers: Takers) -> frozenset[str]:
+    """The queues out of which a call takes items, or the function of the file that it calls."""
+    if not isinstance(node, ast.Call):
+        return frozenset()
+    return takers.queues.get(last_name(node.func), frozenset()).union(taken_by(node))
 
 
 def _called_in(function: ast.AST) -> Iterator[str]:

@@ -76,7 +76,11 @@ FILE_BYTES: Final = 256 << 10
 """A longer file is not read: it is generated, and takes long to parse."""
 FILES: Final = 64
 NODES: Final = 60_000
-"""A file of more syntax nodes is not used: 256 KiB of ordinary code have fewer."""
+"""A file of more syntax nodes is not used: 256 KiB of ordinary code have fewer.
+
+The marks of one function of 56,000 nodes, put together from the statements of 400 programs, take
+3.2 s of cpu, those of one of 8,000 nodes 0.3 s: some questions compare loops with each other.
+"""
 DEPTH: Final = 200
 """A file with deeper syntax is not used: functions that follow it call themselves."""
 DROPPED: Final = 16

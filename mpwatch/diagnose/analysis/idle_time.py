@@ -33,6 +33,11 @@ WAKES = 3
 WAKES_PER_S = 0.6
 """Wake-ups of the main thread that still count as stalled: a DataLoader polls every 5 s."""
 WOKEN_SPAN_S = 8.0
+_WOKEN_BEFORE = 5.0
+"""Times for each time limit: a thread whose wait only times out is woken once by that."""
+RECEIVES_PER_S = 1.5
+"""Of a wait without a time limit, which nothing ends but what it waits for."""
+_USUAL_LIMIT_S = 0.25
 SWITCHES_PER_SAMPLE = 10
 SAMPLING_S = 1.0
 """Seconds within which py-spy has taken the stacks of a process, also on a loaded machine."""
@@ -193,6 +198,35 @@ def woken_per_s(index: Index, process: Process, span_s: float = WOKEN_SPAN_S) ->
         if last_s - at_s >= span_s:
             return woken / (last_s - at_s)
     return None
+
+
+def gets_before_limit(
+    index: Index,
+    process: Process,
+    span_s: float = WOKEN_SPAN_S,
+    endless_per_s: float = RECEIVES_PER_S,
+) -> bool:
+    """Whether a main thread is woken up far more often than the time limit of its wait does it.
+
+    So it gets something: what is received from a socket is in no count of bytes read. The timers of
+    an event loop wake one up as well.
+
+    Args:
+        index: The snapshot.
+        process: The process.
+        span_s: See `woken_per_s`.
+        endless_per_s: How often a second is enough where the wait has no time limit.
+    """
+    thread = main_thread(process)
+    wait = thread.waits_on if thread is not None else None
+    per_s = woken_per_s(index, process, span_s)
+    if per_s is None:
+        return False
+    if wait is None:  # found between two waits, so that its limit is not known
+        return per_s * _USUAL_LIMIT_S >= _WOKEN_BEFORE
+    if wait.timeout_s is None:
+        return per_s >= endless_per_s
+    return per_s * wait.timeout_s >= _WOKEN_BEFORE
 
 
 def _wakes(

@@ -7,6 +7,7 @@ import pytest
 
 from mpwatch.diagnose.analysis.idle_time import (
     STALLED_S,
+    gets_before_limit,
     is_stalled,
     mean_cpu_percent,
     quiet_s,
@@ -14,6 +15,7 @@ from mpwatch.diagnose.analysis.idle_time import (
 )
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.model.history import History, Point
+from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Process
 from tests.builders.snapshots import (
     MAIN,
@@ -221,3 +223,33 @@ def test_of_what_a_process_did_before_its_main_thread_says_nothing(ran_s: float 
 
     assert quiet_s(works, Index(snapshot_of(works), History(started_at_s=NOW_S))) == (ran_s or 0.0)
     assert quiet_s(*seen(works, replace(past([40.0] * 61), started_at_s=NOW_S - 60))) == 60.0
+
+
+RECEIVES = WaitedOn("socket-read", "recvfrom")
+
+
+@pytest.mark.parametrize(
+    ("wait", "per_s", "is_given"),
+    [
+        (RECEIVES, 2.0, True),
+        (RECEIVES, 1.0, False),
+        (replace(RECEIVES, timeout_s=3.0), 2.0, True),
+        (replace(RECEIVES, timeout_s=0.25), 8.0, False),
+        (replace(RECEIVES, timeout_s=0.25), 24.0, True),
+        (None, 8.0, False),
+        (None, 24.0, True),
+    ],
+)
+def test_a_wait_that_ends_far_more_often_than_by_its_time_limit_gets_something(
+    wait: WaitedOn | None, per_s: float, is_given: bool
+) -> None:
+    waiting = main(threads=[thread(MAIN, waits=wait)])
+    woken = history({(MAIN, "voluntary_switches"): line(500.0, per_s)})
+
+    assert gets_before_limit(Index(snapshot_of(waiting), woken), waiting) is is_given
+
+
+def test_wake_ups_that_were_not_watched_show_nothing() -> None:
+    waiting = main(threads=[thread(MAIN, waits=RECEIVES)])
+
+    assert not gets_before_limit(Index(snapshot_of(waiting)), waiting)

@@ -436,7 +436,7 @@ def approach(
         used: What is in use.
         limit: What can be used; positive.
         series: The values whose trend counts, oldest first.
-        near: Share of the limit from which standing still is worth a warning.
+        near: Share of the limit from which a number that does not rise is worth a warning.
         at: Share from which it counts as reached.
         worth_forecasting: Share below which a rise is taken for a start.
         series_limit: The limit of the series, where it is a part of what is used.

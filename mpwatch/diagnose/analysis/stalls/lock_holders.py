@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, program_frames
 from mpwatch.describe.waits import SEMAPHORE
-from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.mechanisms.kept_locks import (
     KeptFile,
     advice_of_left_lock,
@@ -38,7 +38,7 @@ from mpwatch.diagnose.analysis.waits.providers import (
     thread_words,
 )
 from mpwatch.diagnose.analysis.waits.verdicts import where
-from mpwatch.model.ids import SegmentId
+from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process
 from mpwatch.model.source_code import Statement
@@ -194,13 +194,24 @@ def _kept_for_a_loop(index: Index, blockage: Blockage) -> _KeptForLoop | None:
     """
     if blockage.reason not in ("computes", "polls", "sleeps"):
         return None
-    holder = main_thread(blockage.process)
-    waiting = [thread for each in _wait_for_it(index, blockage) if (thread := main_thread(each))]
-    if holder is None or not waiting:
+    waiting = tuple(each.process for each in _wait_for_it(index, blockage))
+    return _loop_after_lock(index, blockage.process.process, waiting)
+
+
+@derived
+def _loop_after_lock(
+    index: Index, holding: ProcessId, others: tuple[ProcessId, ...]
+) -> _KeptForLoop | None:
+    """See `_kept_for_a_loop`; severity, cause and advice of one finding ask it."""
+    holder = index.snapshot.get(holding)
+    holder_thread = main_thread(holder) if holder is not None else None
+    found = (index.snapshot.get(each) for each in others)
+    waiting = [thread for each in found if each is not None and (thread := main_thread(each))]
+    if holder_thread is None or not waiting:
         return None
     theirs = [program_frames(thread.stack) for thread in waiting]
     first = [each for each in theirs[0] if source_of(index, each) is not None]
-    for frame in program_frames(holder.stack):
+    for frame in program_frames(holder_thread.stack):
         taken = next((each for each in first if are_of_one_function(index, each, frame)), None)
         if taken is None or any(taken not in each for each in theirs[1:]):
             continue

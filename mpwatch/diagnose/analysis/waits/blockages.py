@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from mpwatch.describe.frames import is_library, own_frames
-from mpwatch.diagnose.analysis.idle_time import TICK_S, mean_cpu_percent, quiet_s, woken_per_s
+from mpwatch.diagnose.analysis.idle_time import TICK_S, gets_before_limit, mean_cpu_percent, quiet_s
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import channels_among, listening_at
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, family_head
@@ -71,13 +71,13 @@ _READ_FROM: frozenset[Target] = frozenset(("queue", "pipe", "socket"))
 """What a main thread has to read from to get on."""
 POLLS_PERCENT = 5.0
 """CPU use of a process that only waits with a time limit, again and again."""
+POLLS_PER_S = 5.0
+"""One that waits without a time limit, and is found at nothing else, gets something if it is woken
+up so often; at fewer times it may ask by several calls in vain."""
 WORKS_PERCENT = 20.0
 """CPU use of a thread that may work for another one of its process."""
 MOSTLY = 0.9
 """The part of the readings that find a process at the one thing that it does."""
-WOKEN_BEFORE = 5.0
-"""Times for each time limit: a thread whose wait only times out is woken once by that."""
-USUAL_LIMIT_S = 0.25
 AWAKE_READINGS = 1.2
 """So many of the readings may find it at something else, however few they are."""
 LOOPS_S = 20.0
@@ -242,7 +242,7 @@ def _polled_in_vain_s(index: Index, identity: ProcessId) -> float:
     if process is None or account is None or not read:
         return 0.0
     cpu_percent = mean_cpu_percent(process, index.history)
-    if cpu_percent is None or cpu_percent > POLLS_PERCENT or _gets_before_limit(index, process):
+    if cpu_percent is None or cpu_percent > POLLS_PERCENT or _gets(index, process):
         return 0.0
     found: set[Activity] = set()
     seconds = 0.0
@@ -260,19 +260,8 @@ def _polled_in_vain_s(index: Index, identity: ProcessId) -> float:
     return min(seconds, index.snapshot.at_s - read[-1].at_s)
 
 
-def _gets_before_limit(index: Index, process: Process) -> bool:
-    """Whether a main thread wakes up far more often than the time limit of its wait makes it.
-
-    So it gets something: what is received from a socket is in no count of bytes read.
-    """
-    thread = main_thread(process)
-    wait = thread.waits_on if thread is not None else None
-    per_s = woken_per_s(index, process)
-    if per_s is None:
-        return False
-    # Without a limit nothing else wakes it up; found between two waits, its limit is not known.
-    limit_s = USUAL_LIMIT_S if wait is None else 1.0 if wait.timeout_s is None else wait.timeout_s
-    return per_s * limit_s >= WOKEN_BEFORE
+def _gets(index: Index, process: Process) -> bool:
+    return gets_before_limit(index, process, endless_per_s=POLLS_PER_S)
 
 
 def _is_same_lock(activity: Activity, edge: WaitEdge) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 from mpwatch.describe.frames import own_frames, program_frames
-from mpwatch.diagnose.analysis.idle_time import COUNTED_S, WOKEN_SPAN_S, woken_per_s
+from mpwatch.diagnose.analysis.idle_time import COUNTED_S, WOKEN_SPAN_S, gets_before_limit
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import LISTENS, PipeEnds, channels_among, listening_at
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES
@@ -30,8 +30,6 @@ request, and does something else; `loop`: it runs the event loop that watches th
 _HANDLERS = ("socketserver.py:process_request_thread", "http/server.py:handle")
 _REPEATS = re.compile(r"(?:async )?for |while (?:True|1) ?:")
 _WAKING: tuple[MarkKind, ...] = ("wakes", "releases", "put")
-GETS_PER_S = 3.0
-"""Wake-ups of a thread that waits to receive without a time limit: something came each time."""
 _LATER_S = 1.5
 """A handler begins to wait after its client does; both are read one after the other."""
 
@@ -236,8 +234,7 @@ def _may_get(index: Index, client: Process) -> bool:
     switches = index.history.of(client.process, "voluntary_switches")
     if switches and switches[-1].at_s - switches[0].at_s < COUNTED_S:
         return True
-    spans_s = (COUNTED_S, WOKEN_SPAN_S)
-    return any((woken_per_s(index, client, each) or 0.0) >= GETS_PER_S for each in spans_s)
+    return any(gets_before_limit(index, client, each) for each in (COUNTED_S, WOKEN_SPAN_S))
 
 
 def has_asked(index: Index, thread: Thread) -> bool:

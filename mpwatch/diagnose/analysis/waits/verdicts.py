@@ -11,7 +11,7 @@ from mpwatch.describe.frames import at_frame, frame_words, is_library, own_frame
 from mpwatch.describe.processes import STATE_D, full_name, names_text
 from mpwatch.describe.waits import edge_words
 from mpwatch.diagnose.analysis.distributed.ranks import OTHERS, conclusion, is_in_backward
-from mpwatch.diagnose.analysis.idle_time import woken_per_s
+from mpwatch.diagnose.analysis.idle_time import gets_before_limit
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import channels_among
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, family_head
@@ -78,9 +78,6 @@ from mpwatch.model.units import seconds_text
 from mpwatch.model.waits import SETTLED_S, Verdict, WaitEdge
 
 ENDED_SHOWN = 3
-RECEIVES_PER_S = 1.5
-LEAST_LIMIT_S = 2.0
-"""With a shorter time limit, the limit may be what wakes it up."""
 _SHARED: frozenset[WaitKind] = frozenset(
     ("pipe-read", "pipe-write", "socket-read", "socket-write", "poll", "semaphore")
 )
@@ -240,22 +237,13 @@ def end_of_receiving(around: ReadContext, process: Process, edge: WaitEdge) -> W
 
 
 def _goes_on_receiving(index: Index, process: Process, edge: WaitEdge) -> bool:
-    """Whether a main thread gets something again and again where it waits to receive.
-
-    It is woken up much more often than the time limit of its call would do. The timers of an event
-    loop wake it up as well.
-    """
+    """Whether a main thread gets something again and again where it waits to receive."""
     main = main_thread(process)
-    wait = main.waits_on if main is not None else None
-    if wait is None or main is None or edge.tid != main.tid or edge.kind not in READS:
+    if main is None or main.waits_on is None or edge.tid != main.tid or edge.kind not in READS:
         return False
     if edge.is_ordinary or runs_event_loop(main):
-        return False  # the first is a worker that gets its work
-    limit_s = wait.timeout_s
-    if limit_s is not None and limit_s < LEAST_LIMIT_S:
-        return False
-    woken = woken_per_s(index, process)
-    return woken is not None and woken >= RECEIVES_PER_S
+        return False  # the first is a worker that gets its work, timers wake up the second as well
+    return gets_before_limit(index, process)
 
 
 def _end_of_joined(index: Index, process: Process, edges: Sequence[WaitEdge]) -> WaitEnd | None:

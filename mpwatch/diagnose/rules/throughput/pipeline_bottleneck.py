@@ -521,7 +521,12 @@ def _working_words(index: Index, working: Sequence[Process]) -> str:
     if _is_short_of_cores(index, working):
         waits = _mean(core_share, index, working)
         words.append(f"{'waits' if is_one else 'wait'} for a free core ({waits:.0%})")
-    return f"which {', '.join(words[:-1])}{' or ' if words[1:] else ''}{words[-1]} all the time"
+    return f"which {_either(words)} all the time"
+
+
+def _either(words: Sequence[str]) -> str:
+    """`works, sleeps (20%) or waits for a free core (30%)`."""
+    return f"{', '.join(words[:-1])}{' or ' if words[1:] else ''}{words[-1]}"
 
 
 def _cores_words(index: Index, working: Sequence[Process]) -> Iterator[str]:
@@ -540,9 +545,14 @@ def _cause(index: Index, stages: _Stages) -> str:
     this, it, its = (
         ("This process", "it", "its") if is_one else ("These processes", "they", "their")
     )
-    works = f"{this} {'works' if is_one else 'work'} without a pause"
+    does = ["works" if is_one else "work"]
     if _mean(_sleep_share, index, stages.working) >= PAUSES_SHARE:
-        works = f"{this} {'works, or sleeps' if is_one else 'work, or sleep'} by {its} own code"
+        does.append(f"{'sleeps' if is_one else 'sleep'} by {its} own code")
+    is_short = _is_short_of_cores(index, stages.working)
+    if is_short:
+        does.append(f"{'waits' if is_one else 'wait'} for a free core")
+    all_the_time = " without a pause" if len(does) == 1 else " all the time"
+    works = f"{this} {_either(does)}{all_the_time}"
     parts = []
     if stages.waiting:
         parts.append(f"the others need items faster than {it} make{'s' if is_one else ''} them")
@@ -552,9 +562,8 @@ def _cause(index: Index, stages: _Stages) -> str:
             f"make{'s' if len(stages.ahead) == 1 else ''} them, so that the queue is always full"
         )
     cause = f"{works}, and {', and '.join(parts)}: the whole job runs at {its} speed."
-    if _is_short_of_cores(index, stages.working):
-        waits = "waits" if is_one else "wait"
-        cause += f" Besides, {it} {waits} for a core, as the machine has more to run than cores."
+    if is_short:
+        cause += " The machine has more to run than cores."
     return cause
 
 

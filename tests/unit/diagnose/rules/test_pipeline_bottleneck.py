@@ -188,7 +188,9 @@ def test_a_process_that_works_and_sleeps_is_not_said_to_work_without_a_pause() -
 
     assert "which work or sleep (50%) all the time" in finding.summary
     assert finding.is_doubtful
-    assert finding.cause.startswith("These processes work, or sleep by their own code, and the")
+    assert finding.cause.startswith(
+        "These processes work or sleep by their own code all the time, and the"
+    )
 
 
 def test_producers_that_sleep_are_not_said_to_work() -> None:
@@ -395,8 +397,11 @@ def test_a_bottleneck_that_waits_for_a_core_is_named_with_the_share_of_that() ->
         "for main (100), which works or waits for a free core (81%) all the time at "
         "train.py:30 step"
     )
-    assert finding.cause.startswith("This process works without a pause, and takes items more")
-    assert finding.cause.endswith("it waits for a core, as the machine has more to run than cores.")
+    assert finding.cause.startswith(
+        "This process works or waits for a free core all the time, and takes items more slowly"
+    )
+    assert finding.cause.endswith("The machine has more to run than cores.")
+    assert "without a pause" not in finding.cause
     assert finding.advice.startswith("Do less for each item at train.py:30 step")
     assert "it also helps to end what else runs on it" in finding.advice
 

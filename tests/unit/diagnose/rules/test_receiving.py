@@ -129,6 +129,12 @@ def test_one_that_its_own_time_limits_wake_up_is_not_said_to_receive(
     assert "goes on receiving" in str(wait_graph(Index(*job(IN_NESTED))).chains)
 
 
+def test_one_that_is_woken_far_more_often_than_by_a_short_time_limit_is_said_to_receive() -> None:
+    snapshot, past = job(IN_NESTED, limit_s=0.5, woken_per_s=12.0)
+
+    assert "goes on receiving" in str(wait_graph(Index(snapshot, past)).chains)
+
+
 def test_a_worker_that_gets_its_work_does_not_go_on_receiving() -> None:
     snapshot, past = job(IN_NESTED)
     actor = snapshot.processes[2]
