@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from mpwatch.describe.findings import GROWTH_TOLD_S, rises, unresolved
 from mpwatch.describe.progress import MENTIONED_S
@@ -13,7 +13,6 @@ from mpwatch.model.snapshot import Snapshot
 from mpwatch.model.units import seconds_text
 
 if TYPE_CHECKING:
-    from mpwatch.nodes.head.head import Head
     from mpwatch.nodes.head.node import NodeView
 
 LEAST_S = 5.0
@@ -214,9 +213,30 @@ def rising_words(snapshot: Snapshot) -> str | None:
 
 # --- several machines ----------------------------------------------------------------------------
 
+RECORDERS_S = 15.0
+"""How long an answer is put off, at most, until what torch has recorded of each rank is read. Hooks
+read it after 4 s without a change, and at most every 10 s."""
 JUDGE_S = 1.0
 """Interval at which the findings of the job are updated while it is watched."""
 _WORDS = frozenset(severity.word for severity in Severity)
+
+
+class ReadsNodes(Protocol):
+    """A head, as far as a watch needs it."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether each node has sent its first complete reading, or will not."""
+        ...
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more is expected of any node."""
+        ...
+
+    def views(self) -> Sequence[NodeView]:
+        """All nodes."""
+        ...
 
 
 class JobDiagnosisWatch:
@@ -224,7 +244,8 @@ class JobDiagnosisWatch:
 
     Otherwise as for one machine (`DiagnosisWatch`), from the time on at which
     all nodes have read their jobs: until a finding says what is wrong, within the same bounds.
-    Where few ranks may be slow, up to `STEPS_LIMIT_S`.
+    Where few ranks may be slow, up to `STEPS_LIMIT_S`. Without what torch has recorded, ranks that
+    wait in several process groups look like ranks that have called something else.
     """
 
     def __init__(self, seconds: float | None) -> None:
@@ -232,11 +253,12 @@ class JobDiagnosisWatch:
         self.most_s = STEPS_LIMIT_S if seconds is None else seconds
         self._is_fixed = seconds is not None
         self._settled_s: float | None = None
+        self._certain_s: float | None = None
         self._judged_s = 0.0
 
-    def is_enough(self, head: Head, seconds: float) -> bool:
+    def is_enough(self, head: ReadsNodes, seconds: float) -> bool:
         """Whether the watch ends; `seconds` is its length so far."""
-        from mpwatch.nodes.across.judge import may_be_slow
+        from mpwatch.nodes.across.judge import may_be_slow, may_know_more
 
         if not head.is_settled:
             return False
@@ -251,7 +273,12 @@ class JobDiagnosisWatch:
         views = head.views()
         if watched_s >= self.limit_s:
             return watched_s >= STEPS_LIMIT_S or not may_be_slow(views)
-        return watched_s >= LEAST_S and _is_certain(views)
+        if watched_s < LEAST_S or not _is_certain(views):
+            self._certain_s = None
+            return False
+        if self._certain_s is None:
+            self._certain_s = watched_s
+        return watched_s - self._certain_s >= RECORDERS_S or not may_know_more(views)
 
 
 def _is_certain(views: Sequence[NodeView]) -> bool:

@@ -166,7 +166,7 @@ def dump(arguments: argparse.Namespace) -> int:
             "locals": arguments.locals,
         }
         documents, problems = _ask_all(head, progress, "dump", options)
-        views = _with_stacks(head)
+        views = head.last_views() if arguments.no_stacks else _with_stacks(head)
     _print(views, job_findings(views), arguments, documents, problems)
     return 0
 

@@ -36,6 +36,8 @@ class Explained:
     advice: str
     is_nan: bool = False
     """Whether a value was not a number."""
+    rules: tuple[str, ...] = ()
+    """The only rules to whose findings it is added; empty: to those of all."""
 
 
 EXPLAINED: tuple[Explained, ...] = (
@@ -121,6 +123,16 @@ EXPLAINED: tuple[Explained, ...] = (
         "has.",
         "Call init_process_group() in each process that communicates, before that line.",
     ),
+    Explained(  # torch/utils/data/dataloader.py, torch 1.13 to 2.13
+        ("Too many open files. Communication with the workers is no longer possible",),
+        "The process has as many descriptors open as its limit allows (RLIMIT_NOFILE). Under the "
+        "strategy file_descriptor each tensor received from another process uses one for as long "
+        "as the program keeps it, for example in a list of batches.",
+        "Do not keep received tensors: store .clone(), .item() or .numpy().copy() instead, and "
+        "collate many small tensors into few. A higher limit (ulimit -n) only postpones it; the "
+        "strategy file_system needs no descriptors, and leaks named files when the job is killed.",
+        rules=("worker-exited-unexpectedly",),
+    ),
     Explained(  # Objects/dictobject.c and setobject.c, CPython 3.10 to 3.14
         ("changed size during iteration",),
         "Another thread, or the body of the loop itself, adds to or removes from the container "
@@ -135,7 +147,15 @@ test."""
 def explained(finding: Finding) -> Explained | None:
     """What the exception that a finding quotes means; `None` for all others."""
     whole = "\n".join((finding.summary, *finding.evidence))
-    return next((row for row in EXPLAINED if all(text in whole for text in row.texts)), None)
+    return next(
+        (
+            row
+            for row in EXPLAINED
+            if all(text in whole for text in row.texts)
+            and (finding.rule in (row.rules or (finding.rule,)))
+        ),
+        None,
+    )
 
 
 _FIX_THERE = re.compile(r"^Fix the code .*?\.(?: (?=[A-Z])|$)")

@@ -319,6 +319,8 @@ class Playback:
     speed: float = 1.0
     """Seconds of recording per second."""
     is_paused: bool = False
+    followed: int = 0
+    """How many commands of the user it has followed: others were given meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)

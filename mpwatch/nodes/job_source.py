@@ -47,7 +47,7 @@ DELIVER_S = 0.5
 """Interval of states; nodes send one a second, each at another time."""
 PATIENCE = 4
 """A state that took t seconds of cpu is followed by the next one after this many times t: 1,000
-nodes of 64 ranks take 0.1 s while they work, and 0.35 s once one is named."""
+nodes of 64 ranks take 0.1 s while they work, and 0.04 to 0.07 s once one is named."""
 PARTS_LIMIT = 256
 """The most parts of one snapshot, and of all that are not decoded yet: 16 MiB deflated."""
 
@@ -160,6 +160,7 @@ class ReplayJobSource:
         self._commands: queue.SimpleQueue[Seek | Pause | SetSpeed | None] = queue.SimpleQueue()
         self._speed = 1.0
         self._is_paused = False
+        self._followed = 0
         self._thread = DeliveringThread[JobState](self._run, "mpwatch-replay")
 
     @property
@@ -198,7 +199,11 @@ class ReplayJobSource:
         while True:
             views = self._player.views()
             playback = Playback(
-                self._player.at_s, self._player.length_s, self._speed, self._is_paused
+                self._player.at_s,
+                self._player.length_s,
+                self._speed,
+                self._is_paused,
+                self._followed,
             )
             findings = tuple(judge.findings(views, playback.at_s))
             problem = " ".join(problems_of(self._recording, self._player))
@@ -216,6 +221,7 @@ class ReplayJobSource:
         with contextlib.suppress(queue.Empty):
             command = self._commands.get(timeout=seconds)
             while command is not None:
+                self._followed += 1
                 if isinstance(command, Pause):
                     self._is_paused = command.paused
                 elif isinstance(command, SetSpeed):

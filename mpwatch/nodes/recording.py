@@ -406,7 +406,7 @@ class JobPlayer:
 JUDGED_S = 5.0
 """Interval at which findings are looked for in a recording."""
 JUDGED_MOST = 200
-"""So often at most: a job of 1,000 nodes of 64 ranks takes 0.1 to 0.35 s of cpu each time."""
+"""So often at most: a job of 1,000 nodes of 64 ranks takes 0.04 to 0.1 s of cpu each time."""
 
 
 def replayed_to_end(

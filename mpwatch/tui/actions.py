@@ -397,16 +397,14 @@ class ReplayActions(HookActions):
 
     def action_seek(self, direction: int) -> None:
         """Move by ten seconds."""
-        view = self.view_state.view
-        if view is not None and view.snapshot.playback is not None:
-            at_s = view.snapshot.playback.at_s + direction * SEEK_S
-            self._ask(Seek(max(0.0, at_s)))
+        if (now := self.view_state.playback) is not None:
+            to_s = now.at_s + direction * SEEK_S
+            self._ask(Seek(max(0.0, min(now.length_s, to_s))))
 
     def action_speed(self, factor: float) -> None:
         """Play faster or slower."""
-        view = self.view_state.view
-        if view is not None and view.snapshot.playback is not None:
-            self._ask(SetSpeed(view.snapshot.playback.speed * factor))
+        if (now := self.view_state.playback) is not None:
+            self._ask(SetSpeed(now.speed * factor))
 
     def action_to_finding(self) -> None:
         """Seek to the time at which the selected finding was first seen."""

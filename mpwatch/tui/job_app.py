@@ -14,7 +14,7 @@ from textual.widget import Widget
 
 from mpwatch.attach.actions import ProcessActions
 from mpwatch.model.findings import JobFinding
-from mpwatch.model.snapshot import Playback, Snapshot
+from mpwatch.model.snapshot import Snapshot
 from mpwatch.nodes.across.ranks import PlacedRank
 from mpwatch.nodes.head.node import SILENT_S
 from mpwatch.nodes.job_source import JobSource, JobState, NodeSource
@@ -29,7 +29,7 @@ from mpwatch.tui.screens.base import HINTS, LiveScreen, SnapshotArrived
 from mpwatch.tui.screens.dashboard import Dashboard, ProcessScreen
 from mpwatch.tui.screens.texts import FindingScreen
 from mpwatch.tui.termination import Termination
-from mpwatch.tui.view_state import SEEK_S, ViewState
+from mpwatch.tui.view_state import SEEK_S, AskedPlayback, ViewState
 from mpwatch.tui.widgets.line_view import LineView, ScrollingLines
 from mpwatch.tui.widgets.live_table import LiveTable
 
@@ -88,6 +88,7 @@ class NodesScreen(LiveScreen):
         super().__init__()
         self.state = JobState(spec)
         self._source = source
+        self._playback = AskedPlayback()
         self._page = "nodes"
         self._only: frozenset[str] | None = None
         self._head_line = LineView(classes="bar")
@@ -119,6 +120,8 @@ class NodesScreen(LiveScreen):
 
     def show(self, state: JobState) -> None:
         """Show a newer state; while another screen is shown, later."""
+        if state.playback is not None:
+            state = replace(state, playback=self._playback.of(state.playback))
         self.state = state
         if self.is_current:
             self.show_snapshot()
@@ -201,24 +204,24 @@ class NodesScreen(LiveScreen):
     def action_pause(self) -> None:
         """Pause or resume a replay."""
         if (now := self.state.playback) is not None:
-            self._play(replace(now, is_paused=not now.is_paused), Pause(not now.is_paused))
+            self._play(Pause(not now.is_paused))
 
     def action_seek(self, direction: int) -> None:
         """Move a replay by ten seconds."""
         if (now := self.state.playback) is not None:
-            to_s = max(0.0, min(now.length_s, now.at_s + direction * SEEK_S))
-            self._play(replace(now, at_s=to_s), Seek(to_s))
+            self._play(Seek(max(0.0, min(now.length_s, now.at_s + direction * SEEK_S))))
 
     def action_speed(self, factor: float) -> None:
         """Play faster or slower."""
         if (now := self.state.playback) is not None:
-            speed = max(SLOWEST, min(FASTEST, now.speed * factor))
-            self._play(replace(now, speed=speed), SetSpeed(speed))
+            self._play(SetSpeed(max(SLOWEST, min(FASTEST, now.speed * factor))))
 
-    def _play(self, playback: Playback, command: Pause | Seek | SetSpeed) -> None:
+    def _play(self, command: Pause | Seek | SetSpeed) -> None:
         """Control a replay. The next key counts from there, before the source has delivered it."""
+        if (now := self.state.playback) is not None:
+            self._playback.note(command, now)
+            self.state = replace(self.state, playback=self._playback.of(now))
         self._source.control(command)
-        self.state = replace(self.state, playback=playback)
 
     def action_findings(self) -> None:
         """Show all findings in full."""

@@ -8,14 +8,17 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.snapshot import Snapshot
+from mpwatch.model.snapshot import Playback, Snapshot
 from mpwatch.observe.sources.source import (
     Command,
     Focus,
     Follow,
     Pause,
+    Seek,
+    SetSpeed,
     Source,
     StartRecording,
+    Step,
     TakeStacks,
 )
 from mpwatch.tui.elements.header import ViewSettings
@@ -31,6 +34,39 @@ SAMPLES_KEPT = 600
 
 COMING_S = 5.0
 """Seconds after the first sample during which hooks are still being connected."""
+
+
+class AskedPlayback:
+    """The position and speed of a replay that the next key counts from.
+
+    A replay follows a command later than it is given, and what it delivers before that has the
+    position before: until then, keys count from what was asked for last.
+    """
+
+    def __init__(self) -> None:
+        self._asked: Playback | None = None
+        self._given = 0
+
+    def of(self, shown: Playback) -> Playback:
+        """What was asked for last; what is shown, once that is where it leads to."""
+        if self._asked is None or shown.followed >= self._asked.followed:
+            return shown
+        return self._asked
+
+    def note(self, command: Pause | Seek | SetSpeed | Step, shown: Playback) -> None:
+        """Note a command, before it is given."""
+        now = self.of(shown)
+        match command:
+            case Seek(at_s=at_s):
+                now = replace(now, at_s=max(0.0, min(now.length_s, at_s)))
+            case SetSpeed(factor=factor):
+                now = replace(now, speed=factor)
+            case Pause(paused=paused):
+                now = replace(now, is_paused=paused)
+            case Step():
+                now = replace(now, is_paused=True)
+        self._given += 1
+        self._asked = replace(now, followed=self._given)
 
 
 class ViewState:
@@ -71,6 +107,7 @@ class ViewState:
         self._first_at_s: float | None = None
         self._asked: ProcessId | None = None
         self._variables: dict[tuple[ProcessId, int], Variables] = {}
+        self._playback = AskedPlayback()
 
     def arrived(self, snapshot: Snapshot) -> bool:
         """Store a new snapshot; returns whether to display it."""
@@ -91,12 +128,18 @@ class ViewState:
             return self._waiting
         return self.view.snapshot if self.view is not None else None
 
+    @property
+    def playback(self) -> Playback | None:
+        """Position and speed of a replay as asked for last; `None` of a running job."""
+        shown = self.view.snapshot.playback if self.view is not None else None
+        return None if shown is None else self._playback.of(shown)
+
     def toggle_pause(self) -> bool:
         """Pause, or resume with the newest snapshot; returns whether paused."""
         paused = not self.settings.is_paused
         self.settings = replace(self.settings, is_paused=paused)
         if not self.source.is_live:
-            self.source.ask(Pause(paused))
+            self.ask(Pause(paused))
         elif not paused and self._waiting is not None:
             self.view = self._view_of(self._waiting)
             self._waiting = None
@@ -128,6 +171,9 @@ class ViewState:
         if isinstance(command, TakeStacks) and command.locals and command.process is not None:
             self._asked = command.process
             self._variables = {}
+        shown = self.playback
+        if shown is not None and isinstance(command, Pause | Seek | SetSpeed | Step):
+            self._playback.note(command, shown)
         return self.source.ask(command)
 
     def save_snapshot(self) -> None:

@@ -30,6 +30,15 @@ ATTACHING = (
     ),
     Mutation(
         11,
+        "root keeps its groups where it acts as the user of a target",
+        ATTACH + "payload/exchange_dir.py",
+        "acting_as",
+        "_set_groups(libc, target.groups)",
+        "",
+        (EXCHANGE + "test_what_a_group_of_the_observer_may_write_is_not_written_for_another_user",),
+    ),
+    Mutation(
+        11,
         "each step of a path leaves a descriptor open",
         ATTACH + "payload/exchange_dir.py",
         "opened",

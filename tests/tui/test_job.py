@@ -410,6 +410,24 @@ async def test_a_key_counts_from_the_key_before_while_a_recording_has_not_moved_
     assert [each.paused for each in source.told if isinstance(each, Pause)] == [True, False]
 
 
+async def test_a_state_that_was_on_its_way_takes_no_key_back() -> None:
+    source = SlowReplay()
+    (before,) = source.states
+    app = JobApp(source, "ssh:node-1")
+    async with app.run_test(size=SIZES[1]) as pilot:
+        await until(pilot, lambda: app.state.playback is not None)
+        await pilot.press("right_square_bracket")
+        app.post_message(StateArrived(before))
+        await pilot.pause()
+        await pilot.press("right_square_bracket")
+        reached = replace(before, playback=Playback(36.0, 60.0, followed=2))
+        app.post_message(StateArrived(reached))
+        await pilot.pause()
+        await pilot.press("right_square_bracket")
+
+    assert source.told == [Seek(25.0), Seek(35.0), Seek(46.0)]
+
+
 def paused(app: JobApp) -> float | None:
     """The position of a replay that is paused."""
     playback = app.state.playback

@@ -28,8 +28,28 @@ async def test_a_replay_can_step_seek_and_change_its_speed() -> None:
         await pilot.press("full_stop", "comma", "right_square_bracket", "left_square_bracket")
         await pilot.press("plus", "minus")
 
-    wanted = [Step(1), Step(-1), Seek(72.0), Seek(52.0), SetSpeed(4.0), SetSpeed(1.0)]
+    wanted = [Step(1), Step(-1), Seek(72.0), Seek(62.0), SetSpeed(4.0), SetSpeed(2.0)]
     assert source.asked == wanted
+
+
+async def test_a_key_counts_from_the_key_before_until_the_replay_has_followed_it() -> None:
+    at = Playback(at_s=62.0, length_s=600.0)
+    before = replace(replayed(), playback=at)
+    source = ScriptedSource(before, is_live=False)
+    app = MpwatchApp(source)
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await pilot.press("right_square_bracket")
+        source.push(before)  # was on its way
+        await pilot.pause()
+        await pilot.press("right_square_bracket")
+        source.push(replace(before, playback=replace(at, at_s=72.0, followed=1)))
+        await pilot.pause()
+        await pilot.press("right_square_bracket")
+        source.push(replace(before, playback=replace(at, at_s=93.0, followed=3)))
+        await pilot.pause()
+        await pilot.press("right_square_bracket")
+
+    assert source.asked == [Seek(72.0), Seek(82.0), Seek(92.0), Seek(103.0)]
 
 
 async def test_a_replay_seeks_to_the_start_of_a_finding() -> None:

@@ -73,10 +73,12 @@ def of_collectives(ranks: JobRanks, views: Sequence[NodeView]) -> Iterator[JobFi
         return
     is_stalled = live.quiet_s >= STALLED_S
     # Each of these waits for another one of them, wherever the other ranks of the job are.
-    of_groups = apart_in_groups(live.placed("inside"), live.quiet_s) if is_stalled else None
-    if of_groups is not None:
-        yield of_groups
-        return
+    # To put 64,000 ranks in order takes as long as all else; without records it is for nothing.
+    if is_stalled and all(row.is_unfinished for row in live.rows("inside")):
+        of_groups = apart_in_groups(live.placed("inside"), live.quiet_s)
+        if of_groups is not None:
+            yield of_groups
+            return
     late = _awaited_first(live)
     if late or is_stalled:
         late += live.gone if live.most_quiet_s >= STALLED_S else []
@@ -106,6 +108,16 @@ def _of_missing(ranks: JobRanks, live: JobRanks, views: Sequence[NodeView]) -> I
     missing = [number for number in missing_ranks(ranks, live) if number not in ended]
     if missing:
         yield _unseen(ranks, missing, views)
+
+
+def unread(ranks: JobRanks) -> list[RankRow]:
+    """Ranks that make no progress and whose recorder can be read, and was not yet."""
+    return [
+        row
+        for view, each in ranks.live.parts
+        for row in each.alive
+        if row.is_recorder_due and PlacedRank(view, row).quiet_s >= NAMED_S
+    ]
 
 
 def _is_told_by_its_node(ranks: JobRanks) -> bool:
@@ -160,6 +172,7 @@ def _stuck(live: JobRanks, late: Sequence[PlacedRank], views: Sequence[NodeView]
         evidence.append(f"{names} {verb} not answer: as last received")
     if unknown:
         evidence.append(f"no stack is known of {_list(unknown)}, without progress as well")
+    evidence += _unread_words(live)
     if is_usual:
         usual_s = live.habit_s / HABIT
         evidence.append(f"they have waited for up to {seconds_text(usual_s)} in earlier steps")
@@ -227,7 +240,7 @@ def _advice(first: PlacedRank, place: str) -> str:
     if _and_awaits(first):
         return (
             "End that wait. What only one rank does has to end before the timeout of the process "
-            f"group, and {first.name} has to call {place} as well."
+            f"group, and {first.name} has to reach {place} as well."
         )
     return f"Find out what {first.name} waits for there; its stack is on {first.view.name}."
 
@@ -301,6 +314,7 @@ def _all_inside(live: JobRanks) -> Iterator[JobFinding]:
         f"least {seconds_text(min(each.quiet_s for each in group))}{_lines(_rows(group))}"
         for place, group in by_place[:EVIDENCE_SHOWN]
     )
+    evidence += tuple(_unread_words(live))
     if len(groups) > 1:
         odd = by_place[-1][1][0]
         yield JobFinding(
@@ -400,6 +414,13 @@ def _records(ranks: Iterable[PlacedRank]) -> Iterator[str]:
             group = f"{row.group}{ranks_words(each)}"
             record = f"collective {row.number} of group {group}: {row.operation}, {state}"
             yield f"recorded by {each.called}: {record}"
+
+
+def _unread_words(ranks: JobRanks) -> Iterator[str]:
+    """Of which ranks it is not known yet what torch has recorded."""
+    rows = unread(ranks)
+    if rows:
+        yield f"what torch has recorded of {_list(rows)} has not been read yet"
 
 
 def _place_words(rows: Sequence[RankRow]) -> str:

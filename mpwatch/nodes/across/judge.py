@@ -10,7 +10,12 @@ from mpwatch.describe.processes import NAMES_SHOWN, names_text
 from mpwatch.diagnose.analysis.distributed.flight_recorder import MISMATCH, STUCK
 from mpwatch.model.findings import JobFinding, Severity
 from mpwatch.model.units import numbers_text, seconds_text
-from mpwatch.nodes.across.collectives import may_have_slow_ranks, of_collectives, slowest
+from mpwatch.nodes.across.collectives import (
+    may_have_slow_ranks,
+    of_collectives,
+    slowest,
+    unread,
+)
 from mpwatch.nodes.across.ranks import (
     EVIDENCE_SHOWN,
     JobRanks,
@@ -101,6 +106,11 @@ def job_findings(views: Sequence[NodeView]) -> list[JobFinding]:
 def may_be_slow(views: Sequence[NodeView]) -> bool:
     """Whether more steps of a job may show that few of its ranks are slow."""
     return any(may_have_slow_ranks(ranks) for ranks in jobs_of(RankCache().nodes(views)))
+
+
+def may_know_more(views: Sequence[NodeView]) -> bool:
+    """Whether torch's recorders of ranks that make no progress are still to be read."""
+    return any(unread(ranks) for ranks in jobs_of(RankCache().nodes(views)))
 
 
 _RAY = ("ray", "")

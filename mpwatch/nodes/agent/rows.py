@@ -33,7 +33,7 @@ from mpwatch.diagnose.analysis.stack_patterns import has_stacks, main_thread
 from mpwatch.model.collectives import Recorded
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.host import FileSystemSample, HostSample
-from mpwatch.model.ids import ProcessId, Role
+from mpwatch.model.ids import HookState, ProcessId, Role
 from mpwatch.model.progress import ProgressSource
 from mpwatch.model.samples import Ended, FdLink, inode_of
 from mpwatch.model.snapshot import Process, Snapshot
@@ -55,6 +55,7 @@ from mpwatch.nodes.wire.summary import (
     row_of,
     text_of_group,
 )
+from mpwatch.observe.sources.on_demand import servers
 
 RANKS_LIMIT = 256
 FINDINGS_LIMIT = 20
@@ -122,6 +123,9 @@ _STEPS = (
 """Variables with the number and the count of the tasks that srun(1), mpirun(1) of Open MPI, and
 those of MPICH and Intel MPI start. The script of a batch job has SLURM_PROCID as well, without the
 count of a step."""
+_ANSWERING: frozenset[HookState] = frozenset(("ready", "silent"))
+_NCCL = "nccl:"
+"""How the name of a process group of NCCL begins, see `mpwatch.hook.checks.flight_recorder`."""
 _MAY_JOIN = frozenset(("main", "spawned", "ray-worker"))
 """Roles of processes that are ranks where they have the threads of a process group."""
 _BY_MULTIPROCESSING: Mapping[Role, str] = {
@@ -252,6 +256,7 @@ class Rows:
         for edge in snapshot.waits.edges:
             waits.setdefault(edge.waiter, []).append(edge)
         worst = _worst(snapshot)
+        have_servers = {process.process for process, _ in servers(snapshot)}
         progress: dict[ProcessId | None, list[ProgressSource]] = {}
         for source in snapshot.progress:
             progress.setdefault(source.process, []).append(source)
@@ -269,6 +274,9 @@ class Rows:
                 msgspec.structs.replace(
                     row,
                     doing=doing,
+                    is_recorder_due=is_recorder_due(
+                        process, has_server=process.process in have_servers
+                    ),
                     is_since_watched=quiet_at_s is not None and abs(quiet_at_s - first_s) < MOVED_S,
                 ),
             )
@@ -386,7 +394,9 @@ def _rank_row(
     has_stack = _has_current_stack(process, index, quiet_at_s)
     place = None
     if has_stack:
-        place = place_of(process, index) or ("init_process_group" if is_joining(process) else None)
+        for_s = 0.0 if quiet_at_s is None else index.snapshot.at_s - quiet_at_s
+        place = place_of(process, index, for_s)
+        place = place or ("init_process_group" if is_joining(process) else None)
     if place is None and rank is None:
         place = _place_in_ray(process, index)
     return RankRow(
@@ -428,14 +438,18 @@ def _rank_row(
 
 
 def _chain(process: Process, snapshot: Snapshot) -> str:
-    """The wait chain of a process, where it leads to another process."""
+    """The wait chain of a process; where it leads to no other process, what it waits for."""
+    own = ""
     for chain in snapshot.waits.chains:
         places = [
             place for place, each in enumerate(chain.links) if each.process == process.process
         ]
-        if places and len({each.process for each in chain.links[places[0] :]}) > 1:
-            return _cut(dataclasses.replace(chain, links=chain.links[places[0] :]).sentence)
-    return ""
+        links = chain.links[places[0] :] if places else ()
+        if len({each.process for each in links}) > 1:
+            return _cut(dataclasses.replace(chain, links=links).sentence)
+        if len(links) == 1 and links[0].tid == process.pid:
+            own = own or links[0].words.removesuffix(f", {called_at(process)}")
+    return _cut(own)
 
 
 def _usual_s(process: Process, snapshot: Snapshot) -> tuple[int | None, int | None]:
@@ -527,6 +541,35 @@ def _record(process: Process) -> Recorded | None:
     return found[0] if found else None
 
 
+def is_recorder_due(process: Process, *, has_server: bool = False) -> bool:
+    """Whether torch's recorder of a rank can be read, and was not since the rank moved last.
+
+    It is read once nothing has moved for some seconds. NCCL's recorder is not read in running jobs.
+
+    Args:
+        process: The rank.
+        has_server: Whether it can be asked without a hook.
+    """
+    if process.is_gone or recorded(process):
+        return False
+    gauge = process.gauges.get("collectives")
+    if not isinstance(gauge, Mapping):
+        return has_server or (process.hook.state in _ANSWERING and not process.gauges)
+    states = gauge.get("states")
+    return any(
+        isinstance(state, Mapping)
+        and not str(state.get("id", "")).startswith(_NCCL)
+        and _has_called(state)
+        for state in (states if isinstance(states, list) else ())
+    )
+
+
+def _has_called(state: Mapping[object, object]) -> bool:
+    """Whether a rank has called a collective of a process group."""
+    enqueued = state.get("enqueued")
+    return isinstance(enqueued, int) and enqueued >= 0
+
+
 def _job(environment: Mapping[str, str]) -> str:
     """What all ranks of one job have in common."""
     address = environment.get("MASTER_ADDR")
@@ -578,13 +621,14 @@ def _facts(snapshots: Sequence[Snapshot]) -> dict[str, str]:
 
     Those of the ranks here, if they are of one job; of several jobs only what is the same for all.
     """
-    host, started, found = {}, _Values(), _Values()
+    host, started, found = _Values(), _Values(), _Values()
     ranks = _ranks(snapshots)
     for snapshot in snapshots:
-        if snapshot.host.max_map_count is not None:
-            host["max_map_count"] = str(snapshot.host.max_map_count)
-        if snapshot.host.shm is not None:
-            host["/dev/shm"] = bytes_text(snapshot.host.shm.total_bytes)
+        # Another job of the node may be in a container, with a /dev/shm of its own.
+        for process in _ranks((snapshot,)) if ranks else snapshot.processes[:1]:
+            shm = snapshot.host.shm
+            host.add("max_map_count", snapshot.host.max_map_count, process)
+            host.add("/dev/shm", None if shm is None else bytes_text(shm.total_bytes), process)
         for process in snapshot.living():
             if process.role in _BY_MULTIPROCESSING:
                 name = _BY_MULTIPROCESSING[process.role]
@@ -603,7 +647,7 @@ def _facts(snapshots: Sequence[Snapshot]) -> dict[str, str]:
             found.add(name, process.sample.environment.get(name, NOT_SET), process)
     is_one_job = len({_job(each.sample.environment) for each in ranks}) == 1
     return {
-        **host,
+        **host.agreed(are_mixed_told=False),
         **started.agreed(are_mixed_told=False),
         **found.agreed(are_mixed_told=is_one_job),
     }

@@ -108,6 +108,8 @@ class RankRow(msgspec.Struct, frozen=True):
     shape: str = ""
     """Type and size of its tensors."""
     is_unfinished: bool = False
+    is_recorder_due: bool = False
+    """Whether what torch has recorded of it can be read, and was not since it moved last."""
     batch: int | None = None
     """Batches that its DataLoader has delivered."""
     cpu_percent: int | None = None
@@ -136,7 +138,7 @@ class RankRow(msgspec.Struct, frozen=True):
     group_ranks: str = ""
     """The ranks of `group`, see `text_of_group`; empty if unknown."""
     chain: str = ""
-    """What it waits for on its node, and what that waits for, where it is in no collective."""
+    """What it waits for, and what that waits for on its node, where it is in no collective."""
 
 
 GROUP_LIMIT = 1 << 17

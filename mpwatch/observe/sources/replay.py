@@ -163,7 +163,13 @@ class ReplaySource:
 
     def _playback(self) -> Playback:
         wish = self._wish
-        return Playback(self._timeline.at_s, self._timeline.length_s, wish.speed, wish.is_paused)
+        return Playback(
+            self._timeline.at_s,
+            self._timeline.length_s,
+            wish.speed,
+            wish.is_paused,
+            wish.followed,
+        )
 
 
 OnPart: TypeAlias = Callable[[float], None]
@@ -229,10 +235,15 @@ class _Wish:
     """The goal was set by the user: it is not given up because folding takes long."""
     is_new: bool = True
     """A command was given that has not been followed."""
+    given: int = 0
+    """Commands so far."""
+    followed: int = 0
+    """How many of them are followed."""
 
     def change(self, command: Seek | SetSpeed | Pause | Step, timeline: Timeline) -> None:
         """Follow one command."""
         self.is_new = True
+        self.given += 1
         match command:
             case Seek(at_s=at_s):
                 self.goal_s = min(max(0.0, at_s), timeline.length_s)
@@ -262,6 +273,7 @@ class _Wish:
         self.is_paused = True
         if not self.is_new:
             self.goal_s, self.is_seeking = timeline.at_s, False
+            self.followed = self.given
 
     def settle(self, timeline: Timeline) -> None:
         """Compare with the position reached: a machine that is too slow plays more slowly."""
@@ -270,6 +282,7 @@ class _Wish:
         if self.is_seeking and timeline.at_s < self.goal_s and not timeline.is_at_end:
             return
         self.is_seeking = False
+        self.followed = self.given
         self.goal_s = timeline.at_s
         if timeline.is_at_end and timeline.at_s >= timeline.length_s:
             self.is_paused = True

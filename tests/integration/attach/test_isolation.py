@@ -87,7 +87,11 @@ RAISING = (
     + """
 import atexit, signal
 class Deadline({base}): pass
-def handler(*_): raise Deadline
+def handler(_, frame):
+    # Where a thread gets little cpu, a signal is due each time it runs, so also each time that one
+    # is handled. Where no call of `level` would handle it, the program would end, by the timer.
+    while frame and frame.f_code is not level.__code__: frame = frame.f_back
+    if frame: raise Deadline
 counts = {{}}
 def count(error):
     name = type(error).__name__

@@ -183,6 +183,30 @@ def test_a_directory_of_another_user_is_never_used(proc: str, tmp_path: Path) ->
         exchange_dir.runtime_directory(other, proc)
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="only root acts as another user")
+@pytest.mark.parametrize("is_member", [False, True])
+def test_what_a_group_of_the_observer_may_write_is_not_written_for_another_user(
+    proc: str, tmp_path: Path, is_member: bool
+) -> None:
+    """Root may be a member of groups that give the target's user nothing, and the reverse."""
+    folder, own = tmp_path / "root/run", os.getgroups()
+    os.chown(folder, 0, 4711)
+    folder.chmod(0o770)
+    groups = frozenset((4242, 4711)) if is_member else frozenset((4242,))
+    other = replace(TARGET, uid=4242, gid=4242, groups=groups)
+    os.setgroups([] if is_member else [*own, 4711])
+    try:
+        if is_member:
+            create(proc, other)
+        else:
+            with pytest.raises(Refused, match="Permission denied"):
+                create(proc, other)
+        assert os.getgroups() == ([] if is_member else [*own, 4711])
+    finally:
+        os.setgroups(own)
+    assert len(list(folder.iterdir())) == is_member
+
+
 def test_a_runtime_directory_that_is_opened_to_others_later_is_not_used_any_more(
     proc: str, tmp_path: Path
 ) -> None:

@@ -1,8 +1,9 @@
-"""How long `mpwatch diagnose PID` watches a job."""
+"""How long `mpwatch diagnose` watches a job, on one machine or on several."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,10 +12,12 @@ from mpwatch.cli.diagnosis_watch import (
     FIRST_FOR_S,
     LEAST_S,
     LONGEST_S,
+    RECORDERS_S,
     SETTLED_S,
     STANDS_LIMIT_S,
     TREND_LIMIT_S,
     DiagnosisWatch,
+    JobDiagnosisWatch,
     stalled_words,
 )
 from mpwatch.diagnose.engine import Engine
@@ -22,7 +25,9 @@ from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Snapshot, Trends
+from mpwatch.nodes.head.node import NodeView
 from tests.builders.snapshots import MAIN, MIB, fds, main, pipe, process, snapshot_of, thread
+from tests.unit.nodes.across.test_across import node, row
 
 READS = WaitedOn("pipe-read", "read", ("pipe:[500]",))
 SLEEPS = WaitedOn("timer", "clock_nanosleep", timeout_s=500.0)
@@ -233,3 +238,54 @@ def test_it_is_watched_for_longer_where_that_was_found_late_or_something_stalls_
 
     assert not rises.is_enough(replace(rising(), findings=(SLOW,)), 5.0)
     assert not rises.is_enough(replace(rising(), findings=(SLOW,)), SETTLED_S + 1)
+
+
+# --- several machines ----------------------------------------------------------------------------
+
+
+class WatchedJob:
+    """A watch of a job all of whose nodes have been read; `job` is what they have sent."""
+
+    is_settled = True
+    is_over = False
+
+    def __init__(self, *nodes: NodeView, seconds: float | None = None) -> None:
+        self.nodes = nodes
+        self.watch = JobDiagnosisWatch(seconds)
+        self.watch.is_enough(self, 0.0)
+
+    def views(self) -> tuple[NodeView, ...]:
+        return self.nodes
+
+    def is_enough(self, at_s: float) -> bool:
+        return self.watch.is_enough(self, at_s)
+
+
+def ranks_apart(**more: Any) -> tuple[NodeView, ...]:
+    """Ranks that wait in two collectives, one of them with more fields."""
+    rows = [row(0), row(1, place="barrier", **more), row(2), row(3)]
+    return node("a", *rows[:2]), node("b", *rows[2:])
+
+
+def test_an_answer_about_ranks_in_collectives_comes_once_their_recorders_were_read() -> None:
+    read, due = WatchedJob(*ranks_apart()), WatchedJob(*ranks_apart(is_recorder_due=True))
+
+    assert not read.is_enough(LEAST_S - 1)
+    assert read.is_enough(LEAST_S + 1)
+    assert not due.is_enough(LEAST_S + 1)
+    due.nodes = ranks_apart()
+    assert due.is_enough(LEAST_S + 3)
+
+
+def test_an_answer_does_not_wait_for_a_recorder_that_is_not_read_or_a_rank_that_moves() -> None:
+    due = WatchedJob(*ranks_apart(is_recorder_due=True))
+    moves = WatchedJob(
+        node("a", row(0), row(1)),
+        node("b", row(2), row(3, place=None, line="x.py:1 f")),
+        node("c", row(0, job="another", quiet_s=None, is_recorder_due=True)),
+    )
+
+    assert not due.is_enough(LEAST_S + 1)
+    assert not due.is_enough(LEAST_S + RECORDERS_S - 1)
+    assert due.is_enough(LEAST_S + RECORDERS_S + 2)
+    assert moves.is_enough(LEAST_S + 1)

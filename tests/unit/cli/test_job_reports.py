@@ -31,6 +31,30 @@ while data := os.read(0, 65536):
         message = message_of_head(frame.body)
         if isinstance(message, Ask): say(Answer(message.request, {"host": "machine"}))
 """
+SERVES_RANKS = """
+import os, sys
+from mpwatch.nodes.wire.messages import (
+    HEAD_LIMIT_BYTES, Answer, Ask, FrameReader, Hello, Summary, message_of_head, node_frame)
+from mpwatch.nodes.wire.summary import NodeRow, RankRow, row_of
+def say(message): os.write(1, node_frame(message))
+def rank(number, **more):
+    return row_of(RankRow(pid=5 + number, label="a rank", rank=number, world_size=2,
+                          job="10.0.0.1:29500", quiet_at_s=20.0, **more))
+say(Hello("9.9", "machine", os.getpid()))
+inside = rank(0, has_stack=True, place="all_reduce", line="train.py:48 step")
+say(Summary(0, 60.0, True, {"node": {"": row_of(NodeRow(state="watching"))},
+                            "ranks": {"0": inside, "1": rank(1)}}))
+reader = FrameReader(HEAD_LIMIT_BYTES)
+while data := os.read(0, 65536):
+    for frame in reader.feed(data):
+        message = message_of_head(frame.body)
+        if isinstance(message, Ask):
+            say(Answer(message.request, {"host": "machine"}))
+            if sys.argv[1] == "stacks":
+                late = rank(1, has_stack=True, line="train.py:91 save")
+                say(Summary(1, 61.0, False, {"ranks": {"1": late}}))
+"""
+"""One rank waits in a collective, and of the other one no stack is known before an answer."""
 HUNG = ("sleep", "1000")
 
 
@@ -72,6 +96,41 @@ def test_hosts_that_hang_do_not_leave_others_out(
     }
     assert all(each["host"] == "machine" for each in document["nodes"][6:])
     assert [each["rule"] for each in document["findings"]] == ["node-not-answering"]
+
+
+def test_a_dump_waits_for_the_stack_of_a_rank_that_makes_no_progress(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(commands, "STACKS_S", 1000.0)
+    serves = (sys.executable, "-c", SERVES_RANKS, "stacks")
+
+    _, document = run(monkeypatch, capsys, [Launch("a", serves)], "dump")
+
+    (found,) = document["findings"]
+    assert found["rank"] == 1
+    assert "train.py:91 save" in found["summary"]
+
+
+def test_a_dump_does_not_wait_for_a_stack_that_does_not_come(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(commands, "STACKS_S", 0.2)
+    serves = (sys.executable, "-c", SERVES_RANKS, "none")
+
+    status, document = run(monkeypatch, capsys, [Launch("a", serves)], "dump")
+
+    assert (status, document["findings"]) == (0, [])
+
+
+def test_a_dump_without_stacks_waits_for_none(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(commands, "STACKS_S", 1000.0)
+    serves = (sys.executable, "-c", SERVES_RANKS, "none")
+
+    status, document = run(monkeypatch, capsys, [Launch("a", serves)], "dump", "--no-stacks")
+
+    assert (status, document["findings"]) == (0, [])
 
 
 def test_nodes_that_are_not_known_at_the_end_have_a_problem_and_are_a_finding(

@@ -119,11 +119,16 @@ NEW_GROUP = "new_group"
 _CALLERS = 3
 
 
-def place_of(rank: Process, index: Index) -> str | None:
+def place_of(rank: Process, index: Index, for_s: float = 0.0) -> str | None:
     """The collective a rank is in; the backward pass, if it has been stalled in it.
 
     One that is stopped waits in none: it may have been stopped in the collective before the one
     that the others are in, which ends for them without it.
+
+    Args:
+        rank: The rank.
+        index: The snapshot.
+        for_s: Without progress for so long at least, whatever this one reading shows.
     """
     if is_stopped(rank.sample.state, main_thread(rank)):
         return None
@@ -132,7 +137,7 @@ def place_of(rank: Process, index: Index) -> str | None:
     name = in_collective(rank)
     if name is not None:
         return name
-    if is_in_backward(rank) and is_stalled(rank, index):
+    if is_in_backward(rank) and (for_s >= STALLED_S or is_stalled(rank, index)):
         return BACKWARD
     pending = _awaited_on_gpu(rank, index)
     if pending is not None:

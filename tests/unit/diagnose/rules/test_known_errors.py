@@ -495,6 +495,8 @@ RAISED = (
     "RuntimeError: Error(s) in loading state_dict for Net: Missing key(s) in state_dict: weight",
     "ValueError: Default process group has not been initialized, please make sure to call "
     "init_process_group.",
+    "RuntimeError: Too many open files. Communication with the workers is no longer possible. "
+    "Please increase the limit using `ulimit -n` in the shell",
     "RuntimeError: dictionary changed size during iteration",
 )
 
@@ -538,6 +540,13 @@ def test_an_explained_exception_is_not_to_be_mended_where_it_was_raised(
     assert row is not None
     told = with_explanation(Index(snapshot_of(main())), finding).advice
     assert told == f"{row.advice} {rest}".rstrip()
+
+
+def test_a_rule_that_is_about_the_same_is_not_explained_again() -> None:
+    (message,) = (each for each in RAISED if "Too many open files" in each)
+    full = replace(ended_by(message), rule="fd-exhaustion-receiver")
+
+    assert explained(full) is None
 
 
 def test_each_explanation_has_an_example() -> None:

@@ -122,6 +122,22 @@ def test_without_the_ranks_of_groups_nothing_is_joined() -> None:
     assert one.summary == "all 4 ranks are in all_reduce, and none of them makes progress"
 
 
+def test_of_which_ranks_no_record_was_read_yet_is_said() -> None:
+    apart = found(
+        inside(0, "3", "0,2"),
+        row(1, place="barrier", is_recorder_due=True),
+        row(2, place="barrier", is_recorder_due=True),
+        inside(3, "2", "2,3", operation="barrier"),
+    )
+    waiting = [row(n, is_recorder_due=True) for n in range(3)]
+    late = found(*waiting, elsewhere(3, is_recorder_due=True, quiet_s=None, cpu_percent=90))
+
+    assert apart.rule == MISMATCH
+    assert "what torch has recorded of ranks 1-2 has not been read yet" in apart.evidence
+    assert late.rank == 3
+    assert "what torch has recorded of ranks 0-2 has not been read yet" in late.evidence
+
+
 def test_a_group_that_has_all_its_ranks_in_equal_calls_is_no_mismatch() -> None:
     one = found(*(inside(n, "0", "0-3") for n in range(4)))
 

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from mpwatch.model.collectives import Length, RankHabit
 from mpwatch.model.findings import Severity
 from mpwatch.model.host import CgroupSample, FileSystemSample
-from mpwatch.model.ids import ProcessId, Role
-from mpwatch.model.samples import Ended, FdSample
-from mpwatch.model.snapshot import Process, Thread
+from mpwatch.model.ids import HookState, ProcessId, Role
+from mpwatch.model.samples import Ended, FdSample, Frame
+from mpwatch.model.snapshot import Hook, Process, Thread
 from mpwatch.model.waits import WaitChain, WaitGraph, WaitLink
 from mpwatch.nodes.across.judge import NODES_DIFFER, job_findings
 from mpwatch.nodes.agent.rows import HELD_S, Rows
@@ -354,6 +354,51 @@ def test_a_rank_that_was_never_seen_to_move_is_told_from_one_that_was() -> None:
     assert reading(140.0, 20.0) == [True, False, False]
 
 
+def with_gauges(state: HookState, **gauges: object) -> Process:
+    """A rank with a hook that has reported these gauges."""
+    return replace(rank(0, still_s=30.0), hook=Hook(state), gauges=gauges)
+
+
+GROUP = {"id": "0", "enqueued": 7, "completed": 6}
+RECORD = {"group": "0", "number": 7, "operation": "gloo:all_reduce", "is_unfinished": True}
+
+
+@pytest.mark.parametrize(
+    ("process", "is_due"),
+    [
+        (rank(0, still_s=30.0), False),
+        (with_gauges("absent"), False),
+        (with_gauges("ready"), True),
+        (with_gauges("silent"), True),
+        (with_gauges("ready", own={}), False),
+        (with_gauges("ready", collectives={"groups": {}, "states": [GROUP]}), True),
+        (with_gauges("ready", collectives={"groups": {}, "states": [GROUP | RECORD]}), False),
+        (with_gauges("ready", collectives={"states": [GROUP | {"id": "nccl:0"}]}), False),
+        (with_gauges("ready", collectives={"states": [GROUP | {"enqueued": -1}]}), False),
+        (with_gauges("ready", collectives={"error": "this torch has no flight recorder"}), False),
+    ],
+)
+def test_a_rank_whose_recorder_is_still_to_be_read_says_so(process: Process, is_due: bool) -> None:
+    (row,) = summary_of([snapshot([process])]).ranks
+
+    assert row.is_recorder_due is is_due
+
+
+def test_so_does_one_with_a_server_in_place_of_a_hook() -> None:
+    process = rank(0, still_s=30.0)
+    server = replace(process.threads[0], tid=9, name="pt_workerserver")
+    environment = {**process.sample.environment, "TORCH_WORKER_SERVER_SOCKET": "/tmp/a"}
+    served = replace(
+        process,
+        threads=(*process.threads, server),
+        sample=replace(process.sample, environment=environment),
+    )
+    read = replace(served, gauges={"collectives": {"groups": {}, "states": [RECORD]}})
+
+    assert summary_of([snapshot([served])]).ranks[0].is_recorder_due
+    assert not summary_of([snapshot([read])]).ranks[0].is_recorder_due
+
+
 def test_what_a_rank_waits_for_on_its_node_is_part_of_its_row() -> None:
     late = rank(0, stack=SAVE, still_s=30.0)
     worker = ProcessId(77, 5)
@@ -364,12 +409,17 @@ def test_what_a_rank_waits_for_on_its_node_is_part_of_its_row() -> None:
     )
     graph = WaitGraph(chains=(WaitChain(links, "unknown"),))
     summary = summary_of([replace(snapshot([late]), waits=graph)])
-    alone = WaitGraph(chains=(WaitChain(links[:2], "unknown"),))
+    own = replace(links[1], words="waits for data on tcp 10.0.0.1:5 > 10.0.0.9:6, train.py:91 save")
+    alone = WaitGraph(chains=(WaitChain((links[0], own), "unknown"),))
+    thread = WaitGraph(chains=(WaitChain((replace(own, tid=9),), "unknown"),))
 
     assert summary.ranks[0].chain == (
         "rank 0 waits for a batch <- worker 0 (77) waits for tcp 10.0.0.1:5 > 10.0.0.9:6"
     )
-    assert summary_of([replace(snapshot([late]), waits=alone)]).ranks[0].chain == ""
+    assert summary_of([replace(snapshot([late]), waits=alone)]).ranks[0].chain == (
+        "waits for data on tcp 10.0.0.1:5 > 10.0.0.9:6"
+    )
+    assert summary_of([replace(snapshot([late]), waits=thread)]).ranks[0].chain == ""
 
 
 def test_memory_is_compared_with_the_limit_of_the_job_or_with_the_machine() -> None:
@@ -496,11 +546,36 @@ def test_the_sizes_of_shared_memory_of_equal_machines_are_equal() -> None:
     assert found == ["983G", "983G"]
 
 
-def test_a_rank_of_which_a_thread_waits_for_a_core_once_still_makes_no_progress() -> None:
+def test_the_shared_memory_of_another_job_of_the_node_is_not_compared() -> None:
+    of = snapshot([rank(0)])
+    small = replace(of.host, shm=FileSystemSample("/dev/shm", 64 << 20, 0, None, None))
+    without = replace(
+        rank(1), role="main", sample=replace(rank(1).sample, role="main", rank=None, environment={})
+    )
+    other = replace(snapshot([without]), host=small)
+    apart = replace(snapshot([rank(1)]), host=small)
+
+    assert summary_of([of, other]).node.facts["/dev/shm"] == "64.0G"
+    assert "/dev/shm" not in summary_of([of, apart]).node.facts
+    assert summary_of([other]).node.facts["/dev/shm"] == "64.0M"
+
+
+BACKWARD = (
+    Frame("_engine_run_backward", "/lib/python3.11/site-packages/torch/autograd/graph.py", 979),
+    Frame("train", "/home/ada/train.py", 50),
+)
+
+
+@pytest.mark.parametrize(
+    ("stack", "place"), [(ALL_REDUCE, "all_reduce"), (BACKWARD, "the backward pass")]
+)
+def test_a_rank_of_which_a_thread_waits_for_a_core_once_still_makes_no_progress(
+    stack: tuple[Frame, ...], place: str
+) -> None:
     rows = Rows()
 
     def row(at_s: float, **of: Any) -> RankRow:
-        made = rank(0, at_s=at_s, stack=ALL_REDUCE, **of)
+        made = rank(0, at_s=at_s, stack=stack, **of)
         # The stack was taken when the rank had just stopped.
         taken = replace(made.threads[0], stack_age_s=at_s - 100.0)
         other = Thread(2, "gloo_tcp_loop", "R" if "still_s" not in of else "S")
@@ -511,8 +586,8 @@ def test_a_rank_of_which_a_thread_waits_for_a_core_once_still_makes_no_progress(
     stalled = row(130.0, still_s=30.0)
     once, for_long = row(131.0), row(131.0 + HELD_S)
 
-    assert (stalled.place, stalled.quiet_at_s) == ("all_reduce", 100.0)
-    assert (once.place, once.quiet_at_s) == ("all_reduce", 100.0)
+    assert (stalled.place, stalled.quiet_at_s) == (place, 100.0)
+    assert (once.place, once.quiet_at_s) == (place, 100.0)
     assert (for_long.place, for_long.quiet_at_s) == (None, None)
 
 

@@ -93,6 +93,17 @@ def test_seeking_works_forwards_and_backwards(paused: ReplaySource, screen: Scre
     assert screen.wait(lambda position: position.at_s == 0.0).at_s == START_S
 
 
+def test_a_replay_says_how_many_commands_it_has_followed(
+    paused: ReplaySource, screen: Screen
+) -> None:
+    screen.wait(lambda position: position.followed == 0)
+    for command in (Seek(100.0), SetSpeed(2.0), Seek(20.5)):
+        paused.ask(command)
+
+    screen.wait(lambda position: position.followed == 3)
+    assert (screen.position().at_s, screen.position().speed) == (20.5, 2.0)
+
+
 def test_seeking_beyond_the_end_stops_at_the_end(paused: ReplaySource, screen: Screen) -> None:
     paused.ask(Seek(1e9))
 
