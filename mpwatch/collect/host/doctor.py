@@ -247,7 +247,7 @@ def cgroup_pids(cgroup: CgroupSample | None, problems: Sequence[str] = ()) -> Ch
     assert cgroup is not None
     used, limit, hits = cgroup.pids_current, cgroup.pids_limit, cgroup.pids_limit_hits
     value = _share(count_text(used), None if limit is None else count_text(limit))
-    value += f", refused {hits} times" if hits else ""
+    value += f", refused {hits} time{'s' * (hits != 1)}" if hits else ""
     fix = "docker run --pids-limit=-1, TasksMax=infinity, or OMP_NUM_THREADS=1"
     if limit is None:
         return Check(name, "ok", value, "Workers and their threads are not limited here.")

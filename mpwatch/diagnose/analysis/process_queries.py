@@ -40,7 +40,7 @@ def all_called(processes: Iterable[Process], limit: int = 4) -> str:
 
 def counted(count: float, noun: str, plural: str = "") -> str:
     """A number of things: `1 worker`, `3 processes`."""
-    return f"{count:.0f} {noun if count == 1 else plural or noun + 's'}"
+    return f"{count:.0f} {noun if round(count) == 1 else plural or noun + 's'}"
 
 
 @derived

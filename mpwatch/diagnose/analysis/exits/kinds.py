@@ -332,7 +332,7 @@ def memory_evidence(index: Index) -> tuple[str, ...]:
     hits = _risen_by(index.history.of_host("cgroup_limit_hits"))
     # The page cache alone makes a busy job meet its limit: this supports, and proves nothing.
     if found and hits:
-        found.append(f"the memory limit was met {hits:.0f} times meanwhile")
+        found.append(f"the memory limit was met {counted(hits, 'time')} meanwhile")
     return tuple(found)
 
 

@@ -12,7 +12,7 @@ from signal import Signals
 from mpwatch.diagnose.analysis.idle_time import last_transfer_s, quiet_s, woken_per_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.cases import at_line
-from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, called
+from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, called, counted
 from mpwatch.diagnose.analysis.source.costs import Costly, wide_pattern
 from mpwatch.diagnose.analysis.source.lines import mark_words, marks
 from mpwatch.diagnose.analysis.source.loops import spin, why_endless
@@ -122,7 +122,7 @@ def waits_for_a_core(index: Index, blockage: Blockage) -> float:
 def cause_of_receiving(index: Index, blockage: Blockage) -> str:
     """Why a process that goes on receiving may not have sent what another one waits for."""
     woken = woken_per_s(index, blockage.process)
-    often = f"about {woken:.0f} times a second" if woken is not None else "again and again"
+    often = f"about {counted(woken, 'time')} a second" if woken is not None else "again and again"
     cause = (
         f"{called(blockage.process)} is alive: its main thread is woken up {often} where it waits "
         "to receive, so most likely it gets requests there. What the process that waits has sent "

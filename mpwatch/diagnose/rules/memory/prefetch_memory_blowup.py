@@ -78,7 +78,7 @@ def _finding(
     ]
     loaders = [each for each in snapshot.loaders if each.process == owner.process]
     evidence += [
-        f"{loader.workers} workers with prefetch_factor {loader.prefetch}: up to "
+        f"{counted(loader.workers, 'worker')} with prefetch_factor {loader.prefetch}: up to "
         f"{loader.workers * loader.prefetch} batches in flight"
         for loader in loaders
         if loader.prefetch is not None

@@ -321,8 +321,9 @@ def _finding(index: Index, models: Sequence[_Wrapped]) -> Finding:
         evidence=(
             seen,
             *(
-                f"{called(each.rank)}: a parameter of it was changed {each.updates} times in "
-                f"{each.lasting_s:.0f} s, with {counted(each.collectives, 'collective')}"
+                f"{called(each.rank)}: a parameter of it was changed "
+                f"{counted(each.updates, 'time')} in {each.lasting_s:.0f} s, with "
+                f"{counted(each.collectives, 'collective')}"
                 for each in models[:3]
             ),
             *map(mark_words, lines[:LINES]),

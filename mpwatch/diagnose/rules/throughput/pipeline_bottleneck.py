@@ -585,7 +585,8 @@ def _of_sleep(index: Index, stages: _Stages, sleep: _Sleep) -> Finding:
     ]
     evidence += _lengths(sleep)
     if (backlog := _backlog(index)) is not None:
-        evidence.append(f"{backlog:.0f} items wait in queues of the job meanwhile")
+        verb = "waits" if round(backlog) == 1 else "wait"
+        evidence.append(f"{counted(backlog, 'item')} {verb} in queues of the job meanwhile")
     if (lines := own_lines(waiting[0])) is not None:
         evidence.append(f"{called(waiting[0])} waits at {lines}")
     is_sure = sleep.is_poll and sleep.growth is not None and sleep.longer is not None

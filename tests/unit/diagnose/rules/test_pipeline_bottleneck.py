@@ -28,6 +28,7 @@ from tests.builders.snapshots import (
     fds,
     found,
     history,
+    line,
     main,
     only,
     pid,
@@ -245,6 +246,17 @@ def test_a_look_for_items_with_equal_sleeps_is_information() -> None:
 
     assert finding.severity is Severity.INFO
     assert "single sleeps last up to 1.0 s, as far as seen" in finding.evidence
+
+
+@pytest.mark.parametrize(
+    ("items", "words"), [(1.0, "1 item waits in queues"), (7.0, "7 items wait in queues")]
+)
+def test_the_items_that_wait_while_others_sleep_are_counted(items: float, words: str) -> None:
+    job = replace(learner(), source=(NEXT,), marks=(GROWS,))
+
+    finding = only(check, job, history({(200, "queue_backlog"): line(items)}))
+
+    assert f"{words} of the job meanwhile" in finding.evidence
     assert finding.cause.startswith("Each checks for an item, sleeps when there is none")
 
 
