@@ -39,6 +39,15 @@ ATTACHING = (
     ),
     Mutation(
         11,
+        "the path of a runtime directory leads out of a chroot",
+        ATTACH + "payload/exchange_dir.py",
+        "opened",
+        'part == ".."',
+        "False",
+        (EXCHANGE + "test_no_path_leads_out_of_the_root_of_a_target",),
+    ),
+    Mutation(
+        11,
         "each step of a path leaves a descriptor open",
         ATTACH + "payload/exchange_dir.py",
         "opened",

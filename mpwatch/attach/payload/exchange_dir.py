@@ -406,6 +406,9 @@ def opened(target: Target, path: str, proc: str, pid: int | None = None) -> Iter
         path: Of the directory.
         proc: Path of procfs.
         pid: The process in whose view the path is; the target if not given.
+
+    Raises:
+        OSError: It cannot be opened so.
     """
     root = f"{proc}/{target.pid if pid is None else pid}/root"
     fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -414,6 +417,8 @@ def opened(target: Target, path: str, proc: str, pid: int | None = None) -> Iter
         # rights of another user (set-uid), and the directory would still be that of its first one.
         with acting_as(target.uid, target.gid, target.groups):
             for part in filter(None, path.split("/")):
+                if part == "..":  # from the root directory of a chroot it leads out of that
+                    raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
                 inner = os.open(part, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=fd)
                 os.close(fd)
                 fd = inner
