@@ -143,14 +143,14 @@ def open_file(pid: int, module: Module, proc: str = "/proc") -> BinaryIO:
     first = module.mappings[0]
     # map_files needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE but survives a deleted file.
     places = (
-        f"{proc}/{pid}/map_files/{first.start:x}-{first.end:x}",
-        f"{proc}/{pid}/root{module.path}",
-        f"{proc}/{pid}/exe",
+        (f"{proc}/{pid}/map_files/{first.start:x}-{first.end:x}", ""),
+        (module.path, f"{proc}/{pid}/root"),
+        (f"{proc}/{pid}/exe", ""),
     )
-    for place in places:
+    for place, root in places:
         try:
             # At the path may be anything now, also a named pipe that nobody writes to.
-            file = open(open_regular(place), "rb")  # noqa: SIM115 - the caller closes it
+            file = open(open_regular(place, root), "rb")  # noqa: SIM115 - the caller closes it
         except OSError:
             continue
         # Device numbers in maps and stat differ on overlay and btrfs, inodes agree.

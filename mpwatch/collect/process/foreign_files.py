@@ -12,6 +12,7 @@ import errno
 import os
 import re
 import stat
+import struct
 from collections.abc import Collection, Iterator
 
 from mpwatch.collect.process import procfs
@@ -19,10 +20,11 @@ from mpwatch.collect.process import procfs
 __all__ = ["acting_as", "open_as_owner", "open_regular"]
 
 _IDS = re.compile(rb"^(Uid|Gid|Groups):(.*)$", re.M)
+_OPENAT2, _RESOLVE_IN_ROOT = 437, 0x10  # asm-generic/unistd.h, linux/openat2.h
 _SETGROUPS = {"x86_64": 116, "aarch64": 159}  # asm/unistd_64.h, asm-generic/unistd.h
 
 
-def open_as_owner(pid: int, path: str) -> tuple[int, os.stat_result]:
+def open_as_owner(pid: int, path: str, root: str = "") -> tuple[int, os.stat_result]:
     """A descriptor of a regular file, and its status, if the owner of a process may read it.
 
     Whoever is no root may have rights of the own user that the owner of the process has not, so the
@@ -30,7 +32,8 @@ def open_as_owner(pid: int, path: str) -> tuple[int, os.stat_result]:
 
     Args:
         pid: The process.
-        path: Mostly below `/proc/PID`.
+        path: See `open_regular`.
+        root: See there.
 
     Raises:
         OSError: The file cannot be read, is no regular file, or the owner may not read it.
@@ -38,7 +41,7 @@ def open_as_owner(pid: int, path: str) -> tuple[int, os.stat_result]:
     ids = {name: part.split() for name, part in _IDS.findall(procfs.read(f"/proc/{pid}/status"))}
     uid, gid = int(ids[b"Uid"][3]), int(ids[b"Gid"][3])
     with acting_as(uid, gid, tuple(map(int, ids[b"Groups"]))):
-        descriptor = open_regular(path)
+        descriptor = open_regular(path, root)
     found = os.fstat(descriptor)
     if uid in (0, found.st_uid) or found.st_mode & stat.S_IROTH:
         return descriptor, found
@@ -46,22 +49,49 @@ def open_as_owner(pid: int, path: str) -> tuple[int, os.stat_result]:
     raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
 
 
-def open_regular(path: str | bytes) -> int:
+def open_regular(path: str | bytes, root: str = "") -> int:
     """A descriptor of a regular file.
 
     To open anything else may have effects: a device may begin to act (a watchdog, a tape), a named
     pipe lets those that wait for a reader go on. O_PATH has none.
 
+    Args:
+        path: Of the file.
+        root: `/proc/PID/root` if the path is one that this process has. Then no link and no `..`
+            leads out of that (from Linux 5.6 on): an absolute link of a container means a file
+            of the container.
+
     Raises:
         OSError: It cannot be read, or is no regular file.
     """
-    found = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    found = _open_in(root, path) if root else os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(found).st_mode):
             raise OSError(errno.EINVAL, "no regular file", path)
         return os.open(f"/proc/self/fd/{found}", os.O_RDONLY | os.O_CLOEXEC)
     finally:
         os.close(found)
+
+
+def _open_in(root: str, path: str | bytes) -> int:
+    """A descriptor, by O_PATH, of what another root directory has at a path.
+
+    Raises:
+        OSError: There is nothing, or it cannot be reached.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    how = struct.pack("3Q", os.O_PATH | os.O_CLOEXEC, 0, _RESOLVE_IN_ROOT)
+    folder = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        found: int = libc.syscall(_OPENAT2, folder, os.fsencode(path), how, len(how))
+        code = ctypes.get_errno()
+    finally:
+        os.close(folder)
+    if found >= 0:
+        return found
+    if code not in (errno.ENOSYS, errno.EPERM):  # EPERM: by a filter that does not know the call
+        raise OSError(code, os.strerror(code), path)
+    return os.open(os.fsencode(root) + os.fsencode(path), os.O_PATH | os.O_CLOEXEC)
 
 
 @contextlib.contextmanager

@@ -325,12 +325,12 @@ def is_uncaught(error: WrittenError) -> bool:
 def _new_part(path: str, file: _File, job: _Job) -> Iterator[WrittenError]:
     """The tracebacks in the last part of a file, if it has changed since it was last read."""
     present = [each for each in file.writers if each in job.living]
-    ways = [(each.pid, f"/proc/{each.pid}/fd/{file.writers[each]}") for each in present[:1]]
+    ways = [(each.pid, f"/proc/{each.pid}/fd/{file.writers[each]}", "") for each in present[:1]]
     if file.identity is not None:  # those that had it open may have ended
-        ways += [(each.pid, f"/proc/{each.pid}/root{path}") for each in job.living[:1]]
-    for pid, way in ways:
+        ways += [(each.pid, path, f"/proc/{each.pid}/root") for each in job.living[:1]]
+    for pid, way, root in ways:
         try:
-            raw, start = _tail(pid, way, file, job)
+            raw, start = _tail(pid, way, root, file, job)
         except OSError:
             continue
         for error in tracebacks(raw, start, job.pids):
@@ -343,13 +343,13 @@ def _new_part(path: str, file: _File, job: _Job) -> Iterator[WrittenError]:
         return
 
 
-def _tail(pid: int, way: str, file: _File, job: _Job) -> tuple[bytes, int]:
+def _tail(pid: int, way: str, root: str, file: _File, job: _Job) -> tuple[bytes, int]:
     """The last part of a file and its offset; empty if nothing in it is new.
 
     Raises:
         OSError: It cannot be read, is no regular file, or another one than before.
     """
-    descriptor, status = open_as_owner(pid, way)
+    descriptor, status = open_as_owner(pid, way, root)
     try:
         identity = status.st_dev, status.st_ino
         if file.identity not in (None, identity):

@@ -271,7 +271,7 @@ def _read(process: ProcessId, file: str) -> tuple[ParsedFile | None, float]:
     if not file.startswith("/") or not file.endswith(".py") or "\0" in file:
         return None, 0.0
     try:
-        descriptor, status = open_as_owner(process.pid, f"/proc/{process.pid}/root{file}")
+        descriptor, status = open_as_owner(process.pid, file, f"/proc/{process.pid}/root")
         with open(descriptor, "rb") as opened:
             raw = opened.read(FILE_BYTES + 1)
         if len(raw) > FILE_BYTES:

@@ -160,7 +160,7 @@ def torch_version(pid: int, proc: str = "/proc") -> str | None:
         if found is None:
             return None
         folder = os.fsdecode(found.group(1))
-        with open(open_regular(f"{proc}/{pid}/root{folder}/version.py"), "rb") as file:
+        with open(open_regular(f"{folder}/version.py", f"{proc}/{pid}/root"), "rb") as file:
             version = _VERSION.search(file.read(VERSION_BYTES_LIMIT))
     except OSError:
         return None

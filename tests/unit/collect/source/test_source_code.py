@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import subprocess
 import sys
 import tempfile
@@ -396,6 +397,36 @@ def test_root_does_not_quote_what_the_owner_of_the_process_may_not_read() -> Non
                 assert (found is not None) is is_quoted
         finally:
             sleeper.kill()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may change its root directory")
+def test_links_of_a_container_lead_to_files_of_the_container(tmp_path: Path) -> None:
+    root, outside = tmp_path / "root", tmp_path / "outside.py"
+    root.mkdir()
+    (root / "inside.py").write_text("x = 'inside'\n")
+    outside.write_text("x = 'outside'\n")
+    (root / "app.py").symlink_to("/inside.py")
+    (root / "absolute.py").symlink_to(outside)
+    (root / "relative.py").symlink_to("../outside.py")
+    child = os.fork()
+    if child == 0:
+        os.chroot(root)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        os._exit(0)
+    try:
+        os.waitpid(child, os.WUNTRACED)
+        found = {
+            name: SourceCode().line(
+                ProcessId(child, 0), Frame("<module>", f"/{name}.py", 1), time.time()
+            )
+            for name in ("app", "absolute", "relative")
+        }
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+    texts = {name: line and line.statement.text for name, line in found.items()}
+    assert texts == {"app": "x = 'inside'", "absolute": None, "relative": None}
 
 
 def test_text_is_cleaned(tmp_path: Path) -> None:
