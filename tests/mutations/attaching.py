@@ -31,11 +31,20 @@ ATTACHING = (
     Mutation(
         11,
         "root keeps its groups where it acts as the user of a target",
-        ATTACH + "payload/exchange_dir.py",
+        "mpwatch/collect/process/foreign_files.py",
         "acting_as",
-        "_set_groups(libc, target.groups)",
+        "_set_groups(libc, groups)",
         "",
         (EXCHANGE + "test_what_a_group_of_the_observer_may_write_is_not_written_for_another_user",),
+    ),
+    Mutation(
+        11,
+        "the path of a runtime directory leads out of a chroot",
+        ATTACH + "payload/exchange_dir.py",
+        "opened",
+        'part == ".."',
+        "False",
+        (EXCHANGE + "test_no_path_leads_out_of_the_root_of_a_target",),
     ),
     Mutation(
         11,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from itertools import takewhile
 from typing import BinaryIO
 
 from mpwatch.attach.outcomes import Refused
+from mpwatch.collect.process.foreign_files import open_regular
 from mpwatch.collect.process.procfs import PAGE_BYTES
 
 _LINE = re.compile(
@@ -143,26 +143,21 @@ def open_file(pid: int, module: Module, proc: str = "/proc") -> BinaryIO:
     first = module.mappings[0]
     # map_files needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE but survives a deleted file.
     places = (
-        f"{proc}/{pid}/map_files/{first.start:x}-{first.end:x}",
-        f"{proc}/{pid}/root{module.path}",
-        f"{proc}/{pid}/exe",
+        (f"{proc}/{pid}/map_files/{first.start:x}-{first.end:x}", ""),
+        (module.path, f"{proc}/{pid}/root"),
+        (f"{proc}/{pid}/exe", ""),
     )
-    for place in places:
+    for place, root in places:
         try:
             # At the path may be anything now, also a named pipe that nobody writes to.
-            file = open(place, "rb", opener=_open_at_once)  # noqa: SIM115 - the caller closes it
+            file = open(open_regular(place, root), "rb")  # noqa: SIM115 - the caller closes it
         except OSError:
             continue
         # Device numbers in maps and stat differ on overlay and btrfs, inodes agree.
-        found = os.fstat(file.fileno())
-        if found.st_ino == first.inode and stat.S_ISREG(found.st_mode):
+        if os.fstat(file.fileno()).st_ino == first.inode:
             return file
         file.close()
     raise Refused(f"{module.path} cannot be read from here, or was replaced since it was loaded")
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
 def layout(pid: int, module: Module, names: frozenset[str], proc: str = "/proc") -> Layout:

@@ -15,20 +15,20 @@ off, also one that has begun: see `program.is_called_off`.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import os
 import shlex
 import stat
 import threading
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mpwatch.attach.outcomes import DONE, PayloadAnswer, Refused
 from mpwatch.attach.payload import compiled_payload
 from mpwatch.attach.target import Target
 from mpwatch.collect.host import frozen_disk
+from mpwatch.collect.process.foreign_files import acting_as
 from mpwatch.collect.process.procfs import stat_of
 from mpwatch.hook import wire
 
@@ -48,7 +48,6 @@ COPY_PREFIX = "hook-"
 HIDDEN_STALE_S = 60.0
 """Age from which a directory that is not published yet counts as left by a killed observer."""
 _DEPTH = 4
-_SETGROUPS = {"x86_64": 116, "aarch64": 159}  # asm/unistd_64.h, asm-generic/unistd.h
 _swept: dict[tuple[int, int], float] = {}
 """Time of the last sweep, by device and inode of the runtime directory."""
 STALE_S = 5.0
@@ -400,19 +399,26 @@ def _is_writable(folder: int) -> bool:
 def opened(target: Target, path: str, proc: str, pid: int | None = None) -> Iterator[int]:
     """Open a directory in the target's view, step by step and without following links.
 
-    The context runs with the file rights of the target's user, see `acting_as`.
+    The context runs with the file rights that the target had when its facts were read.
 
     Args:
         target: The process.
         path: Of the directory.
         proc: Path of procfs.
         pid: The process in whose view the path is; the target if not given.
+
+    Raises:
+        OSError: It cannot be opened so.
     """
     root = f"{proc}/{target.pid if pid is None else pid}/root"
     fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        with acting_as(target):
+        # Not as it is now: a program that the target has started in its place since may have the
+        # rights of another user (set-uid), and the directory would still be that of its first one.
+        with acting_as(target.uid, target.gid, target.groups):
             for part in filter(None, path.split("/")):
+                if part == "..":  # from the root directory of a chroot it leads out of that
+                    raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
                 inner = os.open(part, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=fd)
                 os.close(fd)
                 fd = inner
@@ -523,47 +529,3 @@ def remove_tree(parent: int, name: str, depth: int = _DEPTH) -> None:
     finally:
         os.close(folder)
     os.rmdir(name, dir_fd=parent)
-
-
-@contextlib.contextmanager
-def acting_as(target: Target) -> Iterator[None]:
-    """Access files on this thread as a target's user and groups were when its facts were read.
-
-    They are not read again: a program that the target has started in its place since may have the
-    rights of another user (set-uid), and the directory would still be that of its first one.
-
-    setfsuid(2) drops only the file capabilities. It and the system call setgroups affect one
-    thread, the function of the C library would affect all. All is restored at the end. If this
-    process is not root, nothing changes.
-
-    Raises:
-        PermissionError: This process may not act as other users.
-    """
-    own_uid, own_gid, own_groups = os.geteuid(), os.getegid(), os.getgroups()
-    if own_uid != 0 or (target.uid, target.gid) == (own_uid, own_gid):
-        yield
-        return
-    libc = ctypes.CDLL(None, use_errno=True)
-    try:
-        _set_groups(libc, target.groups)
-        libc.setfsgid(target.gid)
-        libc.setfsuid(target.uid)
-        if (libc.setfsuid(-1), libc.setfsgid(-1)) != (target.uid, target.gid):
-            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
-        yield
-    finally:
-        libc.setfsuid(own_uid)
-        libc.setfsgid(own_gid)
-        _set_groups(libc, own_groups)
-
-
-def _set_groups(libc: ctypes.CDLL, groups: Collection[int]) -> None:
-    """Set the supplementary groups of this thread.
-
-    Raises:
-        OSError: They could not be set.
-    """
-    number = _SETGROUPS.get(os.uname().machine, -1)
-    if libc.syscall(number, len(groups), (ctypes.c_uint32 * len(groups))(*groups)):
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))

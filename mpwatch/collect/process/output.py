@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from mpwatch.collect.own_threads import OwnThreads
-from mpwatch.collect.process.written_errors import FILES, open_output
+from mpwatch.collect.process.foreign_files import open_as_owner
+from mpwatch.collect.process.written_errors import FILES
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import FdKind, FdLink
 from mpwatch.model.sanitize import clean
@@ -206,7 +207,7 @@ def _open(found: _Open) -> int:
     problem = OSError("all processes that had it open have ended")
     for process, fd in reversed(found.writers.items()):
         try:
-            return open_output(process.pid, f"/proc/{process.pid}/fd/{fd}")[0]
+            return open_as_owner(process.pid, f"/proc/{process.pid}/fd/{fd}")[0]
         except OSError as error:
             problem = error
     raise problem

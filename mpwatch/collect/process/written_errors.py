@@ -18,7 +18,6 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-import stat
 import struct
 import threading
 import time
@@ -31,6 +30,7 @@ from typing import Final, NamedTuple
 from mpwatch.collect.own_threads import OwnThreads
 from mpwatch.collect.process import procfs
 from mpwatch.collect.process.fds import POSITION
+from mpwatch.collect.process.foreign_files import open_as_owner
 from mpwatch.model.events import Raised, WrittenError, WrittenErrors
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
@@ -325,12 +325,12 @@ def is_uncaught(error: WrittenError) -> bool:
 def _new_part(path: str, file: _File, job: _Job) -> Iterator[WrittenError]:
     """The tracebacks in the last part of a file, if it has changed since it was last read."""
     present = [each for each in file.writers if each in job.living]
-    ways = [(each.pid, f"/proc/{each.pid}/fd/{file.writers[each]}") for each in present[:1]]
+    ways = [(each.pid, f"/proc/{each.pid}/fd/{file.writers[each]}", "") for each in present[:1]]
     if file.identity is not None:  # those that had it open may have ended
-        ways += [(each.pid, f"/proc/{each.pid}/root{path}") for each in job.living[:1]]
-    for pid, way in ways:
+        ways += [(each.pid, path, f"/proc/{each.pid}/root") for each in job.living[:1]]
+    for pid, way, root in ways:
         try:
-            raw, start = _tail(pid, way, file, job)
+            raw, start = _tail(pid, way, root, file, job)
         except OSError:
             continue
         for error in tracebacks(raw, start, job.pids):
@@ -343,13 +343,13 @@ def _new_part(path: str, file: _File, job: _Job) -> Iterator[WrittenError]:
         return
 
 
-def _tail(pid: int, way: str, file: _File, job: _Job) -> tuple[bytes, int]:
+def _tail(pid: int, way: str, root: str, file: _File, job: _Job) -> tuple[bytes, int]:
     """The last part of a file and its offset; empty if nothing in it is new.
 
     Raises:
         OSError: It cannot be read, is no regular file, or another one than before.
     """
-    descriptor, status = open_output(pid, way)
+    descriptor, status = open_as_owner(pid, way, root)
     try:
         identity = status.st_dev, status.st_ino
         if file.identity not in (None, identity):
@@ -373,30 +373,6 @@ def _tail(pid: int, way: str, file: _File, job: _Job) -> tuple[bytes, int]:
         os.close(descriptor)
 
 
-def open_output(pid: int, way: str) -> tuple[int, os.stat_result]:
-    """A descriptor of a file to which a process writes its output, and the status of the file.
-
-    Args:
-        pid: The process.
-        way: A path below `/proc/PID`.
-
-    Raises:
-        OSError: It cannot be read, is no regular file, or the owner of the process may not read it.
-    """
-    # To open a file that is no regular one may block, or be seen by others.
-    if not stat.S_ISREG(os.stat(way).st_mode):
-        raise OSError(f"{way} is no regular file")
-    descriptor = os.open(way, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
-    try:
-        status = os.fstat(descriptor)
-        if not _may_be_read(status, pid):
-            raise OSError(f"the owner of process {pid} may not read {way}")
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor, status
-
-
 def _was_emptied_for(way: str, status: os.stat_result, parent: int) -> bool:
     """Whether a file was opened for this job alone, and all of it written since, as by `> log`.
 
@@ -415,13 +391,6 @@ def _was_emptied_for(way: str, status: os.stat_result, parent: int) -> bool:
         if (theirs.st_dev, theirs.st_ino) == (status.st_dev, status.st_ino):
             return False
     return int(position[1]) >= status.st_size
-
-
-def _may_be_read(status: os.stat_result, pid: int) -> bool:
-    """Whether it is a file that also the owner of the process may read; see `source_code`."""
-    owner = os.stat(f"/proc/{pid}").st_uid
-    is_readable = owner in (0, status.st_uid) or bool(status.st_mode & stat.S_IROTH)
-    return stat.S_ISREG(status.st_mode) and is_readable
 
 
 _AT_EMPTY_PATH = 0x1000

@@ -10,14 +10,13 @@ has, so they are opened below `/proc/PID/root`.
 from __future__ import annotations
 
 import ast
-import os
-import stat
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
+from mpwatch.collect.process.foreign_files import open_as_owner
 from mpwatch.collect.source.ambiguous_patterns import FileNames
 from mpwatch.collect.source.holders import holders
 from mpwatch.collect.source.kept import ARRAYS, ReturnedSlice, returned_slices_of
@@ -283,15 +282,11 @@ def _read(process: ProcessId, file: str) -> tuple[ParsedFile | None, float]:
     """A file, parsed, and when it was changed; `None` if it is not readable or no Python."""
     if not file.startswith("/") or not file.endswith(".py") or "\0" in file:
         return None, 0.0
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
     try:
-        owner = os.stat(f"/proc/{process.pid}").st_uid
-        with open(os.open(f"/proc/{process.pid}/root{file}", flags), "rb") as opened:
-            status = os.fstat(opened.fileno())
-            if not _may_be_quoted(status, owner):
-                return None, 0.0
+        descriptor, status = open_as_owner(process.pid, file, f"/proc/{process.pid}/root")
+        with open(descriptor, "rb") as opened:
             raw = opened.read(FILE_BYTES + 1)
-        if len(raw) > FILE_BYTES:  # it grows
+        if len(raw) > FILE_BYTES:
             return None, 0.0
         text = raw.decode()
         with warnings.catch_warnings():  # the file's own, which its author has seen
@@ -315,16 +310,6 @@ def _is_ordinary(tree: ast.Module) -> bool:
             return False
         waiting += [(child, depth + 1) for child in ast.iter_child_nodes(node)]
     return True
-
-
-def _may_be_quoted(status: os.stat_result, owner: int) -> bool:
-    """Whether it is a file that also the owner of the process may read.
-
-    Root reads all, and the name of a file is what the process says: it must not make root show what
-    the process could not read itself.
-    """
-    is_readable = owner in (0, status.st_uid) or bool(status.st_mode & stat.S_IROTH)
-    return stat.S_ISREG(status.st_mode) and status.st_size <= FILE_BYTES and is_readable
 
 
 def _path_to(tree: ast.Module, line: int) -> list[ast.AST]:

@@ -19,6 +19,7 @@ from dataclasses import replace
 from mpwatch.collect.job.jobs import MAPS_BYTES_LIMIT
 from mpwatch.collect.job.roles import first_number
 from mpwatch.collect.process import procfs
+from mpwatch.collect.process.foreign_files import open_regular
 from mpwatch.collect.process.procfs import PAGE_BYTES
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.sanitize import clean
@@ -68,8 +69,10 @@ def _address(pid: int, proc: str) -> int:
     for start, offset, path in _MAPPING.findall(maps):
         starts.setdefault(path, []).append((int(start, 16), int(offset, 16)))
     libraries = [path for path in starts if _C_LIBRARY.search(path)]
-    for path, file in ((exe, b"exe"), *((each, b"root" + each) for each in libraries)):
-        with open(os.fsencode(f"{proc}/{pid}/") + file, "rb", buffering=0) as elf:
+    files: list[tuple[bytes, str | bytes, str]] = [(exe, f"{proc}/{pid}/exe", "")]
+    files += [(path, path, f"{proc}/{pid}/root") for path in libraries]
+    for path, file, root in files:
+        with open(open_regular(file, root), "rb", buffering=0) as elf:
             value, base = _variable(elf.fileno())
         if value is not None:
             if base is None:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from mpwatch.collect.job.jobs import MAPS_BYTES_LIMIT, find_jobs
 from mpwatch.collect.own_threads import AT_LIMIT, OwnThreads
 from mpwatch.collect.process import procfs
+from mpwatch.collect.process.foreign_files import open_regular
 from mpwatch.collect.process.identify import is_python_exe
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.sanitize import clean
@@ -159,7 +160,7 @@ def torch_version(pid: int, proc: str = "/proc") -> str | None:
         if found is None:
             return None
         folder = os.fsdecode(found.group(1))
-        with open(f"{proc}/{pid}/root{folder}/version.py", "rb") as file:
+        with open(open_regular(f"{folder}/version.py", f"{proc}/{pid}/root"), "rb") as file:
             version = _VERSION.search(file.read(VERSION_BYTES_LIMIT))
     except OSError:
         return None

@@ -214,7 +214,7 @@ def test_on_a_read_only_root_a_job_is_read_and_the_reason_for_no_hook_is_shown()
         """
         import json, os, subprocess, sys
         try:
-            open("/tmp/x", "w")
+            open(f"/tmp/mpwatch-test-{os.getpid()}", "w")
         except OSError as error:
             print(error.errno == 30)
         code = "import time; print('ready', flush=True); time.sleep(60)"

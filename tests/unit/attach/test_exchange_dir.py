@@ -183,6 +183,14 @@ def test_a_directory_of_another_user_is_never_used(proc: str, tmp_path: Path) ->
         exchange_dir.runtime_directory(other, proc)
 
 
+def test_no_path_leads_out_of_the_root_of_a_target(proc: str, tmp_path: Path) -> None:
+    """As that of a target in a chroot, above which `..` is the rest of the machine."""
+    (tmp_path / "run").mkdir()
+    outside = replace(TARGET, environment={"XDG_RUNTIME_DIR": "/run/../../run"})
+    assert create(proc, outside).path == "/tmp/mpwatch-1000/attach-5-7"
+    assert list((tmp_path / "run").iterdir()) == []
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="only root acts as another user")
 @pytest.mark.parametrize("is_member", [False, True])
 def test_what_a_group_of_the_observer_may_write_is_not_written_for_another_user(

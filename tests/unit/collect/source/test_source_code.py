@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
 import textwrap
 import time
 import warnings
@@ -25,7 +30,9 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame, StackSample, StacksTaken
 from mpwatch.model.source_code import LINES_LIMIT, SourceLine, SourceRead, Statement
 from mpwatch.observe.sources.on_demand import SourceReads
+from tests import procfs
 from tests.builders.snapshots import exited, process, snapshot_of
+from tests.procfs import eventually
 
 OWN = ProcessId(os.getpid(), 5000 + os.getpid())
 TRAINER = """\
@@ -355,22 +362,71 @@ def test_a_pipe_named_like_a_file_does_not_block(tmp_path: Path) -> None:
     assert at(str(tmp_path / "pipe.py"), 1, "<module>") is None
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may read files of others")
-def test_root_does_not_quote_what_the_owner_of_the_process_may_not_read(tmp_path: Path) -> None:
-    import subprocess
+def test_who_waits_for_a_reader_of_a_pipe_named_like_a_file_waits_on(tmp_path: Path) -> None:
+    """To open it would show to the program; a device would begin to act."""
+    path = tmp_path / "pipe.py"
+    os.mkfifo(path)
+    code = f"print('ready', flush=True); open({str(path)!r}, 'w'); print('opened', flush=True)"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == b"ready\n"
+        assert eventually(lambda: procfs.call(writer.pid) is not None)  # it opens the pipe
+        assert at(str(path), 1, "<module>") is None
+        assert not select.select([writer.stdout], [], [], 1.0)[0]
+        writer.kill()
 
-    secret = tmp_path / "secret.py"
-    secret.write_text("PASSWORD = 'x'\n")
-    secret.chmod(0o600)
-    with subprocess.Popen(["sleep", "60"], user=65534, group=65534) as sleeper:
-        other = ProcessId(sleeper.pid, 0)
-        frame = Frame("<module>", str(secret), 1)
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may read files of others")
+def test_root_does_not_quote_what_the_owner_of_the_process_may_not_read() -> None:
+    with (
+        tempfile.TemporaryDirectory(dir="/tmp") as name,
+        subprocess.Popen(["sleep", "60"], user=65534, group=65534, extra_groups=[]) as sleeper,
+    ):
+        folder, secret = Path(name), Path(name, "secret.py")
+        secret.write_text("PASSWORD = 'x'\n")
+        other, frame = ProcessId(sleeper.pid, 0), Frame("<module>", str(secret), 1)
         try:
-            assert SourceCode().line(other, frame, time.time()) is None
-            secret.chmod(0o644)
-            assert SourceCode().line(other, frame, time.time()) is not None
+            for folder_mode, mode, is_quoted in (
+                (0o755, 0o600, False),
+                (0o755, 0o644, True),
+                (0o700, 0o644, False),
+            ):
+                folder.chmod(folder_mode)
+                secret.chmod(mode)
+                found = SourceCode().line(other, frame, time.time())
+                assert (found is not None) is is_quoted
         finally:
             sleeper.kill()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may change its root directory")
+def test_links_of_a_container_lead_to_files_of_the_container(tmp_path: Path) -> None:
+    root, outside = tmp_path / "root", tmp_path / "outside.py"
+    root.mkdir()
+    (root / "inside.py").write_text("x = 'inside'\n")
+    outside.write_text("x = 'outside'\n")
+    (root / "app.py").symlink_to("/inside.py")
+    (root / "absolute.py").symlink_to(outside)
+    (root / "relative.py").symlink_to("../outside.py")
+    child = os.fork()
+    if child == 0:
+        os.chroot(root)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        os._exit(0)
+    try:
+        os.waitpid(child, os.WUNTRACED)
+        found = {
+            name: SourceCode().line(
+                ProcessId(child, 0), Frame("<module>", f"/{name}.py", 1), time.time()
+            )
+            for name in ("app", "absolute", "relative")
+        }
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+    texts = {name: line and line.statement.text for name, line in found.items()}
+    assert texts == {"app": "x = 'inside'", "absolute": None, "relative": None}
 
 
 def test_text_is_cleaned(tmp_path: Path) -> None:

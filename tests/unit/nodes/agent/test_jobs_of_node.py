@@ -138,6 +138,18 @@ def test_the_version_of_torch_is_that_of_the_process() -> None:
         process.communicate()
 
 
+@pytest.mark.timeout(20)
+def test_a_pipe_in_the_place_of_the_version_is_not_waited_for(tmp_path: Path) -> None:
+    folder = tmp_path / "42/root/site/torch"
+    folder.mkdir(parents=True)
+    (tmp_path / "42/maps").write_text("0-1 r-xp 0 08:01 7 /site/torch/lib/libtorch_cpu.so\n")
+    (folder / "version.py").write_text("__version__ = '2.9.1'\n")
+    assert torch_version(42, str(tmp_path)) == "2.9.1"
+    (folder / "version.py").unlink()
+    os.mkfifo(folder / "version.py")
+    assert torch_version(42, str(tmp_path)) is None
+
+
 def test_a_process_without_torch_has_no_version(ranks: list[int]) -> None:
     assert torch_version(ranks[0]) is None
 
