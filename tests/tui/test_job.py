@@ -258,6 +258,23 @@ async def test_two_nodes_of_which_one_waits_for_longer_than_usual_are_two_rows()
     assert [each.split()[0] for each in rows] == ["node-0", "node-1"]
 
 
+async def test_ranks_that_are_known_to_stand_still_do_not_work_however_long_they_usually_wait() -> (
+    None
+):
+    said = (*(row(n, quiet_s=40.0, usual_s=30) for n in range(3)), elsewhere(3, quiet_s=40.0))
+    summaries = [NodeSummary(NOW_S, NodeRow("watching"), (each,)) for each in said]
+    nodes = [NodeView(f"node-{n}", "live", 0.4, summary=each) for n, each in enumerate(summaries)]
+    state = JobState("slurm:1", tuple(nodes), tuple(job_findings(nodes)))
+    app = JobApp(ScriptedJob(state), "slurm:1")
+    async with app.run_test(size=(100, 24)) as pilot:
+        await pilot.pause()
+        rows = rows_with("live", app)
+
+    assert [each.split()[0].removeprefix("w>") for each in rows] == ["node-3", "node-0"]
+    assert rows[0].endswith("1 at save.py:9 save")
+    assert rows[1].endswith("each: 1 in all_reduce")
+
+
 async def test_nodes_that_cannot_be_read_for_one_reason_share_a_row() -> None:
     told = ("node-{}: Permission denied.", "node-{}: No route to host.")
     nodes = [NodeView(f"node-{n}", "failed", problem=told[n > 7].format(n)) for n in range(10)]

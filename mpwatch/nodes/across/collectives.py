@@ -153,7 +153,8 @@ def _stuck(live: JobRanks, late: Sequence[PlacedRank], views: Sequence[NodeView]
     since_s = live.most_quiet_s
     inside, unknown = live.rows("inside"), live.rows("unknown")
     place = _place_words(inside)
-    first = max(late, key=lambda each: (each.row.has_failed, each.quiet_s))
+    # A launcher ends the other ranks of its node once one has failed.
+    first = max(late, key=lambda each: (each.row.has_failed, _is_known_to_fail(each), each.quiet_s))
     is_usual = since_s < live.habit_s and not first.row.is_ended
     others = f" and {len(late) - 1} more" if len(late) > 1 else ""
     # Of a rank that only sleeps or reads in its steps no counter shows any of them, but the others
@@ -214,6 +215,16 @@ def _is_sure_of(late: PlacedRank) -> bool:
     return summary is not None and any(
         each.rule == STUCK and each.pid == late.row.pid and each.severity == Severity.CRITICAL.word
         for each in summary.findings
+    )
+
+
+def _is_known_to_fail(late: PlacedRank) -> bool:
+    """Whether a finding of the rank's own node names it as one that has failed."""
+    summary = late.view.summary
+    critical = Severity.CRITICAL.word
+    return late.row.has_failed and any(
+        each.pid == late.row.pid and each.severity == critical
+        for each in (summary.findings if summary is not None else ())
     )
 
 

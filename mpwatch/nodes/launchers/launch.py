@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import shlex
 import shutil
@@ -318,7 +319,18 @@ def lines_of(command: Sequence[str], environment: Mapping[str, str] | None = Non
     except OSError as error:
         raise CannotLaunch(not_started(command, error)) from None
     if done.returncode != 0:
-        told = clean(done.stderr.strip()) or f"it ended with status {done.returncode}"
+        told = _told(done.stderr) or f"it ended with status {done.returncode}"
         raise CannotLaunch(f"{name} failed: {told}", shlex.join(command))
     output = done.stdout[:OUTPUT_BYTES_LIMIT]
     return [clean(line) for line in output.split(b"\n") if line.strip()]
+
+
+_LOG_LINE = re.compile(rb"[IWEF][0-9]{4} [0-9:.]+ ")
+"""How a line of kubectl's log begins, which it prints first (1.32): `E1128 01:36:08.6`."""
+
+
+def _told(errors: bytes) -> str:
+    """What an engine has said about its failure, without its log if there is more."""
+    lines = errors.strip().splitlines()
+    said = [line for line in lines if not _LOG_LINE.match(line)] or lines
+    return clean(b"\n".join(said))

@@ -177,8 +177,10 @@ def _usual_quiet_s(state: JobState) -> float:
     """For how long a rank may make no progress and still count as working.
 
     Nodes reach a shorter time one after the other, and would be two rows until all have. In a job
-    of long steps ranks are as quiet in each of them.
+    of long steps ranks are as quiet in each of them, unless it is known to stand still.
     """
+    if any(each.rule in STANDSTILLS and each.severity > Severity.INFO for each in state.findings):
+        return STALLED_S
     usual_s = most_s(
         most_s(row.usual_s or 0 for row in view.summary.ranks)
         for view in state.nodes

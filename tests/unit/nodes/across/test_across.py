@@ -504,6 +504,20 @@ def test_a_rank_that_has_died_comes_before_one_that_is_late() -> None:
     assert any(line.startswith("rank 2 on b (pid 102)") for line in found.evidence)
 
 
+def test_of_ranks_that_have_died_the_one_is_named_that_its_node_has_a_finding_about() -> None:
+    """Its launcher has ended the others, and not all of them later."""
+    ended = {"place": None, "is_ended": True, "has_failed": True}
+    first = row(3, ended="exit code 1", quiet_s=50.0, **ended)
+    other = row(2, ended="signal 15 (SIGTERM)", quiet_s=60.0, **ended)
+    finding = FindingRow("worker-died", "critical", "rank 3 ended unexpectedly", pid=first.pid)
+    (found, *_) = job_findings(
+        [node("a", row(0), row(1)), node("b", other, first, findings=(finding,))]
+    )
+
+    assert found.rank == 3
+    assert "rank 3 on b and 1 more, which has ended (exit code 1)" in found.summary
+
+
 def test_different_collectives_on_two_nodes() -> None:
     found = only(
         node("a", row(0), row(1)), node("b", row(2), row(3, place="broadcast", line="x.py:3 f"))

@@ -405,6 +405,22 @@ def test_an_engine_that_fails_is_reported_with_its_error(programs: Path) -> None
         launches("slurm:99", AGENT)
 
 
+def test_the_log_of_an_engine_does_not_hide_its_message(programs: Path) -> None:
+    log = 'E1128 01:36:08.650267   18814 memcache.go:265] "Unhandled Error" err="dial tcp"'
+    refused = "The connection to the server localhost:8080 was refused"
+    stand_in(
+        programs, "kubectl", f"echo '{log}' >&2; echo '{log}' >&2; echo '{refused}' >&2; exit 1"
+    )
+
+    with pytest.raises(CannotLaunch) as caught:
+        launches("k8s:ml/app=train", AGENT)
+    stand_in(programs, "kubectl", f"echo '{log}' >&2; exit 1")
+    with pytest.raises(CannotLaunch, match="kubectl failed: E1128 01:36:08"):
+        launches("k8s:ml/app=train", AGENT)
+
+    assert str(caught.value) == f"kubectl failed: {refused}"
+
+
 @pytest.mark.parametrize(
     "squeue",
     ["exit 0", 'echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1'],
