@@ -22,7 +22,7 @@ CLOSING_INDENT = 10
 """Cells of a label of what is printed when a dashboard is closed, and the gap after it."""
 
 if TYPE_CHECKING:
-    from mpwatch.attach.actions import ProcessActions
+    from mpwatch.attach.process_actions import ProcessActions
     from mpwatch.model.snapshot import Snapshot
     from mpwatch.observe.sources.live import LiveSource
     from mpwatch.tui.hook_question import HookQuestion
@@ -191,7 +191,7 @@ def watch(
     Returns:
         An exit code: 128 + n after SIGTERM or SIGHUP.
     """
-    from mpwatch.attach.actions import ProcessActions
+    from mpwatch.attach.process_actions import ProcessActions
 
     if record is not None:
         check_recordable(record)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 def detach(arguments: argparse.Namespace) -> int:
     """Detach the hook from a process tree, and print the result for each process."""
-    from mpwatch.attach.actions import detach_and_log
     from mpwatch.attach.inject_tree import stray_forks
+    from mpwatch.attach.process_actions import detach_and_log
     from mpwatch.collect.job.reader import ReadRequest, TreeCollector
 
     tree = TreeCollector(target(arguments.pid)).collect(ReadRequest.processes_only())

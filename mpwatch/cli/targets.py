@@ -155,11 +155,11 @@ class LazySession:
             session.inject(samples, report, again=again)
 
     def detach(self, samples: Sequence[ProcSample]) -> str:
-        """Detach every hook of these processes, see `attach.actions.detach_hooks`.
+        """Detach every hook of these processes, see `attach.process_actions.detach_hooks`.
 
         An injection of this session that is under way goes on into no further process.
         """
-        from mpwatch.attach.actions import detach_hooks
+        from mpwatch.attach.process_actions import detach_hooks
 
         session = self._made()
         with contextlib.nullcontext() if session is None else session.called_off():

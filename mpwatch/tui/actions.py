@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.widgets import Input
 
-from mpwatch.attach.actions import ActionRefused, ProcessActions
+from mpwatch.attach.process_actions import ActionRefused, ProcessActions
 from mpwatch.model.findings import Finding
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.injection import InjectionPlan

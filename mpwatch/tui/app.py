@@ -13,7 +13,7 @@ from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from mpwatch.attach.actions import ProcessActions
+from mpwatch.attach.process_actions import ProcessActions
 from mpwatch.model.findings import Finding
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot

@@ -12,7 +12,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widget import Widget
 
-from mpwatch.attach.actions import ProcessActions
+from mpwatch.attach.process_actions import ProcessActions
 from mpwatch.model.findings import JobFinding
 from mpwatch.model.snapshot import Snapshot
 from mpwatch.nodes.across.ranks import PlacedRank

@@ -10,7 +10,7 @@ import pytest
 from textual.pilot import Pilot
 from textual.screen import Screen
 
-from mpwatch.attach.actions import ProcessActions
+from mpwatch.attach.process_actions import ProcessActions
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample
 from mpwatch.observe.sources.source import StartRecording, StopInjecting

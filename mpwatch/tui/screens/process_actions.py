@@ -1,4 +1,4 @@
-"""Actions on a process: which are offered, and their screens; see `mpwatch.attach.actions`."""
+"""Actions on a process: which are offered, and their screens (done in `attach.process_actions`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 
-from mpwatch.attach.actions import ActionRefused, ProcessActions
+from mpwatch.attach.process_actions import ActionRefused, ProcessActions
 from mpwatch.describe.frames import frame_words
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process, Snapshot

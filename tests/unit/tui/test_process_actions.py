@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from mpwatch.attach import inject_tree
-from mpwatch.attach.actions import ActionRefused, ProcessActions
 from mpwatch.attach.outcomes import Detached
+from mpwatch.attach.process_actions import ActionRefused, ProcessActions
 from mpwatch.model.ids import ProcessId
 from mpwatch.tui.screens.process_actions import offered_actions, stacks_text, write_new
 from tests import procfs
