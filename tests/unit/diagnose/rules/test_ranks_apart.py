@@ -21,6 +21,7 @@ from tests.builders.accounts import IN_A_CONDITION, IN_ALL_REDUCE, with_shares
 from tests.builders.snapshots import (
     MAIN,
     NOW_S,
+    WALL_S,
     cpu,
     exited,
     fds,
@@ -1329,6 +1330,29 @@ def test_a_dead_end_of_the_late_rank_or_of_its_worker_is_the_cause() -> None:
     assert "data.py:30 read. No other process has the writing end" in waits.cause
     without = snapshot_of(root, other, late)
     assert only(rank_stuck_in_collective.check, without).effect_of is None
+
+
+@pytest.mark.parametrize(
+    ("label", "ended_s", "is_awaited"),
+    [
+        ("rank 1", 70.0, False),
+        ("rank 7", 70.0, False),
+        ("rank 1", 3.0, False),
+        ("rank 7", 3.0, True),
+    ],
+    ids=["both", "it had ended before", "it is in its place", "neither"],
+)
+def test_a_rank_of_an_attempt_before_is_not_waited_for(
+    label: str, ended_s: float, is_awaited: bool
+) -> None:
+    """The living ranks were started a minute ago."""
+    living = [called(n, "all_reduce", born_wall_s=WALL_S - 60) for n in (0, 1)]
+    killed = rank(-10, f"{C10D}:all_reduce", ended=exited(290, at_s=NOW_S - ended_s, signal=9))
+    job = snapshot_of(main(), *living, replace(killed, label=label))
+
+    findings = found(rank_stuck_in_collective.check, job)
+
+    assert any("290" in each.summary for each in findings) is is_awaited
 
 
 def test_a_spawned_helper_beside_the_ranks_is_not_waited_for() -> None:
