@@ -499,6 +499,9 @@ MarkKind: TypeAlias = Literal[
     # Takes items until its own one comes, and drops the others. About: the queue or connection, and
     # what the item is compared with, `self.answers, number`.
     "takes-own",
+    # Chooses by hash(), `hash(name) % count`. That of a text, or of a tuple with one, is another
+    # number in each interpreter. About: what it hashes.
+    "text-hash",
     # Takes the first or last of the names of files in the order of texts, in a file that makes such
     # names with a number of no fixed width. About: the name that is made, `model_{version}.pt`.
     "text-order",

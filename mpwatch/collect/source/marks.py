@@ -93,6 +93,7 @@ from mpwatch.collect.source.rank_differences import (
     find_changed_by_hand,
     find_clocks,
     find_empty_on_ranks,
+    find_hashes,
     find_own_values,
     find_set_order,
     find_shared_state,
@@ -328,6 +329,7 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     yield from (found for of, found in known.uncounted if of is function)
     yield from (("unfreezes", about, node) for of, about, node in known.unfrozen if of is function)
     yield from find_set_order(nodes, known.sets)
+    yield from find_hashes(function, nodes, known.functions)
     yield from find_shared_state(nodes)
     yield from find_clocks(function, nodes, known.clocks)
     if known.plateaus:

@@ -5,7 +5,8 @@ collective has made the same on all: a loss of its own data, or the time that it
 A loop with a collective in each round, of which there are as many as a batch of its own shows. A
 parameter that a model changes by what it has computed from its batch. And the order of a set: texts
 have another hash in each interpreter (PYTHONHASHSEED, on since Python 3.3), so that two processes
-go through equal sets of them in different orders, unless one is a fork of the other.
+go through equal sets of them in different orders, unless one is a fork of the other; and what is
+chosen by hash() itself.
 """
 
 from __future__ import annotations
@@ -359,6 +360,41 @@ def find_set_order(nodes: Sequence[ast.AST], sets: frozenset[str]) -> Iterator[F
             continue
         if _is_set(iterated, sets):
             yield "set-order", expression_text(iterated), node
+
+
+def find_hashes(
+    function: ast.AST, nodes: Sequence[ast.AST], own: Container[str]
+) -> Iterator[Found]:
+    """`hash(name) % count`: one of a few is chosen by it.
+
+    Not of numbers, whose hash is the same everywhere.
+
+    Args:
+        function: The syntax of one function.
+        nodes: Its own.
+        own: The functions of the file: one of them may be called `hash`.
+    """
+    if "hash" in own or getattr(function, "name", "") in ("__hash__", "__eq__"):
+        return
+    for node in nodes:
+        if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod)):
+            continue
+        call = node.left
+        while isinstance(call, ast.Call) and last_name(call.func) in ("abs", "int") and call.args:
+            call = call.args[0]
+        is_hash = isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
+        if is_hash and call.func.id == "hash" and len(call.args) == 1:  # type: ignore[attr-defined]
+            hashed = call.args[0]  # type: ignore[attr-defined]
+            if not _is_number(hashed):
+                yield "text-hash", expression_text(hashed), node
+
+
+def _is_number(node: ast.expr) -> bool:
+    """Whether an expression is written as a number, or as what makes one."""
+    if isinstance(node, ast.Call):
+        return last_name(node.func) in ("float", "id", "int", "len", "ord")
+    is_constant = isinstance(node, ast.Constant)
+    return is_constant and isinstance(node.value, int | float)  # type: ignore[attr-defined]
 
 
 _RANK = re.compile(

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, program_frames
-from mpwatch.diagnose.analysis.distributed.ranks import rank_groups
+from mpwatch.diagnose.analysis.distributed.ranks import passed_root, rank_groups
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.process_queries import all_called
 from mpwatch.diagnose.analysis.source.branches import is_on_rank
@@ -21,6 +21,8 @@ from mpwatch.model.snapshot import Process
 from mpwatch.model.source_code import AddedTo, Decider
 
 OF_RANKS = frozenset(("collective-mismatch", "rank-stuck-in-collective"))
+OF_CYCLES = frozenset(("standing-still",))
+"""Only where it is about ranks: those all in one collective are a cycle, too."""
 OF_GROWTH = frozenset(("steady-growth", "persistent-workers-leak", "copy-on-write-growth"))
 OF_LOOPS = frozenset(("no-progress",))
 RANKS = 16
@@ -55,6 +57,9 @@ def wanted_values(
         if finding.rule in OF_RANKS:
             groups = [ranks for ranks in rank_groups(index) if _has(ranks, finding.process)]
             concerned += [rank.process for ranks in groups for rank in ranks[:RANKS]]
+        elif finding.rule in OF_CYCLES:
+            groups = [ranks for ranks in rank_groups(index) if _has(ranks, finding.process)]
+            concerned = [rank.process for ranks in groups for rank in ranks[:RANKS]]
         elif finding.rule in OF_LOOPS:
             chains = index.snapshot.waits.chains
             ends = [each.links for each in chains if each.links[0].process == finding.process]
@@ -90,7 +95,9 @@ def _wanted_of(index: Index, process: Process, is_growth: bool) -> tuple[WantedF
             names: Iterator[str] = (each.name for each in line.added)
             if not is_growth:
                 names = (name for each in line.deciders for name in (*each.counts, *each.names))
-                names = itertools.chain(names, _bounds_beside(index, line.deciders))
+                root = passed_root(line.statement.text)
+                first = [root.name] if root is not None and root.name else []
+                names = itertools.chain(first, names, _bounds_beside(index, line.deciders))
             kept = tuple(dict.fromkeys(names))[:NAMES_LIMIT]
             if kept:
                 found.append(WantedFrame(thread.tid, frame.file, frame.function, kept))
@@ -208,6 +215,19 @@ def _values(index: Index, ranks: Sequence[Process], frame: Frame, name: str) -> 
     return known if len(known) == len(ranks) and not is_on_rank(name) else ()
 
 
+def root_values(
+    index: Index, ranks: Sequence[Process], frame: Frame, name: str
+) -> Sequence[NameValue]:
+    """What a name is at each rank that passes it to a collective as one rank; whole numbers.
+
+    Empty where it is not known of all. It may be the rank itself, which is then the fault.
+    """
+    frames = [_newest(index).get(_key(rank, frame)) for rank in ranks]
+    found = [each.get(name) if each is not None else None for each in frames]
+    known = [each for each in found if each is not None and type(each.number) is int]
+    return known if len(known) == len(ranks) else ()
+
+
 def _apart(values: Sequence[NameValue]) -> int:
     """By how much counters differ; 0 where one is no int."""
     numbers = [each.number for each in values]
@@ -277,7 +297,7 @@ def _decided_by(index: Index, stacks: Sequence[Sequence[Frame]], name: str) -> _
 def _of_counter(
     ranks: Sequence[Process], values: Sequence[NameValue], name: str, by: _By
 ) -> Difference:
-    shown = _by_value(ranks, values)
+    shown = by_value(ranks, values)
     return Difference(
         f"{name} is {shown}",
         f"{name} is {shown}, and {by.words} decides by it: so the ranks do not get to the same "
@@ -298,7 +318,7 @@ def _of_condition(
     frame: Frame,
     decider: Decider,
 ) -> Difference:
-    shown, by = _by_value(ranks, values), _By(frame, decider)
+    shown, by = by_value(ranks, values), _By(frame, decider)
     return Difference(
         f"{name} is {shown}",
         f"The ranks take different branches at {by.words}: {name} is {shown}. Each of them has "
@@ -319,7 +339,7 @@ def _of_length(
     frame: Frame,
     decider: Decider,
 ) -> Difference:
-    shown, by = _by_value(ranks, values), _By(frame, decider)
+    shown, by = by_value(ranks, values), _By(frame, decider)
     return Difference(
         f"{name} is {shown}",
         f"{by.words} does not have as many rounds on all ranks: {name} is {shown}. Those with "
@@ -330,7 +350,7 @@ def _of_length(
     )
 
 
-def _by_value(ranks: Sequence[Process], values: Sequence[NameValue]) -> str:
+def by_value(ranks: Sequence[Process], values: Sequence[NameValue]) -> str:
     """`300 at rank 0 (17) and rank 2 (19), 50 at rank 1 (18)`."""
     groups: defaultdict[str, list[Process]] = defaultdict(list)
     for rank, value in zip(ranks, values, strict=True):

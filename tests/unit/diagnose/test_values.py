@@ -206,6 +206,21 @@ def test_ranks_of_a_mismatch_are_asked_for_the_names_that_decide() -> None:
     }
 
 
+@pytest.mark.parametrize("rule", ["rank-stuck-in-collective", "standing-still"])
+def test_ranks_in_one_collective_are_asked_for_the_rank_that_they_name(rule: str) -> None:
+    ranks = rank(0, "broadcast", 21), rank(1, "broadcast", 21)
+    source = SourceLine(FILE, 21, "fit", Statement(21, "dist.broadcast(p, src=self.src)"))
+    index = Index(snapshot_of(main(), *ranks, source=(source,)))
+
+    found = wanted_values(index, [finding(rule, pid(300))])
+
+    assert {each.pid: [f.names for f in frames] for each, frames in found.items()} == {
+        300: [("self.src",)],
+        301: [("self.src",)],
+    }
+    assert wanted_values(index, [finding("standing-still", pid(100))]) == {}
+
+
 def test_nothing_is_asked_without_a_finding_that_wants_it() -> None:
     snapshot = job(deciders=[LOOP])
     others = [

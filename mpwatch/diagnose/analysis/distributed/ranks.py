@@ -233,6 +233,45 @@ class GroupsApart(NamedTuple):
 _PASSED_GROUP = re.compile(r"\b(?:\w+_)?group ?= ?([\w.\[\]]+)", re.IGNORECASE)
 
 
+_ROOT = re.compile(
+    r"\b(?:src|dst|group_src|group_dst)="
+    r"([\w.]+[\[(][^\]()]*[\])](?:\.\w+)*|[\w.]+)(?=[,)])"
+)
+_SECOND = re.compile(
+    r"\b(?:broadcast|broadcast_object_list|reduce)\((?:[^,()]|\([^()]*\))+, ?"
+    r"([A-Za-z_][\w.]*)(?=[,)])"
+)
+
+
+class PassedRoot(NamedTuple):
+    """What a statement passes to a collective as the rank that sends, or to which all send."""
+
+    text: str
+    """As an argument: `src=owner`."""
+    value: str
+
+    @property
+    def name(self) -> str:
+        """The variable or attribute that it is; empty for what is computed there, or a number."""
+        return self.value if re.fullmatch(r"[A-Za-z_][\w.]*", self.value) else ""
+
+
+def passed_root(statement: str) -> PassedRoot | None:
+    """What a statement passes as the one rank of a collective; `None` without one."""
+    found = _ROOT.search(statement) or _SECOND.search(statement)
+    if found is None:
+        return None
+    return PassedRoot(found[0] if "=" in found[0] else found[1], found[1])
+
+
+def passes_group(statement: str) -> bool:
+    """Whether the statement of a call passes a process group to it, as far as words show."""
+    return _TAKES_A_GROUP.search(statement) is not None
+
+
+_TAKES_A_GROUP = re.compile(r"\b(?:\w+_)?group\b", re.IGNORECASE)
+
+
 def groups_apart(index: Index, ranks: Sequence[Process]) -> GroupsApart | None:
     """Why ranks that are in collectives at different lines do not meet; `None` if not known.
 

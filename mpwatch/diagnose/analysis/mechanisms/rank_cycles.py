@@ -7,20 +7,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words
 from mpwatch.diagnose.analysis.distributed.flight_recorder import unfinished
-from mpwatch.diagnose.analysis.distributed.ranks import OTHERS, groups_apart
+from mpwatch.diagnose.analysis.distributed.ranks import (
+    OTHERS,
+    PassedRoot,
+    groups_apart,
+    passed_root,
+    passes_group,
+)
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.cases import NAMED, Case, Mechanism, names_of
 from mpwatch.diagnose.analysis.process_queries import all_called, called
 from mpwatch.diagnose.analysis.source.lines import mark_words, marks, source_of
 from mpwatch.diagnose.analysis.source.loops import loop_around
 from mpwatch.diagnose.analysis.stack_patterns import current_collective, main_thread, user_frame
+from mpwatch.diagnose.analysis.values import by_value, root_values
+from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process
-
-_TAKES_A_GROUP = re.compile(r"\b(?:\w+_)?group\b", re.IGNORECASE)
-"""In the statement of a call: a process group is passed to it."""
 
 
 def all_send(case: Case) -> Mechanism | None:
@@ -53,7 +59,7 @@ def all_at_one_call(case: Case) -> Mechanism | None:
     records = [(each, record) for each in processes if (record := unfinished(each)) is not None]
     are_several = len({record.group for _, record in records}) > 1
     source = source_of(case.index, frame)
-    is_passed = source is not None and _TAKES_A_GROUP.search(source.statement.text) is not None
+    is_passed = source is not None and passes_group(source.statement.text)
     if not are_several and (not is_passed or len(records) == len(processes)):
         return None
     name, loop = what.removeprefix(OTHERS), loop_around(case.index, (frame,))
@@ -102,9 +108,6 @@ def at_different_groups(case: Case) -> Mechanism | None:
     )
 
 
-_ROOT = re.compile(
-    r"\b(?:src|dst|group_src|group_dst)=([\w.]+[\[(][^\]()]*[\])](?:\.\w+)*|\w+)(?=[,)])"
-)
 _COMPUTED = re.compile(r".*[\[(]|(?!rank$)[a-z]*(?:owner|plan)\w*", re.IGNORECASE)
 """What is looked up, called, or named as the result of a plan; a setting is the same on all."""
 ONE_SIDED = ("send", "recv")
@@ -120,35 +123,100 @@ def are_forks(ranks: Iterable[Process]) -> bool:
     return all(rank.sample.start_method == "fork" for rank in ranks)
 
 
-def chosen_root(index: Index, ranks: Sequence[Process]) -> tuple[str, str] | None:
+class ChosenRoot(NamedTuple):
+    """Why ranks do not agree on which of them sends, or to which they send."""
+
+    cause: str
+    advice: str
+    evidence: str = ""
+    """What each of them passes; empty where that was not read."""
+    headline: str = ""
+    """Where it was."""
+
+
+def chosen_root(index: Index, ranks: Sequence[Process]) -> ChosenRoot | None:
     """Cause and advice where each rank computes from which rank it is to receive, or to which send.
 
-    The set that a part of the program goes through is named where it may be the reason, but not of
-    ranks that are forks of one process: texts have the same hashes in all of them.
+    Where the values were read they have to differ. What may be the reason in the program is named,
+    the set that a part of it goes through or a choice by hash(), but not of ranks that are forks of
+    one process: texts have the same hashes in them.
+    """
+    found = _root_of(index, ranks)
+    if found is None:
+        return None
+    root, frame = found
+    values = root_values(index, ranks, frame, root.name) if root.name else ()
+    if values and len({each.number for each in values}) == 1:
+        return None
+    if not values and not _COMPUTED.match(root.value):
+        return None
+    because, mend = _why_another_root(index, ranks, is_read=bool(values))
+    at = frame_words(frame)
+    alike = (
+        "Or let one rank compute it and broadcast it to the others (from rank 0) before the loop. "
+        "A longer timeout or another backend does not help."
+    )
+    if not values:
+        return ChosenRoot(
+            f"Each rank computes `{root.text}` by itself at {at}: where ranks come to different "
+            f"results, each waits for data that none of them sends.{because}",
+            f"Log `{root.text}` on every rank before that line and compare. {mend}{alike}",
+        )
+    shown = f"{root.name} is {by_value(ranks, values)}"
+    return ChosenRoot(
+        f"The ranks pass different ranks as `{root.text}` at {at}: {shown}. All ranks of a group "
+        "have to name the same one in such a call, which sends to the others or receives from "
+        f"them; as they do not, each waits for what another one does not do.{because}",
+        f"Let all ranks come to the same {root.name}. {mend}{alike}",
+        shown,
+        f"{len(ranks)} ranks are in {current_collective(ranks[0]) or 'one call'} at {at}, name "
+        "different ranks in it, and do not meet",
+    )
+
+
+def _root_of(index: Index, ranks: Sequence[Process]) -> tuple[PassedRoot, Frame] | None:
+    """The one rank that the call names in which all ranks are, and the line of the call.
+
+    Ranks of different groups each have one of their own, and those in different rounds of a loop
+    may name another one in each: neither is meant.
     """
     threads = [main_thread(rank) for rank in ranks]
     frames = {user_frame(thread.stack) for thread in threads if thread is not None}
     frame = frames.pop() if len(frames) == 1 else None
     line = source_of(index, frame) if frame is not None else None
-    found = _ROOT.search(line.statement.text) if line is not None else None
-    if found is None or frame is None or not _COMPUTED.match(found[1]):
+    root = passed_root(line.statement.text) if line is not None else None
+    if root is None or frame is None or line is None:
         return None
-    sets = marks(index, "set-order")
-    because, advice = "", f"Log `{found[0]}` on every rank before that line and compare. "
-    if sets and not are_forks(ranks):
-        mark = sets[0]
-        because = (
+    records = [record for rank in ranks if (record := unfinished(rank)) is not None]
+    if len({(each.group, each.number) for each in records}) > 1:
+        return None
+    if root.name and passes_group(line.statement.text) and len(records) < len(ranks):
+        return None
+    return root, frame
+
+
+def _why_another_root(index: Index, ranks: Sequence[Process], *, is_read: bool) -> tuple[str, str]:
+    """What in the program may give each rank another one, and what to do about it."""
+    if are_forks(ranks):
+        return "", ""
+    comes = "Most likely that comes" if is_read else "That may come"
+    for mark in marks(index, "text-hash")[:1]:
+        return (
+            f" {comes} from hash(): {mark_words(mark)} chooses by it, and the hash of "
+            "a text is another number in each process that was not forked from the other "
+            "(PYTHONHASHSEED).",
+            f"Choose by what is the same on all ranks in place of hash({mark.about}): the position "
+            "in a list that all have in the same order, or zlib.crc32() or hashlib of the text. "
+            f"{SHOWS_ORDER} ",
+        )
+    for mark in marks(index, "set-order")[:1]:
+        return (
             f" That may come from a set: {mark_words(mark)} goes through {mark.about}. "
             f"{OTHER_ORDER}, and what is computed in that order, with ties or running sums, "
-            "differs as well."
+            "differs as well.",
+            f"Go through a fixed order there, sorted({mark.about}); {SHOWS_ORDER} ",
         )
-        advice += f"Go through a fixed order there, sorted({mark.about}); {SHOWS_ORDER} "
-    return (
-        f"Each rank computes `{found[0]}` by itself at {frame_words(frame)}: where ranks come to "
-        f"different results, each waits for data that none of them sends.{because}",
-        f"{advice}Or let one rank compute it and broadcast it to the others (from rank 0) before "
-        "the loop. A longer timeout or another backend does not help.",
-    )
+    return "", ""
 
 
 def same_collective(ranks: Sequence[Process]) -> bool:

@@ -62,6 +62,7 @@ from mpwatch.diagnose.analysis.mechanisms.cases import ended_words
 from mpwatch.diagnose.analysis.mechanisms.rank_cycles import ONE_SIDED, chosen_root
 from mpwatch.diagnose.analysis.pipes import channels_among, output_of, pipe_ends
 from mpwatch.diagnose.analysis.process_queries import (
+    age_s,
     all_called,
     called,
     family_head,
@@ -299,12 +300,27 @@ def _gone(ranks: Sequence[Process], index: Index) -> list[Process]:
         p
         for p in index.snapshot.processes
         if p.is_gone and p.role == ranks[0].role and has_joined(p) and family_head(index, p) == head
+        if not any(_is_of_later_attempt(rank, p, index) for rank in ranks)
     ]
     gone.sort(key=lambda p: p.ended.at_s if p.ended is not None else 0.0)
     deaths = [death_of(p.ended) for p in gone if p.ended is not None]
     # After a failure the launcher ends the others: they are not what the rest waits for.
     is_shut_down = "shutdown" in deaths and not {"failed", "crash", "killed"}.isdisjoint(deaths)
     return [] if is_shut_down else gone
+
+
+def _is_of_later_attempt(rank: Process, gone: Process, index: Index) -> bool:
+    """Whether a living rank was started when another one had ended, or in its place.
+
+    Then both have never been in one process group. An exit is noticed up to an interval later, so
+    that the one which has its name counts as started in its place, however soon it was.
+    """
+    if rank.label == gone.label and rank.process.start_ticks > gone.process.start_ticks:
+        return True
+    age = age_s(index.snapshot, rank)
+    return (
+        age is not None and gone.ended is not None and index.snapshot.at_s - gone.ended.at_s > age
+    )
 
 
 def _is_whole_job(ranks: Sequence[Process]) -> bool:
@@ -989,35 +1005,42 @@ def _all_inside(
             cause=apart.cause,
             advice=apart.advice,
         )
-    chosen = None if differs is not None else chosen_root(index, inside)
+    chosen = chosen_root(index, inside)
+    is_read = chosen is not None and bool(chosen.evidence)
+    evidence += [chosen.evidence] if chosen is not None and is_read else []
+    known = differs if differs is not None and not is_read else chosen
+    at_different_lines = len(lines) > 1
     return Finding(
         rule=RULE,
-        severity=Severity.CRITICAL if since_s >= PAUSE_S else Severity.WARNING,
+        severity=Severity.CRITICAL if since_s >= PAUSE_S or is_read else Severity.WARNING,
         process=inside[0].process,
-        summary=f"all {len(inside)} ranks are in {collective}, and none of them makes progress",
+        summary=(
+            f"all {len(inside)} ranks are in {collective}"
+            f"{', in which they name different ranks' if is_read else ''}, and none of them "
+            "makes progress"
+        ),
         evidence=(*evidence, *_record_words(inside[:3])),
         cause=(
             f"All ranks of the job have called {collective}, and no data moves between them. "
-            + (
-                chosen[0]
-                if chosen is not None
-                else differs.cause
-                if differs is not None
-                else "They called it at different lines, so it may not be the same call for all."
-                if len(lines) > 1
-                else "Possible: the calls belong to different process groups, or the ranks have "
-                "made a different number of calls; or the network between them fails."
-            )
+            + (known.cause if known is not None else _why_not(at_different_lines))
         ),
-        advice=(
-            chosen[1]
-            if chosen is not None
-            else differs.advice
-            if differs is not None
-            else "Compare the stacks of the ranks and the groups they pass. "
-            "TORCH_DISTRIBUTED_DEBUG=DETAIL checks each call and names the first difference, at a "
-            "cost in speed."
-        ),
+        advice=known.advice if known is not None else _COMPARE_GROUPS,
+    )
+
+
+_COMPARE_GROUPS = (
+    "Compare the stacks of the ranks and the groups they pass. TORCH_DISTRIBUTED_DEBUG=DETAIL "
+    "checks each call and names the first difference, at a cost in speed."
+)
+
+
+def _why_not(at_different_lines: bool) -> str:
+    """Why ranks in one collective may not meet there, where nothing more is known."""
+    if at_different_lines:
+        return "They called it at different lines, so it may not be the same call for all."
+    return (
+        "Possible: the calls belong to different process groups, or the ranks have made a "
+        "different number of calls; or the network between them fails."
     )
 
 

@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mpwatch.describe.frames import frame_words
+from mpwatch.diagnose.analysis.distributed.ranks import rank_groups
 from mpwatch.diagnose.analysis.idle_time import CERTAIN_S, quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.cases import Mechanism
 from mpwatch.diagnose.analysis.mechanisms.explain import mechanism_of
-from mpwatch.diagnose.analysis.mechanisms.rank_cycles import chosen_root, same_collective
+from mpwatch.diagnose.analysis.mechanisms.rank_cycles import (
+    ChosenRoot,
+    chosen_root,
+    same_collective,
+)
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, user_frame
 from mpwatch.diagnose.analysis.waits.blockages import without_progress_s
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
@@ -137,7 +142,9 @@ def _finding(
     headline = why.headline if why is not None else ""
     root = _root(index, chain)
     if root is not None:
-        cause, advice = root
+        cause, advice = root.cause, root.advice
+        evidence += [root.evidence] if root.evidence else []
+        headline = root.headline or headline
     elif why is not None:
         cause, advice = why.cause, why.advice
     else:
@@ -154,10 +161,15 @@ def _finding(
     )
 
 
-def _root(index: Index, chain: WaitChain) -> tuple[str, str] | None:
-    """Cause and advice of ranks in one collective that compute which of them sends."""
+def _root(index: Index, chain: WaitChain) -> ChosenRoot | None:
+    """Why ranks in one collective do not agree on which of them sends.
+
+    All ranks of the job count, also those that no link of the chain names.
+    """
     found = [index.snapshot.get(link.process) for link in chain.links]
-    ranks = [each for each in found if each is not None]
+    ranks: Sequence[Process] = [each for each in found if each is not None]
+    whole = (each for each in rank_groups(index) if ranks and all(r in each for r in ranks))
+    ranks = next(whole, ranks)
     return chosen_root(index, ranks) if same_collective(ranks) else None
 
 

@@ -470,3 +470,24 @@ def test_a_parameter_that_the_forward_pass_changes_by_its_batch(
 )
 def test_a_function_that_may_share_parameters(text: str, is_marked: bool) -> None:
     assert bool(lines(body(text), "shares-parameters")) is is_marked
+
+
+@pytest.mark.parametrize(
+    ("text", "is_marked"),
+    [
+        ("return hash(x) % y", True),
+        ("return abs(hash((x, y))) % len(y)", True),
+        ("return hash(7) % y", False),
+        ("return hash(len(x)) % y", False),
+        ("return hash(x) & 0xFFFF", False),
+        ("return self.hash(x) % y", False),
+        ("return hash(x) == hash(y)", False),
+    ],
+)
+def test_a_hash_that_chooses_nothing_is_as_good_as_any(text: str, is_marked: bool) -> None:
+    assert lines(body(text), "text-hash") == [2] * is_marked
+
+
+def test_a_function_of_the_file_called_hash_is_not_that_of_python() -> None:
+    own = "def hash(x):\n    return crc32(x)\n"
+    assert lines(own + body("return hash(x) % y"), "text-hash") == []

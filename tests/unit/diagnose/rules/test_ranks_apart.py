@@ -21,6 +21,7 @@ from tests.builders.accounts import IN_A_CONDITION, IN_ALL_REDUCE, with_shares
 from tests.builders.snapshots import (
     MAIN,
     NOW_S,
+    WALL_S,
     cpu,
     exited,
     fds,
@@ -238,6 +239,100 @@ def test_ranks_that_compute_themselves_who_sends_may_each_have_another_one(
         assert (
             "`return list(wanted)` at data.py:34 names goes through wanted" in finding.cause
         ) is (has_set)
+
+
+HASHES = Mark(
+    "text-hash", "/home/me/data.py", "owners", "name", Statement(18, "own[name] = hash(name) % n")
+)
+
+
+def naming(
+    text: str,
+    passed: tuple[int, ...] | None = (1, 3, 1),
+    method: str = "spawn",
+    records: list[Any] | None = None,
+    name: str = "src",
+) -> Snapshot:
+    """Three ranks in one broadcast, each with a value of a name that it passes."""
+    given = records or [None] * 3
+    size: dict[str, Any] = {"environment": {"WORLD_SIZE": "3"}, "start_method": method}
+    ranks = [
+        called(n, "broadcast", states=None if each is None else [each], **size)
+        for n, each in enumerate(given)
+    ]
+    line = SourceLine("/home/me/train.py", 40, "step", Statement(40, text))
+    values = [
+        ValuesRead(
+            pid(300 + n),
+            NOW_S,
+            "hook",
+            (FrameValues(300 + n, line.file, "step", 40, (NameValue(name, "int", value),)),),
+        )
+        for n, value in enumerate(passed or ())
+    ]
+    return snapshot_of(main(), *ranks, source=(line,), marks=(HASHES,), values=tuple(values))
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("dist.broadcast(p.data, src=src)", "src"),
+        ("dist.broadcast(p.data, src)", "src"),
+        ("dist.broadcast(self.made(p, n), self.root)", "self.root"),
+        ("dist.reduce(p, dst=self.owner)", "self.owner"),
+        ("dist.broadcast(p, src=rank)", "rank"),
+    ],
+)
+def test_ranks_that_name_different_ranks_in_one_call_are_told_which(text: str, name: str) -> None:
+    job = naming(text, name=name)
+    shown = f"{name} is 1 at rank 0 (300) and rank 2 (302), 3 at rank 1 (301)"
+
+    stuck = only(rank_stuck_in_collective.check, job)
+    stalled = only(standing_still.check, job)
+
+    assert stuck.severity is Severity.CRITICAL
+    assert "in which they name different ranks" in stuck.summary
+    assert stalled.summary == (
+        "3 ranks are in broadcast at train.py:40 step, name different ranks in it, and do not meet"
+    )
+    for finding in (stuck, stalled):
+        assert shown in finding.evidence
+        assert f"at train.py:40 step: {shown}" in finding.cause
+        assert "`own[name] = hash(name) % n` at data.py:18 owners chooses by it" in finding.cause
+        assert "zlib.crc32()" in finding.advice
+
+
+def test_a_hash_is_the_same_in_ranks_that_were_forked_from_one_process() -> None:
+    finding = only(rank_stuck_in_collective.check, naming("f(p, src=src)", method="fork"))
+    assert "src is 1 at rank 0" in finding.cause
+    assert "hash()" not in finding.cause
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        naming("dist.broadcast(p, src=src)", (1, 1, 1)),
+        naming("dist.broadcast(p, src=src)", None),
+        naming("dist.broadcast(p, src=src)", (1, 3)),
+        naming("dist.broadcast(p, src=src, group=self.group)"),
+        naming("dist.all_reduce(p)"),
+        naming(
+            "dist.broadcast(p, src=src)", records=[state(4 + n, "gloo:broadcast") for n in range(3)]
+        ),
+    ],
+    ids=["the same", "not read", "not read of all", "a group", "no root", "another round"],
+)
+def test_ranks_that_may_name_the_same_rank_are_not_told_so(job: Snapshot) -> None:
+    for check in (rank_stuck_in_collective.check, standing_still.check):
+        for finding in found(check, job):
+            assert "different ranks" not in finding.summary + finding.cause
+            assert "hash" not in finding.cause
+
+
+def test_ranks_of_one_recorded_group_name_different_ranks_in_it() -> None:
+    records = [state(4, "gloo:broadcast") for _ in range(3)]
+    job = naming("dist.broadcast(p, src=src, group=self.group)", records=records)
+    assert "pass different ranks" in only(rank_stuck_in_collective.check, job).cause
 
 
 CLOCK = Mark("asks-clock", "/home/me/data.py", "enough", "enough", Statement(9, "return t < n"))
@@ -1235,6 +1330,29 @@ def test_a_dead_end_of_the_late_rank_or_of_its_worker_is_the_cause() -> None:
     assert "data.py:30 read. No other process has the writing end" in waits.cause
     without = snapshot_of(root, other, late)
     assert only(rank_stuck_in_collective.check, without).effect_of is None
+
+
+@pytest.mark.parametrize(
+    ("label", "ended_s", "is_awaited"),
+    [
+        ("rank 1", 70.0, False),
+        ("rank 7", 70.0, False),
+        ("rank 1", 3.0, False),
+        ("rank 7", 3.0, True),
+    ],
+    ids=["both", "it had ended before", "it is in its place", "neither"],
+)
+def test_a_rank_of_an_attempt_before_is_not_waited_for(
+    label: str, ended_s: float, is_awaited: bool
+) -> None:
+    """The living ranks were started a minute ago."""
+    living = [called(n, "all_reduce", born_wall_s=WALL_S - 60) for n in (0, 1)]
+    killed = rank(-10, f"{C10D}:all_reduce", ended=exited(290, at_s=NOW_S - ended_s, signal=9))
+    job = snapshot_of(main(), *living, replace(killed, label=label))
+
+    findings = found(rank_stuck_in_collective.check, job)
+
+    assert any("290" in each.summary for each in findings) is is_awaited
 
 
 def test_a_spawned_helper_beside_the_ranks_is_not_waited_for() -> None:
