@@ -403,6 +403,9 @@ MarkKind: TypeAlias = Literal[
     "looped-collective",
     # Makes a queue without a bound in the process of a Manager. About: the queue.
     "managed-queue",
+    # Gets a logger by a name that is put together from values of its function or object, and a
+    # handler is added to it there. About: the variable of the logger, `self.logger`.
+    "named-logger",
     # Switches autograd off.
     "no-grad",
     # Leaves gradients unreduced for a while.
