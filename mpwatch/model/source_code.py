@@ -103,12 +103,15 @@ class AddedTo(NamedTuple):
     """That statement."""
 
 
-LetGoHow: TypeAlias = Literal["emptied", "answered", "slower", "passed", "under", "later", "end"]
+LetGoHow: TypeAlias = Literal[
+    "emptied", "answered", "slower", "passed", "under", "keyed", "later", "end"
+]
 """`emptied`: in the rounds that add. `answered`: there as well, one entry by the key of what has
 come from elsewhere, unless `past` leaves before. `slower`: in other rounds than those, such as of
 another thread. `passed`: a statement or an exception may leave before. `under`: only under a
-condition. `later`: after the loop that adds. `end`: in a function that no loop reaches, as far as
-it shows."""
+condition. `keyed`: one entry, by another key than those that are added, and where that is missing
+no error tells it. `later`: after the loop that adds. `end`: in a function that no loop reaches, as
+far as it shows."""
 
 
 class LetGo(NamedTuple):
@@ -122,7 +125,10 @@ class LetGo(NamedTuple):
     past_in: str = ""
     """The function that has the next."""
     past: Statement | None = None
-    """The statement that leaves before, or the condition."""
+    """The statement that leaves before, or the condition; of `keyed` the one that makes the other
+    key of the first, with more text, where that shows."""
+    keys: tuple[str, str] = ("", "")
+    """Of `keyed`: the one that is added under, and the one that is removed by."""
 
 
 class LookedUp(NamedTuple):
@@ -397,6 +403,9 @@ MarkKind: TypeAlias = Literal[
     "looped-collective",
     # Makes a queue without a bound in the process of a Manager. About: the queue.
     "managed-queue",
+    # Gets a logger by a name that is put together from values of its function or object, and a
+    # handler is added to it there. About: the variable of the logger, `self.logger`.
+    "named-logger",
     # Switches autograd off.
     "no-grad",
     # Leaves gradients unreduced for a while.

@@ -12,7 +12,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Final, NamedTuple, TypeAlias, TypeGuard
 
 from mpwatch.collect.source.call_graph import (
@@ -490,14 +490,12 @@ class _Search:
 
     def _let_go(self, key: _Key, found: Round | None, leads: _Leads) -> LetGo | None:
         """What removes from a container; of several statements the one that does so most often."""
-        removals = [
-            self._removal(each, key[2], found, leads) for each in self._removes.get(key, ())
-        ]
-        order = ("emptied", "slower", "passed", "under", "answered", "later", "end")
+        removals = [self._removal(each, key, found, leads) for each in self._removes.get(key, ())]
+        order = ("emptied", "slower", "passed", "under", "answered", "keyed", "later", "end")
         return min(removals, key=lambda each: order.index(each.how), default=None)
 
-    def _removal(self, removed: _Removed, name: str, found: Round | None, leads: _Leads) -> LetGo:
-        function, line = removed.function, first_line(removed.statement)
+    def _removal(self, removed: _Removed, key: _Key, found: Round | None, leads: _Leads) -> LetGo:
+        function, line, name = removed.function, first_line(removed.statement), key[2]
         by = quoted(function.module, removed.statement)
         base = LetGo("end", function.file, function.name, by)
         own = self._program.rounds(function, removed.parents, line)
@@ -509,6 +507,8 @@ class _Search:
             return base._replace(how="later")
         if removed.bounds:
             return base._replace(how="emptied")
+        if (keyed := self._by_other_key(removed, key, base)) is not None:
+            return keyed
         past = self._way_past(removed, name, leads)
         is_emptied = is_inside or found is None or outside is not None
         if is_emptied and id(function) not in leads and _is_of_answer(removed):
@@ -516,6 +516,92 @@ class _Search:
         if past is not None:
             return past
         return base._replace(how="emptied" if is_emptied else "slower")
+
+    def _by_other_key(self, removed: _Removed, key: _Key, base: LetGo) -> LetGo | None:
+        """That a statement removes by another key than all that are added, and never fails.
+
+        Keys are compared by the attribute, method or field that each is read from: `execution.key`
+        and `task.get_name()`. Of others, and of what was received, nothing shows that they differ.
+        """
+        by = _quiet_key(removed, key[2])
+        adds = self._adds.get(key, ())
+        if by is None or not adds or _is_of_answer(removed):
+            return None
+        own = self._source_of(by, removed.function)
+        stored = [each.key for each in adds if each.key is not None]
+        others = [self._source_of(e.key, e.function) for e in adds if e.key is not None]
+        if len(stored) < len(adds) or not own or not all(others):
+            return None
+        if any(own in each or each in own for each in others):
+            return None
+        made = self._made_of_more(own, expression_text(stored[0]))
+        keys = (
+            clean(expression_text(stored[0]), QUOTE_LIMIT),
+            clean(expression_text(by), QUOTE_LIMIT),
+        )
+        keyed = base._replace(how="keyed", keys=keys)
+        if made is None:
+            return keyed
+        function, statement = made
+        return keyed._replace(
+            past_file=function.file,
+            past_in=function.name,
+            past=quoted(function.module, statement),
+        )
+
+    def _source_of(self, key: ast.expr, function: Function, depth: int = 0) -> str:
+        """The name of the attribute, method or field that a key is read from; empty for others."""
+        if isinstance(key, ast.Name) and depth < _DEPTH:
+            found = {
+                self._source_of(value, at, depth + 1)
+                for value, at in self._given_to(key.id, function)
+            }
+            return found.pop() if len(found) == 1 else ""
+        name = ""
+        if isinstance(key, ast.Attribute):
+            name = key.attr
+        elif isinstance(key, ast.Call) and isinstance(key.func, ast.Attribute) and not key.args:
+            name = key.func.attr.removeprefix("get_")
+        elif isinstance(key, ast.Subscript) and isinstance(key.slice, ast.Constant):
+            name = str(key.slice.value)
+        return name.replace("_", "").lower()
+
+    def _given_to(self, name: str, function: Function) -> list[tuple[ast.expr, Function]]:
+        """What the variables and arguments of a function are given; none where that is not known.
+
+        A variable that a loop or a `with` statement sets is not followed.
+        """
+        if name in function.arguments:
+            self._program.spend(len(function.callers))
+            given = [(_given(site, name), site.caller) for site in function.callers]
+            known = [(value, at) for value, at in given if value is not None]
+            return known if len(known) == len(given) else []
+        return [(value, function) for value in function.assigned.get(name, ())]
+
+    def _made_of_more(self, name: str, key: str) -> tuple[Function, ast.AST] | None:
+        """The one call that gives a task, thread or process a name, of a key and of more text."""
+        if name != "name":
+            return None
+        named = [
+            (function, statement, each.value)
+            for function in self._program.functions
+            for statement, _ in function.statements
+            for call in expressions_of(statement)
+            if isinstance(call, ast.Call) and last_name(call.func) in _NAMED
+            for each in call.keywords
+            if each.arg == "name"
+        ]
+        of_key = [
+            (function, statement)
+            for function, statement, value in named
+            if isinstance(value, ast.JoinedStr)
+            and any(isinstance(e, ast.Constant) and e.value for e in value.values)
+            and any(
+                isinstance(e, ast.FormattedValue) and expression_text(e.value) == key
+                for e in value.values
+            )
+        ]
+        return of_key[0] if len(of_key) == 1 else None
 
     def _is_in(self, removed: _Removed, found: Round) -> bool:
         """Whether a statement is in a loop, or in what is called in its rounds."""
@@ -630,7 +716,7 @@ class _Search:
 
 
 _ANSWERS: Final = re.compile(
-    r"(?:try_|async_|await_)?(?:recv|receive|poll|consume|get|read|messages|responses|answers|replies"
+    r"(?!get_name)(?:try_|async_|await_)?(?:recv|receive|poll|consume|get|read|messages|responses|answers|replies"
     r"|results|as_completed|loads)(?:_.*|from|into|msg|line|all)?"
 )
 """Calls that give what comes from elsewhere."""
@@ -666,6 +752,53 @@ def _is_of_answer(removed: _Removed) -> bool:
     )
 
 
+_NAMED: Final = frozenset(("Process", "Task", "Thread", "create_task", "ensure_future"))
+"""Calls that give what they make a name."""
+
+
+def _quiet_key(removed: _Removed, name: str) -> ast.expr | None:
+    """The key of the only entry that a statement removes, where no error tells that it is missing.
+
+    `None` for any other statement.
+    """
+    for call in expressions_of(removed.statement):
+        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)):
+            continue
+        if call.func.attr == "pop" and last_name(call.func.value) == name and call.args:
+            return call.args[0] if len(call.args) == 2 or _is_excused(removed, name) else None
+    if isinstance(removed.statement, ast.Delete) and len(removed.statement.targets) == 1:
+        of = removed.statement.targets[0]
+        is_own = isinstance(of, ast.Subscript) and last_name(of.value) == name
+        if isinstance(of, ast.Subscript) and is_own and _is_excused(removed, name):
+            return of.slice
+    return None
+
+
+def _is_excused(removed: _Removed, name: str) -> bool:
+    """Whether a key that is missing is suppressed, or asked for before."""
+    path = [*removed.parents, removed.statement]
+    for around, inside in pairwise(path):
+        if isinstance(around, ast.Try) and inside in around.body:
+            for handler in around.handlers:
+                caught = {last_name(e) for e in ast.walk(handler.type or handler) if _is_named(e)}
+                is_passed = all(isinstance(each, ast.Pass | ast.Continue) for each in handler.body)
+                if is_passed and (handler.type is None or caught & _MISSING):
+                    return True
+        elif isinstance(around, ast.With):
+            for item in around.items:
+                call = item.context_expr
+                is_suppressed = isinstance(call, ast.Call) and last_name(call.func) == "suppress"
+                given = call.args if isinstance(call, ast.Call) and is_suppressed else []
+                if any(last_name(each) in _MISSING for each in given):
+                    return True
+        elif isinstance(around, ast.If) and isinstance(around.test, ast.Compare):
+            is_asked = isinstance(around.test.ops[0], ast.In)
+            if is_asked and last_name(around.test.comparators[0]) == name:
+                return True
+    return False
+
+
+_MISSING: Final = frozenset(("BaseException", "Exception", "KeyError", "LookupError"))
 _NOTHING: Final = ast.Constant(None)
 
 

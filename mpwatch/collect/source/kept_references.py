@@ -33,6 +33,7 @@ from mpwatch.collect.source.syntax import (
     last_name,
     names_in,
     own_nodes,
+    parameters,
     quoted,
     receiver_of,
 )
@@ -90,6 +91,54 @@ def registrations(file: str, module: ParsedFile) -> Iterator[Repeatable]:
             around = [each for each in nodes if not (given.is_hook and _is_over_modules(each))]
             loop = None if is_own else loop_around(file, function, around, call)
             yield Repeatable(mark, (by or function.name,), loop, is_called)
+
+
+def named_loggers(file: str, module: ParsedFile) -> Iterator[Mark]:
+    """The loggers of a name that is put together, to which the same function or class adds."""
+    for function, owner in functions_with_classes(module.tree):
+        nodes = own_nodes(function) if isinstance(function, FUNCTIONS) else ()
+        own = {each.id for each in nodes if isinstance(each, ast.Name) and not _is_read(each)}
+        own |= {"self", *(parameters(function) if isinstance(function, FUNCTIONS) else ())}
+        for node in nodes:
+            if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
+                continue
+            call = node.value
+            if not (isinstance(call, ast.Call) and last_name(call.func) == "getLogger"):
+                continue
+            if not call.args or not _is_put_together(call.args[0], own):
+                continue
+            beside = every_node(owner) if owner is not None else nodes
+            adds = {receiver_of(e) for e in beside if isinstance(e, ast.Call) and _adds_handler(e)}
+            for name in adds.intersection(map(expression_text, assigned_to(node))):
+                about = clean(name, QUOTE_LIMIT)
+                yield Mark(
+                    "named-logger",
+                    file,
+                    getattr(function, "name", ""),
+                    about,
+                    quoted(module, node),
+                )
+
+
+def _is_read(name: ast.Name) -> bool:
+    return isinstance(name.ctx, ast.Load)
+
+
+def _adds_handler(call: ast.Call) -> bool:
+    return last_name(call.func) == "addHandler"
+
+
+def _is_put_together(name: ast.expr, own: Container[str]) -> bool:
+    """Whether a text has parts of which one is a value of the function or of its object."""
+    parts: list[ast.expr] = []
+    if isinstance(name, ast.JoinedStr):
+        parts = [each.value for each in name.values if isinstance(each, ast.FormattedValue)]
+    elif isinstance(name, ast.BinOp):
+        parts = [name.left, name.right]
+    elif isinstance(name, ast.Call) and isinstance(name.func, ast.Attribute):
+        is_text = name.func.attr in ("format", "join")
+        parts = [*name.args, *(each.value for each in name.keywords)] if is_text else []
+    return any(each in own for part in parts for each in names_in(part))
 
 
 _REGISTERS: Final = frozenset(

@@ -22,6 +22,7 @@ from mpwatch.collect.source.holders import holders
 from mpwatch.collect.source.kept import ARRAYS, ReturnedSlice, returned_slices_of
 from mpwatch.collect.source.kept_references import (
     kept_exceptions,
+    named_loggers,
     raised_again,
     registrations,
     unclosed,
@@ -148,6 +149,7 @@ class SourceCode:
             }
         for path, module in modules:
             found += _first_of_each(marks(path, module, elsewhere, self._names[path]))
+            found += islice(named_loggers(path, module), MARKS_OF_KIND)
             self._unrepeated += islice(registrations(path, module), MARKS_OF_KIND)
             self._unrepeated += islice(kept_exceptions(path, module), MARKS_OF_KIND)
             self._unrepeated += islice(raised_again(path, module), MARKS_OF_KIND)

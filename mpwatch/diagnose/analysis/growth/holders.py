@@ -35,6 +35,7 @@ _BY_HOW: Mapping[str, int] = {
     "later": 3,
     "slower": 4,
     "answered": 5,
+    "keyed": 6,
 }
 
 
@@ -75,7 +76,13 @@ class Held(NamedTuple):
         is_kept = self.let_go is None or self.let_go.how in ("end", "passed", "under")
         if self.let_go is not None and self.let_go.how == "answered":
             is_kept = self.is_measured or self.first.given_up is not None
+        is_kept = is_kept or self.is_by_other_key
         return (is_kept or self.is_taken_by_key) and not self.first.is_renewed
+
+    @property
+    def is_by_other_key(self) -> bool:
+        """Whether what removes asks for another key than those that are added."""
+        return self.let_go is not None and self.let_go.how == "keyed"
 
     @property
     def is_taken_by_key(self) -> bool:
@@ -221,6 +228,8 @@ def kept_by(holding: Sequence[Held]) -> Kept | None:
     cause = f"{how_sure}{adds_words(first)}, and {removes_words(first)}."
     if is_answered:
         cause += " If each of them is answered, something else is kept." * is_open
+    elif is_open and first.is_by_other_key:
+        cause += " If both are the same there, something else is kept."
     elif is_open:
         cause += " If it is reached in each round, something else is kept."
     if others:
@@ -239,8 +248,10 @@ def kept_by(holding: Sequence[Held]) -> Kept | None:
 
 def _is_open(each: Held) -> bool:
     """Whether a condition, of which nothing is known, decides if it is emptied, or an answer."""
-    how = each.let_go.how if each.let_go is not None else ""
-    return how == "under" or (how == "answered" and not each.is_measured)
+    gone = each.let_go
+    if gone is None or each.is_measured:
+        return gone is not None and gone.how == "under"
+    return gone.how in ("answered", "under") or (gone.how == "keyed" and gone.past is None)
 
 
 def _advice(each: Held) -> str:
@@ -275,6 +286,17 @@ def _advice(each: Held) -> str:
             f"Remove the entry of {last} on every way out: take it out before that check, or in a "
             "`finally` clause, also for what fails, is aborted, or comes too late; or bound it by "
             "number or age. gc.collect() or new workers do not help: it refers to all of it."
+        )
+    if gone is not None and gone.how == "keyed":
+        stored, by = gone.keys
+        file = gone.file.rpartition("/")[2]
+        return (
+            f"Remove the entry by the key that it was added under, {stored}: hand that to "
+            f"{gone.function}() (functools.partial, or an argument of its own) in place of {by}; "
+            f"and let a missing key be an error there ({last}.pop(key) without a default, no "
+            f"suppressed KeyError), so that {file}:{gone.statement.line} does not pass over it. "
+            "Fewer at a time, a smaller queue or gc.collect() do not help: it refers to all of "
+            "them."
         )
     if gone is not None and gone.how == "end":
         return (
@@ -341,6 +363,8 @@ def removes_words(each: Held) -> str:
     at = _at(gone.statement, gone.file, gone.function)
     if gone.how == "answered":
         return f"only {at} removes one, by the key of an answer that has come: {_unanswered(each)}"
+    if gone.how == "keyed":
+        return f"what removes from {it}, {at}, {_missed(gone)}"
     if gone.past is not None:
         past = _at(gone.past, gone.past_file, gone.past_in)
         if gone.how == "passed":
@@ -360,6 +384,23 @@ def removes_words(each: Held) -> str:
             "limit, an exception, a client that has left)"
         )
     return f"what removes from {it}, {at}, does so less often"
+
+
+def _missed(gone: LetGo) -> str:
+    """Why what removes does not find the entry."""
+    stored, by = gone.keys
+    asks = f"asks for {by}, and the entries are added under {stored}"
+    if gone.past is not None:
+        past = _at(gone.past, gone.past_file, gone.past_in)
+        return (
+            f"{asks}: {past} gives it that name, {stored} with more text, so that the two are "
+            "never the same. It finds no entry, which is passed over without an error, and all of "
+            "them stay"
+        )
+    return (
+        f"{asks}: where these differ it finds no entry, which is passed over without an error, "
+        "and the entry stays"
+    )
 
 
 def _unanswered(each: Held) -> str:

@@ -86,6 +86,14 @@ def registered_each_round(
     if len(found) != 1:
         return None
     mark, what, where = found[0]
+    if (named := _named_logger(index, found[0])) is not None:
+        return Explanation(
+            "private memory",
+            (*seen, _added_words(found[0])),
+            f"Most likely {_named_words(found[0], named)}",
+            f"{_NO_NAMES} gc.collect() or smaller records do not help: it refers to all of them.",
+            is_shown=False,
+        )
     undo = what.partition(_CLASS)[0]
     keeper, advice = _KEEPERS[undo]
     words = mark_words(mark)
@@ -99,6 +107,37 @@ def registered_each_round(
     )
 
 
+def _named_logger(index: Index, added: _Repeated) -> Mark | None:
+    """The line that gets the logger to which a handler is added, by a name that is put together."""
+    if _UNDO_HANDLER not in added.what:
+        return None
+    found = [
+        each
+        for each in marks(index, "named-logger")
+        if each.file == added.mark.file
+        and added.mark.statement.text.startswith(f"{each.about}.addHandler(")
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _named_words(added: _Repeated, named: Mark) -> str:
+    """What keeps a handler of a logger that has a name of its own, as the end of a sentence."""
+    return (
+        f"the handler stays that {mark_words(added.mark)} adds in {added.where}, with all that it "
+        f"refers to (the text of the records, a buffer, a file): {mark_words(named)} makes a "
+        "logger for each name that is put together there, and logging keeps every logger by its "
+        "name until the process ends (Logger.manager.loggerDict), with its handlers. close() of a "
+        "handler does not take it out of its logger. If a name comes again, its logger gets one "
+        "more handler, and writes each record once for every one."
+    )
+
+
+_NO_NAMES = (
+    "Call removeHandler(handler) of the logger where its use ends (in close() or a `finally` "
+    "clause), besides handler.close(). And make no logger for each item: one logger with a "
+    "logging.LoggerAdapter, or `extra=`, says of which item a record is; logging.Logger(name) is "
+    "not registered, and is freed with its handlers."
+)
 _CLASS = " for "
 """Between what takes a handler back and its class."""
 _UNDO_HANDLER = "removeHandler()"
@@ -128,13 +167,20 @@ def handlers_each_round(
         return None
     place = mark_place(added.mark)
     names, verb = all_called(found.processes), "have" if len(found.processes) > 1 else "has"
+    named = _named_logger(index, added)
+    keeps = _ADDED if named is None else f"So {_named_words(added, named)}"
     return Explanation(
         noun,
         (*words, _added_words(added)),
         f"Each {made} that {mark_words(added.mark)} adds has a {kind} of its own, and is added in "
-        f"{added.where}. {_ADDED}",
-        f"{_ADD_ONCE} To close the {kind}s one by one, or to raise the limit of descriptors "
-        "(ulimit -n), does not help: the handlers stay, and open them again.",
+        f"{added.where}. {keeps}",
+        f"{_ADD_ONCE if named is None else _NO_NAMES} To raise the limit of descriptors (ulimit "
+        "-n) does not help"
+        + (
+            f", nor to close the {kind}s one by one: the handlers stay, and open them again."
+            if named is None
+            else "."
+        ),
         f"{names} {verb} ever more {noun}, one for each handler of logging that is added at "
         f"{place} and never removed",
     )
@@ -167,7 +213,7 @@ def with_handlers(index: Index, finding: Finding) -> Finding:
     """A finding about a line that takes time, where that logs to ever more handlers."""
     process = index.snapshot.get(finding.process)
     added = _handlers(index, process) if process is not None else None
-    if added is None:
+    if added is None or _named_logger(index, added) is not None:
         return finding
     if not any(_LOGS.search(e.statement.text) for e in lines_named(index, finding.summary)):
         return finding

@@ -765,3 +765,105 @@ def test_many_derived_classes_are_followed(is_chain: bool, count: int) -> None:
 def test_nothing_is_told_where_calls_lead_to_too_many_places() -> None:
     assert names(main=shapes(500, calls=1000) + "S0().run()\n") == []
     assert len(names(main=shapes(500) + "S0().run()\n")) == 64
+
+
+WORKER = """\
+import asyncio
+
+
+class Worker:
+    def __init__(self, link):
+        self.link = link
+        self.running = {{}}
+
+    def done(self, task):
+        {removes}
+
+    async def serve(self):
+        while True:
+            job = await self.link.next()
+            task = asyncio.create_task(job.run(), name={name})
+            self.running[job.key] = (job, task)
+            task.add_done_callback(self.done)
+
+
+asyncio.run(Worker(connect()).serve())
+"""
+
+
+@pytest.mark.parametrize(
+    "removes",
+    [
+        "self.running.pop(task.get_name(), None)",
+        "if task.get_name() in self.running: del self.running[task.get_name()]",
+        "try: del self.running[task.get_name()]\n        except KeyError: pass",
+        "with suppress(KeyError): self.running.pop(task.get_name())",
+        "name = task.get_name()\n        self.running.pop(name, None)",
+        "self.forget(task.get_name())\n\n"
+        "    def forget(self, name):\n        self.running.pop(name, None)",
+    ],
+)
+def test_a_removal_by_another_key_that_never_fails_is_doubted(removes: str) -> None:
+    gone = let_go(0, run=WORKER.format(removes=removes, name="job.title"))
+
+    assert gone is not None
+    assert (gone.how, gone.keys[0], gone.past) == ("keyed", "job.key", None)
+
+
+@pytest.mark.parametrize(
+    "removes",
+    [
+        "self.running.pop(task.get_name())",
+        "del self.running[task.get_name()]",
+        "self.running.pop(task.key, None)",
+        "self.running.pop(task.job_key, None)",
+        "self.running.pop(task.job['key'], None)",
+        "self.running.pop(str(task), None)",
+        "key = find(task)\n        self.running.pop(key, None)",
+        "try: del self.running[task.get_name()]\n        except KeyError: raise SystemExit",
+        "self.running.pop(task.get_name(), None)\n        self.running.pop(task.key, None)",
+        "self.running.pop(task.get_name(), None)\n"
+        "        if len(self.running) > 9: self.running.popitem()",
+    ],
+)
+def test_a_removal_that_would_fail_or_may_be_by_the_same_key_is_one(removes: str) -> None:
+    assert names(run=WORKER.format(removes=removes, name="job.title")) == []
+
+
+def test_a_container_with_entries_under_both_keys_is_not_doubted() -> None:
+    text = WORKER.format(removes="self.running.pop(task.get_name(), None)", name="job.title")
+    both = text.replace("(job, task)\n", "(job, task)\n            self.running[task.name] = job\n")
+
+    assert names(run=both) == []
+
+
+def test_a_name_of_a_task_that_has_more_text_than_the_key_is_told() -> None:
+    removes = "self.running.pop(task.get_name(), None)"
+    gone = let_go(0, run=WORKER.format(removes=removes, name="f'job {job.key}'"))
+    same = let_go(0, run=WORKER.format(removes=removes, name="f'{job.key}'"))
+
+    assert gone is not None
+    assert same is not None
+    assert gone.past is not None
+    assert gone.past.text == "task = asyncio.create_task(job.run(), name=f'job {job.key}')"
+    assert same.past is None
+
+
+def test_the_key_of_an_answer_is_not_compared() -> None:
+    text = """\
+class Client:
+    def __init__(self, link):
+        self.open = {}
+        self.link = link
+
+    def run(self):
+        while True:
+            job = self.link.job()
+            self.open[job.serial] = job.data
+            answer = self.link.recv()
+            self.open.pop(answer.token, None)
+
+
+Client(connect()).run()
+"""
+    assert names(run=text) == []

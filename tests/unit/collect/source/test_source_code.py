@@ -3290,3 +3290,32 @@ def test_what_a_function_has_sent_before_it_receives(
 
     assert found is not None
     assert (found.asked.text if found.asked is not None else None) == asked
+
+
+@pytest.mark.parametrize(
+    ("body", "about"),
+    [
+        ("log = logging.getLogger(f'job.{item}'); log.addHandler(Lines())", ["log"]),
+        ("log = logging.getLogger('job.' + item.name); log.addHandler(Lines())", ["log"]),
+        ("log = logging.getLogger('job.%s' % item); log.addHandler(Lines())", ["log"]),
+        ("log = getLogger('job.{}'.format(item)); log.addHandler(Lines())", ["log"]),
+        ("self.log = logging.getLogger(f'job.{self.name}')", ["self.log"]),  # opens() adds to it
+        ("self.other = logging.getLogger(f'job.{self.name}')", []),
+        ("log = logging.getLogger('job'); log.addHandler(Lines())", []),
+        ("log = logging.getLogger(__name__); log.addHandler(Lines())", []),
+        ("log = logging.getLogger(f'{__name__}.job'); log.addHandler(Lines())", []),
+        ("log = logging.getLogger(f'{ROOT}.job'); log.addHandler(Lines())", []),
+        ("log = logging.getLogger(name); log.addHandler(Lines())", []),
+        ("log = logging.getLogger(f'job.{item}'); other.addHandler(Lines())", []),
+    ],
+)
+def test_a_logger_whose_name_is_put_together_and_that_gets_a_handler_is_read(
+    tmp_path: Path, body: str, about: list[str]
+) -> None:
+    text = (
+        "import logging\nROOT = 'a'\n\n\nclass Job:\n    def make(self, item, name):\n"
+        f"        {body}\n\n    def opens(self):\n        self.log.addHandler(Lines())\n"
+    )
+    found = marks_of(tmp_path / "job.py", text)
+
+    assert [each for kind, _, each in found if kind == "named-logger"] == about

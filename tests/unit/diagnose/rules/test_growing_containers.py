@@ -514,3 +514,67 @@ def test_what_a_receiving_thread_keeps_itself_is_not_handed_on_to_another_thread
     assert "hands them on" not in found.cause
     without = only(check, snapshot_of(grows), past)
     assert "hands them on faster than its thread report" in without.cause
+
+
+DOCKET = """\
+import asyncio
+
+
+class Docket:
+    def __init__(self, link):
+        self.link = link
+        self.running = {{}}
+
+    def done(self, task):
+        self.running.pop(task.get_name(), None)
+
+    async def serve(self):
+        while True:
+            job = await self.link.next()
+            task = asyncio.create_task(job.run(), name={name})
+            self.running[job.key] = (job, task)
+            task.add_done_callback(self.done)
+
+
+asyncio.run(Docket(connect()).serve())
+"""
+
+
+def of_asyncio(name: str) -> Finding:
+    """Of a process whose stack shows asyncio only, as where its coroutines wait."""
+    waits = replace(
+        thread(MAIN),
+        stack=(
+            Frame("select", "/usr/lib/python3.11/selectors.py", 468),
+            Frame("run_forever", "/usr/lib/python3.11/asyncio/base_events.py", 608),
+            Frame("<module>", "/home/me/docket.py", 20),
+        ),
+    )
+    job = snapshot_of(main(threads=[waits]), holders=kept(docket=DOCKET.format(name=name)))
+    return only(check, job, GROWS)
+
+
+def test_a_removal_by_a_key_that_may_be_another_one_is_possible_and_both_lines_are_told() -> None:
+    found = of_asyncio("job.title")
+
+    assert found.cause == (
+        "Possible: `self.running[job.key] = (job, task)` at docket.py:16 serve adds to "
+        "self.running of Docket in each round of `while True:` at docket.py:13 serve, and what "
+        "removes from it, `self.running.pop(task.get_name(), None)` at docket.py:10 done, asks for "
+        "task.get_name(), and the entries are added under job.key: where these differ it finds no "
+        "entry, which is passed over without an error, and the entry stays. If both are the same "
+        "there, something else is kept."
+    )
+    assert found.advice.startswith("Remove the entry by the key that it was added under, job.key")
+    assert "gc.collect() do not help" in found.advice
+
+
+def test_a_removal_by_the_name_of_a_task_that_has_more_text_than_the_key_is_likely() -> None:
+    found = of_asyncio("f'job {job.key}'")
+
+    assert found.cause.startswith("Most likely `self.running[job.key] = (job, task)` at docket.py")
+    assert found.cause.endswith(
+        "`task = asyncio.create_task(job.run(), name=f'job {job.key}')` at docket.py:15 serve "
+        "gives it that name, job.key with more text, so that the two are never the same. It finds "
+        "no entry, which is passed over without an error, and all of them stay."
+    )

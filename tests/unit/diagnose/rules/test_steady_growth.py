@@ -2367,3 +2367,73 @@ def test_what_a_coroutine_writes_and_never_drains_is_named(file: str, is_told: b
 
     assert finding.cause.startswith("Most likely what was not sent yet:") is is_told
     assert ("await writer.drain()" in finding.advice) is is_told
+
+
+NAMED = Mark(
+    "named-logger",
+    "/app/logs.py",
+    "get_logger",
+    "logger",
+    Statement(11, 'logger = logging.getLogger(f"job.{name}")'),
+)
+ADDED = Mark(
+    "registers",
+    "/app/logs.py",
+    "get_logger",
+    "removeHandler(); main.py:20-29 render",
+    Statement(18, "logger.addHandler(handler)"),
+)
+
+
+def with_added_handlers(*found: Mark) -> Finding:
+    own = main(threads=[thread(MAIN, "frames.py:draw:5", "main.py:render:25")])
+    return only(
+        check, replace(snapshot_of(own), marks=found), history(rising("anon_bytes", 4e9, 5e6))
+    )
+
+
+def test_handlers_of_loggers_with_a_name_of_their_own_are_kept_by_the_registry_of_logging() -> None:
+    found = with_added_handlers(ADDED, NAMED)
+
+    assert found.cause == (
+        "Most likely the handler stays that `logger.addHandler(handler)` at logs.py:18 get_logger "
+        "adds in each round of the loop at main.py:20 render, with all that it refers to (the "
+        'text of the records, a buffer, a file): `logger = logging.getLogger(f"job.{name}")` at '
+        "logs.py:11 get_logger makes a logger for each name that is put together there, and "
+        "logging keeps every logger by its name until the process ends "
+        "(Logger.manager.loggerDict), with its handlers. close() of a handler does not take it out "
+        "of its logger. If a name comes again, its logger gets one more handler, and writes each "
+        "record once for every one."
+    )
+    assert "make no logger for each item" in found.advice
+    assert "slower" not in found.cause
+    assert "where logging is set up" not in found.advice
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        NAMED._replace(file="/app/other.py"),
+        NAMED._replace(about="audit"),
+    ],
+)
+def test_a_handler_of_another_logger_is_written_to_more_and_more(other: Mark) -> None:
+    found = with_added_handlers(ADDED, other)
+
+    assert "so that logging becomes slower as well" in found.cause
+    assert "loggerDict" not in found.cause
+
+
+def test_files_of_handlers_of_named_loggers_are_not_told_to_be_written_to_by_all() -> None:
+    adds = ADDED._replace(about="removeHandler() for FileHandler; main.py:20-29 render")
+    links = [file(n, f"/runs/{n}.txt") for n in range(3, 63)]
+    own = main(
+        threads=[thread(MAIN, "frames.py:draw:5", "main.py:render:25")], fds=fds(60, links=links)
+    )
+    seen = replace(snapshot_of(own), marks=(adds, NAMED))
+    found = only(check, seen, history(rising("fds", 60, 1)))
+
+    assert "logs.py:18 get_logger and never removed" in found.summary
+    assert "So the handler stays that" in found.cause
+    assert "every handler that was added so far" not in found.cause
+    assert "one by one" not in found.advice
