@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from mpwatch.collect.host.gpu import GpuCollector
@@ -161,6 +161,7 @@ class _ProcessReaders:
         self._workers = roles.WorkerNumbers(procfs.TICKS_PER_S)
         self._roles: tuple[list[RoleFacts], dict[ProcessId, RoleAssignment]] = [], {}
         self._wrappers: Set[ProcessId] = frozenset()
+        self._numbers: Mapping[ProcessId, int] = {}
         """Launchers, and programs that were seen to have run a rank."""
         self._schedule = Schedule()
         self._memory_read_at_s = -math.inf
@@ -278,8 +279,13 @@ class _ProcessReaders:
         if self._above and facts:
             first = facts[0]._replace(parent=self._above[-1].process)
             given = (*self._above, first, *facts[1:])
-        found = roles.assign(given, self._wrappers)
+        found = roles.assign(given, self._wrappers, self._numbers)
         self._wrappers = {each for each, role in found.items() if role.role == "launcher"}
+        self._numbers = {
+            each.process: number
+            for each in given
+            if "RANK" not in each.environment and (number := found[each.process].rank) is not None
+        }
         return {fact.process: found[fact.process] for fact in facts}
 
     def _roles_of_orphans(self, facts: list[RoleFacts]) -> dict[ProcessId, RoleAssignment]:

@@ -76,7 +76,9 @@ class RoleAssignment(NamedTuple):
 
 
 def assign(
-    facts: Sequence[RoleFacts], wrappers: Container[ProcessId] = frozenset()
+    facts: Sequence[RoleFacts],
+    wrappers: Container[ProcessId] = frozenset(),
+    numbers: Mapping[ProcessId, int] = MappingProxyType({}),
 ) -> dict[ProcessId, RoleAssignment]:
     """Assign a role to every process of a job.
 
@@ -84,6 +86,7 @@ def assign(
         facts: The job, parents before children, the root first.
         wrappers: Programs that were seen to have run a rank: they are none themselves, also once
             that has ended.
+        numbers: Of ranks that were known by the others, also once these have ended.
     """
     known = {fact.process: fact for fact in facts}
     roles: dict[ProcessId, RoleAssignment] = {}
@@ -102,7 +105,9 @@ def assign(
             number = whole_number(fact.environment.get("LOCAL_RANK"))
         is_program = fact.is_python or role.role != "other"
         roles[fact.process] = role._replace(rank=number if is_program else None)
-    for process, number in list(_numbered_from_the_first(known, roles)):
+    starts_all = {f.parent for f in facts if f.environment.get("LOCAL_RANK") == "0"}
+    before = [(p, n) for p, n in numbers.items() if p in roles and p not in starts_all]
+    for process, number in (*before, *_numbered_from_the_first(known, roles)):
         roles[process] = roles[process]._replace(rank=number)
     for process, is_rank in list(_wrapped(known, roles, wrappers)):
         role = roles[process]

@@ -49,7 +49,7 @@ def program(runtime: Path) -> Iterator[Program]:
         popen.communicate()
 
 
-def inject_into(popen: subprocess.Popen[str], timeout_s: float = 5.0) -> Attached:
+def inject_into(popen: subprocess.Popen[str], timeout_s: float = 20.0) -> Attached:
     return inject(stat_of(popen.pid).process, timeout_s=timeout_s)
 
 

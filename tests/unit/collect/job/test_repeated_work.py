@@ -30,9 +30,9 @@ def test_static_facts_that_are_read_again_unchanged_change_nothing(
     assigned: list[object] = []
     really = roles.assign
 
-    def note(facts: Any, wrappers: Any) -> Any:
+    def note(facts: Any, *rest: Any) -> Any:
         assigned.append(facts)
-        return really(facts, wrappers)
+        return really(facts, *rest)
 
     monkeypatch.setattr("mpwatch.collect.job.reader.roles.assign", note)
     opened: list[str] = []

@@ -380,6 +380,17 @@ def test_a_program_that_starts_the_ranks_from_1_on_is_the_first_of_its_node(
     assert [part.rank for part in parts.values()] == numbers
 
 
+def test_the_first_rank_keeps_its_number_once_the_others_have_ended() -> None:
+    first, other = program(1, None, *TRAIN), program(2, 1, *TRAIN, LOCAL_RANK="1")
+    zero = program(3, 1, *TRAIN, LOCAL_RANK="0")
+    numbers = {first.process: 0}
+
+    assert assign([first])[first.process].rank is None
+    assert assign([first], numbers=numbers)[first.process].rank == 0
+    # It starts that one as well, so that it is none of them.
+    assert assign([first, zero, other], numbers=numbers)[first.process].rank is None
+
+
 def test_a_launcher_that_starts_ranks_is_none_of_them() -> None:
     facts = [
         program(1, None, PYTHON, "-m", "torch.distributed.run", "train.py"),

@@ -336,6 +336,19 @@ def test_dead_workers_keep_their_numbers(proc: FakeProc) -> None:
     assert [(p.process.pid, p.worker_id) for p in processes[1:]] == [(12, 1), (13, 2)]
 
 
+def test_the_first_rank_is_the_same_once_the_one_that_it_has_started_is_dead(
+    proc: FakeProc,
+) -> None:
+    proc.process(10)
+    proc.process(11, parent=10, environ="LOCAL_RANK=1\0NODE_RANK=0\0")
+    tree = collector(proc)
+    assert [p.rank for p in read(tree).processes] == [0, 1]
+
+    proc.end(11)
+
+    assert [p.rank for p in read(tree).processes] == [0]
+
+
 def test_a_process_that_exits_between_two_reads_does_not_affect_the_others(
     proc: FakeProc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
