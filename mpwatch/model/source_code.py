@@ -82,6 +82,8 @@ class Decider(NamedTuple):
     """Those of them that the file adds to; of a `for` loop the variable that counts its rounds."""
     leaves: bool = False
     """Whether it is an `if` whose body leaves the function or the loop."""
+    starts: tuple[str, ...] = ()
+    """Of a `for` over a range the names in its first number, which no round of it sets."""
 
 
 class AddedTo(NamedTuple):
@@ -457,6 +459,10 @@ MarkKind: TypeAlias = Literal[
     "renews-deadline",
     # Makes a part of a model anew, of which its function reads the old one. About: the attribute.
     "replaces-module",
+    # Sets what a loop over a range begins with, in a function that loads or looks for a saved state
+    # and calls no collective. About: the line of the loop, its function and the name,
+    # `82, run, self.start_epoch`.
+    "restores-start",
     # Writes all of a container to a file that a function adds to, and from which nothing in the
     # class or function removes. About: the container, what adds to it and at which line, and the
     # loop or the calls that repeat it, as for "registers",

@@ -23,6 +23,7 @@ from mpwatch.diagnose.analysis.distributed.flight_recorder import (
 from mpwatch.diagnose.analysis.distributed.nccl_words import late_ranks, nccl_words
 from mpwatch.diagnose.analysis.distributed.rank_exits import (
     aborted_in_collective,
+    earlier_attempt,
     last_place,
     ranks_beside,
 )
@@ -40,6 +41,7 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
     rank_groups,
 )
 from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.mechanisms.cases import ended_words
 from mpwatch.diagnose.analysis.mechanisms.rank_cycles import (
     OTHER_ORDER,
     SHOWS_ORDER,
@@ -61,7 +63,12 @@ from mpwatch.diagnose.analysis.source.branches import (
 from mpwatch.diagnose.analysis.source.lines import mark_words, marks, source_of
 from mpwatch.diagnose.analysis.stack_merge import merge
 from mpwatch.diagnose.analysis.stack_patterns import BUFFERS, main_thread, user_frame
-from mpwatch.diagnose.analysis.values import difference, same_round
+from mpwatch.diagnose.analysis.values import (
+    BEGIN_ALIKE,
+    difference,
+    same_round,
+    whole_numbers,
+)
 from mpwatch.model.collectives import Recorded
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import Frame
@@ -276,6 +283,7 @@ def _explained(
         or _in_handler(index, by_call)
         or _after_swallowed(index, by_call)
         or _by_own_batch(index, by_call)
+        or _resumed_apart(index, by_call, is_seen=True)
         or _unequal_loop(index, by_call)
     )
     if unequal is not None:
@@ -297,6 +305,10 @@ def _explained(
     if branched is not None:
         return branched
     why, left = _why_different(by_call, records), _left_early(index, by_call)
+    if left is None or left.is_open:
+        resumed = _resumed_apart(index, by_call, is_seen=False)
+        if resumed is not None:
+            return resumed
     if left is None:
         return why, COMPARE_CALLS
     if left.is_known:
@@ -437,6 +449,59 @@ def _after_swallowed(
                 "empty, a chunk fewer than there are ranks). A longer timeout does not help.",
             )
     return None
+
+
+def _resumed_apart(
+    index: Index, by_call: Sequence[tuple[str, list[Process]]], *, is_seen: bool
+) -> tuple[str, str] | None:
+    """Cause and advice of ranks that are in a loop which each of them has resumed alone.
+
+    Most likely where those before them were seen to end, as some of these may have saved more than
+    others. Not where what the loop begins with was read, and is the same.
+
+    Args:
+        index: The snapshot.
+        by_call: The ranks in each collective.
+        is_seen: Only where ranks were seen to end before these were started.
+    """
+    ranks = [rank for _, group in by_call for rank in group]
+    before = ended_words(earlier_attempt(index, ranks), 3)
+    if is_seen and not before:
+        return None
+    for mark in marks(index, "restores-start"):
+        first, function, name = mark.about.split(", ", 2)
+        frames = [_frame_in(rank, mark.file, function) for rank in ranks]
+        lines = [source_of(index, each) if each is not None else None for each in frames]
+        headers = [
+            next((e for e in line.within if f"{e.line}" == first), None) if line else None
+            for line in lines
+        ]
+        places = {each.line for each in frames if each is not None}
+        if headers[0] is None or None in headers or len(places) < 2 or frames[0] is None:
+            continue
+        if whole_numbers(index, ranks, frames[0], name):
+            continue
+        return (
+            f"All ranks are in the loop `{headers[0].text}` of line {first} in {function}(), which "
+            f"begins with {name}, and at different lines of it. {mark_words(mark)} sets that by "
+            "what each rank has found or loaded itself, and shares it with no other rank. "
+            + (
+                f"These ranks were started in place of others that have ended ({'; '.join(before)})"
+                ": most likely some had saved more than others then, and the ranks have gone on "
+                if before
+                else "If they have resumed what was saved before, most likely they have gone on "
+            )
+            + "from different rounds: those that are ahead come to another collective.",
+            f"Compare {name} on all ranks, as each logs it. If it differs: {BEGIN_ALIKE} If it "
+            f"does not, {COMPARE_CALLS[:1].lower()}{COMPARE_CALLS[1:]}",
+        )
+    return None
+
+
+def _frame_in(rank: Process, file: str, function: str) -> Frame | None:
+    """The innermost frame of a rank in a function of a file."""
+    found = (each for each in own_frames(_stack(rank)) if each.file == file)
+    return next((each for each in found if each.function == function), None)
 
 
 def _clause(index: Index, rank: Process) -> tuple[Frame, Statement] | None:
@@ -891,6 +956,8 @@ class _LeftEarly(NamedTuple):
     advice: str
     is_known: bool = False
     """Whether the source shows by what condition."""
+    is_open: bool = False
+    """Whether nothing but the lines of the ranks tells it."""
 
 
 def _left_early(index: Index, by_call: Sequence[tuple[str, list[Process]]]) -> _LeftEarly | None:
@@ -945,6 +1012,7 @@ def _left_early(index: Index, by_call: Sequence[tuple[str, list[Process]]]) -> _
         f"Let all ranks make the same calls in {at}: a loop there has to run over the same items "
         "on all of them (a fixed list of keys, classes or batches, with zeros for what a rank does "
         "not have), or reduce one tensor that holds all.",
+        is_open=True,
     )
 
 

@@ -1355,6 +1355,65 @@ def test_a_rank_of_an_attempt_before_is_not_waited_for(
     assert any("290" in each.summary for each in findings) is is_awaited
 
 
+RESTORED = Mark(
+    "restores-start", "/home/me/train.py", "resume", "82, run, self.first",
+    Statement(49, "self.first = epoch + 1"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("header", "killed_s", "first", "is_told"),
+    [
+        (82, 70.0, None, True),
+        (82, None, None, True),
+        (81, 70.0, None, False),
+        (82, 70.0, 3, False),
+    ],
+    ids=["started again", "not seen to be", "another loop", "the same start"],
+)
+def test_ranks_that_were_started_again_have_most_likely_gone_on_from_different_rounds(
+    header: int, killed_s: float | None, first: int | None, is_told: bool
+) -> None:
+    """The living ranks were started a minute ago."""
+    stacks = (("all_gather", "validate", 86), ("all_reduce", "epoch", 83))
+    living = [
+        rank(
+            n,
+            f"{C10D}:{call}",
+            f"train.py:{name}:60",
+            f"train.py:run:{at}",
+            born_wall_s=WALL_S - 60,
+        )
+        for n, (call, name, at) in enumerate(stacks)
+    ]
+    ended = exited(290, at_s=NOW_S - killed_s, signal=9) if killed_s is not None else None
+    before = [rank(-10, f"{C10D}:all_reduce", ended=ended)] if ended is not None else []
+    loop = (Statement(header, "for epoch in range(self.first, self.last):"),)
+    lines = [SourceLine("/home/me/train.py", n, "run", Statement(n, "f()"), loop) for n in (83, 86)]
+
+    value = NameValue("self.first", "int", first)
+    values = [
+        ValuesRead(pid(n), NOW_S, "hook", (FrameValues(n, lines[0].file, "run", 83, (value,)),))
+        for n in (300, 301)
+        if first is not None
+    ]
+    job = snapshot_of(
+        main(),
+        *living,
+        *before,
+        source=tuple(lines),
+        marks=(RESTORED,),
+        values=tuple(values),
+    )
+    finding = only(collective_mismatch.check, job)
+
+    told = "`self.first = epoch + 1` at train.py:49 resume sets that by what each rank has found"
+    assert (told in finding.cause) is is_told
+    was_seen = is_told and killed_s is not None
+    assert ("rank -10 (290) ended: signal 9 (SIGKILL)" in finding.cause) is was_seen
+    assert ("newest that all of them have" in finding.advice) is is_told
+
+
 def test_a_spawned_helper_beside_the_ranks_is_not_waited_for() -> None:
     def spawned(number: int, *stack: str, name: str = "gloo_tcp_loop") -> Process:
         threads = [thread(number, *stack, still_s=60.0), thread(number + 50, name=name)]
