@@ -195,6 +195,14 @@ class Holder(NamedTuple):
     looked_up: LookedUp | None = None
 
 
+class LoopEnd(NamedTuple):
+    """A loop around a line, and a condition in it that leaves it."""
+
+    header: Statement
+    condition: Statement
+    """`if control.should_stop: break`."""
+
+
 class Ending(NamedTuple):
     """A statement of the program that would end a wait, as far as the name of an object tells."""
 
@@ -261,6 +269,8 @@ class SourceLine:
     through all that comes."""
     ended_by: tuple[Ending, ...] = ()
     """The statements that would end a wait at it, or in the loop around it."""
+    ends_around: tuple[LoopEnd, ...] = ()
+    """The conditions that leave the loops around the innermost one of its function, as `ends`."""
 
 
 class DroppedResult(NamedTuple):
@@ -477,6 +487,9 @@ MarkKind: TypeAlias = Literal[
     "seed",
     # Defines, in a function, one that calls itself, which is a reference cycle.
     "self-reference",
+    # Sets an attribute by what a clock says: under a comparison with it, or to one. About: the
+    # attribute.
+    "set-by-clock",
     # Goes through a set, where the order of its elements may matter. About: the set.
     "set-order",
     # Goes through the parameters of a model in a function that calls a collective.

@@ -96,6 +96,7 @@ from mpwatch.collect.source.rank_differences import (
     find_hashes,
     find_own_values,
     find_restored_starts,
+    find_set_by_clock,
     find_set_order,
     find_shared_state,
     plateaus_of,
@@ -334,6 +335,7 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     yield from find_hashes(function, nodes, known.functions)
     yield from find_shared_state(nodes)
     yield from find_clocks(function, nodes, known.clocks)
+    yield from find_set_by_clock(module.tree, nodes, known.clocks)
     if known.plateaus:
         yield from find_own_values(nodes, known.plateaus, known.functions)
     yield from find_registered(function, nodes, known.registries)

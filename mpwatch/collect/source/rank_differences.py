@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 from mpwatch.collect.source.lines.deciding import starts_of
 from mpwatch.collect.source.syntax import (
     FUNCTIONS,
+    ORDERS,
     Found,
     FunctionNode,
     ParsedFile,
@@ -242,6 +243,71 @@ def find_clocks(
         )
         if is_decided:
             yield "asks-clock", function.name, node
+
+
+def find_set_by_clock(
+    tree: ast.Module, nodes: Sequence[ast.AST], clocks: Container[str]
+) -> Iterator[Found]:
+    """`if time.monotonic() - self.started > self.limit: control.should_stop = True`.
+
+    Not what the file sets in another way as well, what a rank decides for all, or what is given to
+    a collective.
+
+    Args:
+        tree: The file.
+        nodes: The syntax of one function.
+        clocks: See `clocks_of`.
+    """
+    set_by = list(_set_by_clock(nodes, clocks))
+    if not set_by or any(
+        (isinstance(each, ast.If) and _RANK.search(expression_text(each.test)))
+        or (isinstance(each, ast.Call) and _COLLECTIVE.fullmatch(last_name(each.func)))
+        for each in nodes
+    ):
+        return
+    known = {id(assigned) for _, assigned, _ in set_by}
+    otherwise = {
+        last_name(target)
+        for node in every_node(tree)
+        if isinstance(node, ast.Assign)
+        and id(node) not in known
+        and getattr(node.value, "value", True) not in (False, None)
+        for target in node.targets
+        if isinstance(target, ast.Attribute)
+    }
+    shared = {each.rpartition(".")[2] for each in of_file(tree, _shared_names)}
+    for name, _, node in set_by:
+        if name not in otherwise and name not in shared:
+            yield "set-by-clock", name, node
+
+
+def _set_by_clock(
+    nodes: Sequence[ast.AST], clocks: Container[str]
+) -> Iterator[tuple[str, ast.Assign, ast.AST]]:
+    """The attributes that are set by a clock, the assignments, and what compares the time."""
+    for node in nodes:
+        if isinstance(node, ast.If) and _compares_time(node.test, clocks):
+            assigned = [each for each in node.body if isinstance(each, ast.Assign)]
+            sets = [each for each in assigned if getattr(each.value, "value", None) is True]
+        elif isinstance(node, ast.Assign) and _compares_time(node.value, clocks):
+            sets = [node]
+        else:
+            continue
+        for each in sets:
+            for target in each.targets:
+                if isinstance(target, ast.Attribute):
+                    yield target.attr, each, node
+
+
+def _compares_time(value: ast.expr, clocks: Container[str]) -> bool:
+    """Whether an expression is a comparison, or several, of what a clock says."""
+    parts = value.values if isinstance(value, ast.BoolOp) else [value]
+    return any(
+        isinstance(each, ast.Compare)
+        and isinstance(each.ops[0], ORDERS)
+        and _tells_time(each, clocks, ())
+        for each in parts
+    )
 
 
 def _tells_time(value: ast.AST, clocks: Container[str], times: Container[str]) -> bool:

@@ -58,6 +58,7 @@ from mpwatch.diagnose.analysis.source.branches import (
     loop_ends,
     passed_loop,
     rounds_of_batch,
+    set_by_clock,
     uneven_draw,
 )
 from mpwatch.diagnose.analysis.source.lines import mark_words, marks, source_of
@@ -765,8 +766,10 @@ def _ended_it_before(
         f"{all_called(others)} {_have(others)} ended {ended.words}, in which the others still are"
     )
     if ended.by:
+        mark = set_by_clock(index, ended.by)
+        why = "values" if mark is None else f"a clock ({mark_words(mark)}), or other values,"
         return (
-            f"{what}, most likely by {ended.by}: each rank meets that by values of its own.",
+            f"{what}, most likely by {ended.by}: each rank meets that by {why} of its own.",
             f"Let all ranks leave that loop in the same round: combine what {ended.by} tests "
             "(all_reduce of a flag or a count, with MAX) in every round, on all ranks, before "
             "any of them leaves. Or do not leave the loop, and let a rank that has nothing to "
@@ -1037,16 +1040,19 @@ def _left_by_clock(
         return None
     (header, part), (other, ahead) = timed, after
     has = "has" if len(ahead) == 1 else "have"
+    mark = set_by_clock(index, part)
+    by = f"`{part}`" if mark is None else f"`{part}`, of what {mark_words(mark)} sets"
     return _LeftEarly(
         f"{all_called(ahead)} {has} left the loop `{header.text}` of line {header.line} in "
         f"{left.line.function}(), in which {all_called(inside)} still "
         f"{'calls' if len(inside) == 1 else 'call'} {call}, and {has} come to {other} at "
-        f"{frame_words(left.past)}. Most likely by `{part}`, which each rank tests by a clock "
+        f"{frame_words(left.past)}. Most likely by {by}, which each rank tests by a clock "
         f"of its own: they begin to count at different moments, so the time of "
         f"{all_called(ahead)} was up a round before.",
         "Let one rank decide when the time is up, and tell the others in each round (broadcast "
-        "its decision, or all_reduce a flag with MIN), before any of them leaves the loop. "
-        "Barriers before the loop, or clocks that agree better, only make it rarer.",
+        "its decision, or all_reduce a flag), before any of them leaves the loop. Barriers before "
+        "the loop, or clocks that agree better, only make it rarer; the same amount of data for "
+        "all, or a longer timeout, does not help.",
         is_known=True,
     )
 

@@ -73,8 +73,9 @@ from mpwatch.diagnose.analysis.source.branches import (
     asks_the_time,
     collective_under_rank,
     guard_on_rank,
+    set_by_clock,
 )
-from mpwatch.diagnose.analysis.source.lines import source_of
+from mpwatch.diagnose.analysis.source.lines import mark_words, source_of
 from mpwatch.diagnose.analysis.source.loops import (
     end_of_loop,
     endless_loop,
@@ -500,9 +501,11 @@ def _parted_by_clock(rank: Process, waiter: Process, index: Index) -> _Whereabou
     frame, condition = found
     name, line = called(rank), called_at(rank)
     file = frame.file.rpartition("/")[2]
+    mark = set_by_clock(index, condition.text)
+    asks = "which" if mark is None else f"of what {mark_words(mark)} sets, which"
     return _Whereabouts(
         f"{called(waiter)} is in there by way of `{condition.text}` at {file}:{condition.line} "
-        f"{frame.function}, which asks the time. Each rank asks its own clock, and has started to "
+        f"{frame.function}, {asks} asks the time. Each rank asks its own clock, and has started to "
         "measure when it was ready itself, so they do not meet that condition in the same step: "
         f"{name} has not met it yet, has gone on{f' to {line}' if line else ''}, and waits there "
         "for ranks that do not come.",

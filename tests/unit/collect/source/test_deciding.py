@@ -208,3 +208,26 @@ def test_what_a_function_that_the_loop_calls_sets_is_no_start(tmp_path: Path) ->
 
     assert found is not None
     assert found.deciders[0].starts == ()
+
+
+def test_what_ends_the_loops_around_is_told_apart_from_what_ends_the_innermost(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "a.py"
+    file.write_text(
+        "def fit(self):\n"
+        "    for step in range(9):\n"
+        "        for p in self.params:\n"
+        "            if p.frozen:\n"
+        "                break\n"
+        "            reduce(p)\n"
+        "        if self.control.stop:\n"
+        "            break\n"
+    )
+
+    found = SourceCode().line(OWN, Frame("fit", str(file), 6), time.time() + 9)
+
+    assert found is not None
+    assert [each.text for each in found.ends] == ["if p.frozen: break"]
+    (end,) = found.ends_around
+    assert (end.header.line, end.condition.text) == (2, "if self.control.stop: break")

@@ -16,7 +16,15 @@ from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.progress import Counts, ProgressSource
 from mpwatch.model.samples import Frame, FrameValues, NameValue, ValuesRead, WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot
-from mpwatch.model.source_code import Decider, EndlessLoop, Guarded, Mark, SourceLine, Statement
+from mpwatch.model.source_code import (
+    Decider,
+    EndlessLoop,
+    Guarded,
+    LoopEnd,
+    Mark,
+    SourceLine,
+    Statement,
+)
 from tests.builders.accounts import IN_A_CONDITION, IN_ALL_REDUCE, with_shares
 from tests.builders.snapshots import (
     MAIN,
@@ -372,6 +380,41 @@ def test_a_loop_may_be_left_by_a_function_that_compares_the_time(
 
     assert "rank 0 (300) has left " in finding.cause
     assert (f"by `{end}`, which each rank tests by a clock" in finding.cause) is is_named
+
+
+SETS = Mark(
+    "set-by-clock", "/home/me/data.py", "on_step", "stop", Statement(47, "if time() - t > limit:")
+)
+
+
+@pytest.mark.parametrize(
+    ("marks", "is_named"), [((SETS,), True), ((SETS._replace(about="other"),), False), ((), False)]
+)
+def test_a_flag_that_a_clock_sets_ends_the_loop_around_that_of_a_collective(
+    marks: tuple[Mark, ...], is_named: bool
+) -> None:
+    outer = ("train.py:main:86", "train.py:<module>:95")
+    loops = [rank(n, f"{C10D}:all_reduce", "train.py:fit:74", *outer) for n in (1, 2)]
+    ahead = rank(0, f"{C10D}:gather", "train.py:test:59", "train.py:main:88", *outer[1:])
+    steps, inner = (
+        Statement(66, "for step in range(n):"),
+        Statement(73, "for p in self.parameters():"),
+    )
+    ends = (LoopEnd(steps, Statement(79, "if self.control.stop: break")),)
+    line = SourceLine(
+        "/home/me/train.py", 74, "fit", Statement(74, "f(p)"), (steps, inner), ends_around=ends
+    )
+    job = snapshot_of(main(), ahead, *loops, source=(line,), marks=marks)
+
+    finding = only(collective_mismatch.check, job)
+
+    told = (
+        "left the loop `for step in range(n):` of line 66 in fit()",
+        "by `if self.control.stop: break`, of what `if time() - t > limit:` at data.py:47 on_step "
+        "sets, which each rank tests by a clock",
+    )
+    assert all(each in finding.cause for each in told) is is_named
+    assert finding.advice.startswith("Let one rank decide when the time is up") is is_named
 
 
 def test_ranks_that_have_left_a_loop_of_collectives_early_are_named_with_it() -> None:
