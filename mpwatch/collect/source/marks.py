@@ -315,6 +315,7 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     yield from _dealt(nodes)
     yield from _reads_all(nodes)
     yield from _swallowing(nodes)
+    yield from _retrying(nodes)
     yield from _hooks(function, nodes)
     yield from find_unreleased(known.permits, nodes)
     yield from find_unbounded(nodes)
@@ -779,6 +780,18 @@ def _swallowing(nodes: Sequence[ast.AST]) -> Iterator[Found]:
             if caught in ("BaseException", "Exception", "RuntimeError") and not leaves:
                 lines = f"{first_line(tried.body[0])}-{last_line(tried.body[-1])}"
                 yield "swallows", lines, handler
+
+
+def _retrying(nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """`except RuntimeError:` in a loop that repeats a block until it ends without an exception."""
+    loops = [each for each in nodes if isinstance(each, LOOPS)]
+    for tried in (each for each in nodes if isinstance(each, ast.Try)):
+        last = (tried.orelse or tried.body)[-1]
+        if isinstance(last, ast.Break | ast.Return) and any(is_inside(tried, e) for e in loops):
+            for handler in tried.handlers:
+                if not isinstance(handler.body[-1], ast.Raise | ast.Return | ast.Break):
+                    lines = f"{first_line(tried.body[0])}-{last_line(tried.body[-1])}"
+                    yield "retries", lines, handler
 
 
 def _reads_all(nodes: Sequence[ast.AST]) -> Iterator[Found]:

@@ -63,7 +63,12 @@ from mpwatch.diagnose.analysis.source.branches import (
 )
 from mpwatch.diagnose.analysis.source.lines import mark_words, marks, source_of
 from mpwatch.diagnose.analysis.stack_merge import merge
-from mpwatch.diagnose.analysis.stack_patterns import BUFFERS, main_thread, user_frame
+from mpwatch.diagnose.analysis.stack_patterns import (
+    BUFFERS,
+    main_thread,
+    outermost_first,
+    user_frame,
+)
 from mpwatch.diagnose.analysis.values import (
     BEGIN_ALIKE,
     difference,
@@ -283,6 +288,7 @@ def _explained(
         (_unmatched(by_call) if _MESSAGES.issuperset(places) else None)
         or _in_handler(index, by_call)
         or _after_swallowed(index, by_call)
+        or _block_again(index, by_call)
         or _by_own_batch(index, by_call)
         or _resumed_apart(index, by_call, is_seen=True)
         or _unequal_loop(index, by_call)
@@ -449,6 +455,86 @@ def _after_swallowed(
                 f"{all_called(left)}: check what only that rank gets (a part of the data that is "
                 "empty, a chunk fewer than there are ranks). A longer timeout does not help.",
             )
+    return None
+
+
+_OF_ALL = frozenset(("all_gather", "all_reduce", "all_to_all", "barrier", "reduce_scatter"))
+"""None of its ranks leaves such a collective before all have entered it."""
+
+
+def _block_again(
+    index: Index, by_call: Sequence[tuple[str, list[Process]]]
+) -> tuple[str, str] | None:
+    """Cause and advice where a rank repeats a `try` block in which the others are further on.
+
+    They can have passed the collective in which it is only together with it, and nothing but an
+    exception leads from there to the beginning, as far as no loop or condition in the block does.
+    """
+    if len(by_call) != 2:
+        return None
+    for (name, again), (other, on) in (by_call, by_call[::-1]):
+        if name.removesuffix(OF_NCCL).partition("_into")[0] not in _OF_ALL:
+            continue
+        for mark in marks(index, "retries"):
+            found = [_parted_in(index, mark, again[0], each) for each in on]
+            places = [each for each in found if each is not None]
+            if len(places) < len(on) or any(
+                _parted_in(index, mark, e, on[0]) is None for e in again
+            ):
+                continue
+            mine, its = places[0]
+            first, last = mark.about.split("-")
+            return (
+                f"{all_called(again)} {_are(again)} in {name} at {frame_words(mine)}, and "
+                f"{all_called(on)} {_have(on)} gone on to {other} at {frame_words(its)}, all in "
+                f"the `try` block of lines {first} to {last} of {mark.function}(), which a loop "
+                f"repeats once {mark_words(mark)} has caught an exception. {all_called(on)} can "
+                f"have passed {frame_words(mine)} only together with {all_called(again)}, which "
+                f"{_have(again)} therefore been there before and begun that block anew: most "
+                "likely an "
+                f"exception was raised and caught on {all_called(again)} alone, between these "
+                f"lines, so that {'it calls' if len(again) == 1 else 'they call'} {name} a second "
+                f"time, while the others had none and wait in {other}.",
+                "Let all ranks decide together whether to repeat: catch the exception around the "
+                "part without collectives, all_reduce a flag (with MAX) on every rank, also on "
+                "those without an exception, and repeat on all of them if one had it. Or keep the "
+                "collectives out of what is repeated. What was raised is in the log of "
+                f"{all_called(again)}, if the handler logs it. To make it rarer (a smaller batch, "
+                "more memory), a barrier or a longer timeout does not help.",
+            )
+    return None
+
+
+def _parted_in(
+    index: Index, mark: Mark, behind: Process, ahead: Process
+) -> tuple[Frame, Frame] | None:
+    """Where two ranks are in a block, in the innermost function down to which both are the same.
+
+    `None` where the first is not at an earlier line, or where a loop or a condition of the block is
+    around one of them.
+    """
+    first, last = map(int, mark.about.split("-"))
+    is_inside = False
+    for mine, its in zip(outermost_first(behind), outermost_first(ahead), strict=False):
+        if (mine.file, mine.function) != (its.file, its.function):
+            return None
+        lines = source_of(index, mine), source_of(index, its)
+        is_block = (mine.file, mine.function) == (mark.file, mark.function)
+        if is_block:
+            is_inside = first <= mine.line <= last and first <= its.line <= last
+        elif not is_inside:
+            if mine.line != its.line:
+                return None
+            continue
+        from_line = first if is_block else 0
+        if not is_inside or any(
+            line is None or any(each.line >= from_line for each in line.within) for line in lines
+        ):
+            return None
+        if mine.line != its.line:
+            after = lines[1].after if lines[1] is not None else ()
+            is_skipped = any(mine.line < each.line for each in after)
+            return None if is_skipped or mine.line > its.line else (mine, its)
     return None
 
 

@@ -525,3 +525,35 @@ def test_a_flag_that_no_clock_of_each_rank_sets_is_none(
 ) -> None:
     text = STOPS.format(test=test, value=value, more=more)
     assert lines(text, "set-by-clock") == [9] * is_marked
+
+
+RETRY = """\
+while True:
+    try:
+        loss = x.step(y)
+        {ends}
+    except RuntimeError:
+        if x.is_small:
+            raise
+        {goes_on}
+"""
+
+
+@pytest.mark.parametrize(
+    ("ends", "goes_on", "is_marked"),
+    [
+        ("break", "x.parts *= 2", True),
+        ("return loss", "continue", True),
+        ("x.save(loss)", "x.parts *= 2", False),
+        ("break", "raise", False),
+        ("break", "return None", False),
+    ],
+)
+def test_a_block_is_repeated_only_where_its_handler_goes_on(
+    ends: str, goes_on: str, is_marked: bool
+) -> None:
+    text = body(RETRY.format(ends=ends, goes_on=goes_on))
+    assert lines(text, "retries") == [6] * is_marked
+    assert [each.about for each in marks("/a.py", parsed(text)) if each.kind == "retries"] == [
+        "4-5"
+    ] * is_marked

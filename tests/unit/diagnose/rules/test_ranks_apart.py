@@ -417,6 +417,59 @@ def test_a_flag_that_a_clock_sets_ends_the_loop_around_that_of_a_collective(
     assert finding.advice.startswith("Let one rank decide when the time is up") is is_named
 
 
+RETRIES = Mark(
+    "retries", "/home/me/train.py", "batch", "73-74", Statement(75, "except RuntimeError as e:")
+)
+
+
+def repeating(
+    call: str = "all_gather",
+    at: tuple[int, int] = (57, 66),
+    outer: int = 73,
+    within: tuple[Statement, ...] = (),
+    after: tuple[Statement, ...] = (),
+) -> Finding:
+    """One rank is in a call of a block, and two are in an all_reduce of it."""
+    stack = (f"train.py:batch:{outer}", "train.py:fit:85")
+    again = rank(1, f"{C10D}:{call}", f"train.py:micro:{at[0]}", *stack)
+    others = [
+        rank(n, f"{C10D}:all_reduce", f"train.py:micro:{at[1]}", "train.py:batch:73", stack[1])
+        for n in (0, 2)
+    ]
+    loop = (Statement(70, "while True:"),)
+    source = [
+        SourceLine("/home/me/train.py", n, "micro", Statement(n, "f()"), within, after) for n in at
+    ]
+    source += [
+        SourceLine("/home/me/train.py", n, "batch", Statement(n, "g()"), loop) for n in (73, 80)
+    ]
+    job = snapshot_of(main(), again, *others, source=tuple(source), marks=(RETRIES,))
+    return only(collective_mismatch.check, job)
+
+
+def test_a_rank_that_repeats_a_block_in_which_the_others_are_has_caught_an_exception() -> None:
+    finding = repeating()
+
+    assert "`except RuntimeError as e:` at train.py:75 batch has caught" in finding.cause
+    assert "raised and caught on rank 1 (301) alone" in finding.cause
+    assert "it calls all_gather a second time" in finding.cause
+    assert finding.advice.startswith("Let all ranks decide together whether to repeat")
+
+
+@pytest.mark.parametrize(
+    "finding",
+    [
+        repeating("broadcast"),
+        repeating(outer=80),
+        repeating(within=(Statement(55, "for part in parts:"),)),
+        repeating(after=(Statement(60, "if bad: return"),)),
+    ],
+    ids=["not of all", "outside of the block", "in a loop", "left before"],
+)
+def test_a_rank_that_may_have_come_there_otherwise_repeats_no_block(finding: Finding) -> None:
+    assert "caught" not in finding.cause
+
+
 def test_ranks_that_have_left_a_loop_of_collectives_early_are_named_with_it() -> None:
     outer = ("train.py:main:86", "train.py:<module>:95")
     reduces = ("data.py:reduce:34", "train.py:validate:51", *outer)
