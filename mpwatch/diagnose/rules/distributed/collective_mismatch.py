@@ -473,7 +473,7 @@ def _block_again(
     if len(by_call) != 2:
         return None
     for (name, again), (other, on) in (by_call, by_call[::-1]):
-        if name.removesuffix(OF_NCCL).partition("_into")[0] not in _OF_ALL:
+        if name.partition("_into")[0] not in _OF_ALL or _returns_at_once(index, again[0]):
             continue
         for mark in marks(index, "retries"):
             found = [_parted_in(index, mark, again[0], each) for each in on]
@@ -503,6 +503,13 @@ def _block_again(
                 "more memory), a barrier or a longer timeout does not help.",
             )
     return None
+
+
+def _returns_at_once(index: Index, rank: Process) -> bool:
+    """Whether the collective that a rank calls may return before the others have entered it."""
+    frame = user_frame(_stack(rank))
+    line = source_of(index, frame) if frame is not None else None
+    return rank.has_nccl or line is None or "async_op" in line.statement.text
 
 
 def _parted_in(

@@ -428,6 +428,7 @@ def repeating(
     outer: int = 73,
     within: tuple[Statement, ...] = (),
     after: tuple[Statement, ...] = (),
+    text: str = "f()",
 ) -> Finding:
     """One rank is in a call of a block, and two are in an all_reduce of it."""
     stack = (f"train.py:batch:{outer}", "train.py:fit:85")
@@ -438,7 +439,7 @@ def repeating(
     ]
     loop = (Statement(70, "while True:"),)
     source = [
-        SourceLine("/home/me/train.py", n, "micro", Statement(n, "f()"), within, after) for n in at
+        SourceLine("/home/me/train.py", n, "micro", Statement(n, text), within, after) for n in at
     ]
     source += [
         SourceLine("/home/me/train.py", n, "batch", Statement(n, "g()"), loop) for n in (73, 80)
@@ -463,8 +464,9 @@ def test_a_rank_that_repeats_a_block_in_which_the_others_are_has_caught_an_excep
         repeating(outer=80),
         repeating(within=(Statement(55, "for part in parts:"),)),
         repeating(after=(Statement(60, "if bad: return"),)),
+        repeating(text="work = dist.all_gather(parts, x, async_op=True)"),
     ],
-    ids=["not of all", "outside of the block", "in a loop", "left before"],
+    ids=["not of all", "outside of the block", "in a loop", "left before", "returns at once"],
 )
 def test_a_rank_that_may_have_come_there_otherwise_repeats_no_block(finding: Finding) -> None:
     assert "caught" not in finding.cause
