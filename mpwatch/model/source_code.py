@@ -82,6 +82,8 @@ class Decider(NamedTuple):
     """Those of them that the file adds to; of a `for` loop the variable that counts its rounds."""
     leaves: bool = False
     """Whether it is an `if` whose body leaves the function or the loop."""
+    starts: tuple[str, ...] = ()
+    """Of a `for` over a range the names in its first number, which no round of it sets."""
 
 
 class AddedTo(NamedTuple):
@@ -199,6 +201,14 @@ class Holder(NamedTuple):
     looked_up: LookedUp | None = None
 
 
+class LoopEnd(NamedTuple):
+    """A loop around a line, and a condition in it that leaves it."""
+
+    header: Statement
+    condition: Statement
+    """`if control.should_stop: break`."""
+
+
 class Ending(NamedTuple):
     """A statement of the program that would end a wait, as far as the name of an object tells."""
 
@@ -265,6 +275,8 @@ class SourceLine:
     through all that comes."""
     ended_by: tuple[Ending, ...] = ()
     """The statements that would end a wait at it, or in the loop around it."""
+    ends_around: tuple[LoopEnd, ...] = ()
+    """The conditions that leave the loops around the innermost one of its function, as `ends`."""
 
 
 class DroppedResult(NamedTuple):
@@ -466,6 +478,13 @@ MarkKind: TypeAlias = Literal[
     "renews-deadline",
     # Makes a part of a model anew, of which its function reads the old one. About: the attribute.
     "replaces-module",
+    # Sets what a loop over a range begins with, in a function that loads or looks for a saved state
+    # and calls no collective. About: the line of the loop, its function and the name,
+    # `82, run, self.start_epoch`.
+    "restores-start",
+    # Catches an exception in a loop that then repeats the `try` block, and that is left once the
+    # block has ended without one. About: the lines of the block, `36-39`.
+    "retries",
     # Writes all of a container to a file that a function adds to, and from which nothing in the
     # class or function removes. About: the container, what adds to it and at which line, and the
     # loop or the calls that repeat it, as for "registers",
@@ -480,6 +499,9 @@ MarkKind: TypeAlias = Literal[
     "seed",
     # Defines, in a function, one that calls itself, which is a reference cycle.
     "self-reference",
+    # Sets an attribute by what a clock says: under a comparison with it, or to one. About: the
+    # attribute.
+    "set-by-clock",
     # Goes through a set, where the order of its elements may matter. About: the set.
     "set-order",
     # Goes through the parameters of a model in a function that calls a collective.

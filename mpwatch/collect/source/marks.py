@@ -95,6 +95,8 @@ from mpwatch.collect.source.rank_differences import (
     find_empty_on_ranks,
     find_hashes,
     find_own_values,
+    find_restored_starts,
+    find_set_by_clock,
     find_set_order,
     find_shared_state,
     plateaus_of,
@@ -313,6 +315,7 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     yield from _dealt(nodes)
     yield from _reads_all(nodes)
     yield from _swallowing(nodes)
+    yield from _retrying(nodes)
     yield from _hooks(function, nodes)
     yield from find_unreleased(known.permits, nodes)
     yield from find_unbounded(nodes)
@@ -329,9 +332,11 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     yield from (found for of, found in known.uncounted if of is function)
     yield from (("unfreezes", about, node) for of, about, node in known.unfrozen if of is function)
     yield from find_set_order(nodes, known.sets)
+    yield from find_restored_starts(module.tree, function, nodes, known.functions)
     yield from find_hashes(function, nodes, known.functions)
     yield from find_shared_state(nodes)
     yield from find_clocks(function, nodes, known.clocks)
+    yield from find_set_by_clock(module.tree, nodes, known.clocks)
     if known.plateaus:
         yield from find_own_values(nodes, known.plateaus, known.functions)
     yield from find_registered(function, nodes, known.registries)
@@ -775,6 +780,18 @@ def _swallowing(nodes: Sequence[ast.AST]) -> Iterator[Found]:
             if caught in ("BaseException", "Exception", "RuntimeError") and not leaves:
                 lines = f"{first_line(tried.body[0])}-{last_line(tried.body[-1])}"
                 yield "swallows", lines, handler
+
+
+def _retrying(nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """`except RuntimeError:` in a loop that repeats a block until it ends without an exception."""
+    loops = [each for each in nodes if isinstance(each, LOOPS)]
+    for tried in (each for each in nodes if isinstance(each, ast.Try)):
+        last = (tried.orelse or tried.body)[-1]
+        if isinstance(last, ast.Break | ast.Return) and any(is_inside(tried, e) for e in loops):
+            for handler in tried.handlers:
+                if not isinstance(handler.body[-1], ast.Raise | ast.Return | ast.Break):
+                    lines = f"{first_line(tried.body[0])}-{last_line(tried.body[-1])}"
+                    yield "retries", lines, handler
 
 
 def _reads_all(nodes: Sequence[ast.AST]) -> Iterator[Found]:

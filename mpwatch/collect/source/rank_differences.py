@@ -19,19 +19,24 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
+from mpwatch.collect.source.lines.deciding import starts_of
 from mpwatch.collect.source.syntax import (
     FUNCTIONS,
+    ORDERS,
     Found,
     FunctionNode,
     ParsedFile,
+    assigned_to,
     condition_around,
     every_node,
     expression_text,
     first_line,
     functions_by_name,
+    functions_in,
     is_inside,
     last_name,
     names_in,
+    of_file,
     own_nodes,
     parameters,
     quoted,
@@ -240,6 +245,71 @@ def find_clocks(
             yield "asks-clock", function.name, node
 
 
+def find_set_by_clock(
+    tree: ast.Module, nodes: Sequence[ast.AST], clocks: Container[str]
+) -> Iterator[Found]:
+    """`if time.monotonic() - self.started > self.limit: control.should_stop = True`.
+
+    Not what the file sets in another way as well, what a rank decides for all, or what is given to
+    a collective.
+
+    Args:
+        tree: The file.
+        nodes: The syntax of one function.
+        clocks: See `clocks_of`.
+    """
+    set_by = list(_set_by_clock(nodes, clocks))
+    if not set_by or any(
+        (isinstance(each, ast.If) and _RANK.search(expression_text(each.test)))
+        or (isinstance(each, ast.Call) and _COLLECTIVE.fullmatch(last_name(each.func)))
+        for each in nodes
+    ):
+        return
+    known = {id(assigned) for _, assigned, _ in set_by}
+    otherwise = {
+        last_name(target)
+        for node in every_node(tree)
+        if isinstance(node, ast.Assign)
+        and id(node) not in known
+        and getattr(node.value, "value", True) not in (False, None)
+        for target in node.targets
+        if isinstance(target, ast.Attribute)
+    }
+    shared = {each.rpartition(".")[2] for each in of_file(tree, _shared_names)}
+    for name, _, node in set_by:
+        if name not in otherwise and name not in shared:
+            yield "set-by-clock", name, node
+
+
+def _set_by_clock(
+    nodes: Sequence[ast.AST], clocks: Container[str]
+) -> Iterator[tuple[str, ast.Assign, ast.AST]]:
+    """The attributes that are set by a clock, the assignments, and what compares the time."""
+    for node in nodes:
+        if isinstance(node, ast.If) and _compares_time(node.test, clocks):
+            assigned = [each for each in node.body if isinstance(each, ast.Assign)]
+            sets = [each for each in assigned if getattr(each.value, "value", None) is True]
+        elif isinstance(node, ast.Assign) and _compares_time(node.value, clocks):
+            sets = [node]
+        else:
+            continue
+        for each in sets:
+            for target in each.targets:
+                if isinstance(target, ast.Attribute):
+                    yield target.attr, each, node
+
+
+def _compares_time(value: ast.expr, clocks: Container[str]) -> bool:
+    """Whether an expression is a comparison, or several, of what a clock says."""
+    parts = value.values if isinstance(value, ast.BoolOp) else [value]
+    return any(
+        isinstance(each, ast.Compare)
+        and isinstance(each.ops[0], ORDERS)
+        and _tells_time(each, clocks, ())
+        for each in parts
+    )
+
+
 def _tells_time(value: ast.AST, clocks: Container[str], times: Container[str]) -> bool:
     """Whether an expression reads a clock, by a function of the file, or uses what one has told."""
     return any(
@@ -395,6 +465,79 @@ def _is_number(node: ast.expr) -> bool:
         return last_name(node.func) in ("float", "id", "int", "len", "ord")
     is_constant = isinstance(node, ast.Constant)
     return is_constant and isinstance(node.value, int | float)  # type: ignore[attr-defined]
+
+
+_RESTORES: Final = re.compile(
+    r"\w*(?:checkpoint|ckpt|latest|newest|restore|resume|snapshot)\w*|(?:torch_|pickle_)?load"
+    r"|load_state_dict|load_state",
+    re.IGNORECASE,
+)
+"""Calls that find or read a saved state."""
+
+
+def find_restored_starts(
+    tree: ast.Module, function: ast.AST, nodes: Sequence[ast.AST], functions: Mapping[str, ast.AST]
+) -> Iterator[Found]:
+    """`self.start_epoch = epoch + 1` after what was loaded, for `range(self.start_epoch, n)`.
+
+    Not where a collective may have made the same on all ranks what is loaded.
+
+    Args:
+        tree: The file.
+        function: The syntax of one function.
+        nodes: Its own.
+        functions: See `functions_by_name`.
+    """
+    calls = [each for each in nodes if isinstance(each, ast.Call)]
+    if not any(_RESTORES.fullmatch(last_name(each.func)) for each in calls):
+        return
+    loops = of_file(tree, _restored_loops)
+    sets = [each for each in nodes if isinstance(each, ast.Assign | ast.AnnAssign) and each.value]
+    for node in sorted(sets, key=first_line):
+        for target in assigned_to(node):
+            name = expression_text(target)
+            is_set = name in loops and not isinstance(node.value, ast.Constant)
+            if not is_set or ("." not in name and loops[name][1] is not function):
+                continue
+            if name in of_file(tree, _shared_names) or any(
+                _may_be_collective(each, functions) for each in calls
+            ):
+                return
+            loop, around = loops[name]
+            where = getattr(around, "name", "<module>")
+            yield "restores-start", f"{first_line(loop)}, {where}, {name}", node
+
+
+def _restored_loops(tree: ast.Module) -> Mapping[str, tuple[ast.For, ast.AST]]:
+    """The loops of a file over a range that begins with a name, by that name; one of each."""
+    return {
+        name: (node, function)
+        for function in (tree, *functions_in(tree))
+        for node in own_nodes(function)
+        if isinstance(node, ast.For)
+        for name in starts_of(tree, node)
+    }
+
+
+def _shared_names(tree: ast.Module) -> frozenset[str]:
+    """The names and attributes of a file that are given to a collective."""
+    return frozenset(
+        expression_text(part)
+        for node in every_node(tree)
+        if isinstance(node, ast.Call) and _COLLECTIVE.fullmatch(last_name(node.func)) is not None
+        for given in node.args
+        for part in ast.walk(given)
+        if isinstance(part, ast.Name | ast.Attribute)
+    )
+
+
+def _may_be_collective(call: ast.Call, functions: Mapping[str, ast.AST]) -> bool:
+    """Whether a call shares values, or is that of a function of the file which does."""
+    name = last_name(call.func)
+    return _COLLECTIVE.fullmatch(name) is not None or any(
+        isinstance(each, ast.Call) and _COLLECTIVE.fullmatch(last_name(each.func)) is not None
+        for each in own_nodes(functions.get(name, ast.Module([], [])))
+    )
 
 
 _RANK = re.compile(

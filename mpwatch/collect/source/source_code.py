@@ -67,6 +67,7 @@ from mpwatch.model.source_code import (
     INNER,
     DroppedResult,
     Holder,
+    LoopEnd,
     Mark,
     SourceLine,
     Statement,
@@ -224,6 +225,7 @@ class SourceCode:
             until(module, inside),
             asked(module, function, inside),
             tuple(islice(endings(frame.file, function, inside, self._parsed()), ENDINGS)),
+            tuple(islice(_ends_around(module, inside), NESTED)),
         )
 
     def _parsed(self) -> Iterator[tuple[str, ParsedFile]]:
@@ -347,7 +349,20 @@ def _is_of(function: str, innermost: ast.AST | None) -> bool:
 def _ends(module: ParsedFile, inside: Sequence[ast.AST]) -> Iterator[Statement]:
     """The conditions that end the innermost loop around the last statement, but for those on it."""
     loops = [node for node in inside[:-1] if isinstance(node, LOOPS)]
-    waiting: list[ast.AST] = list(loops[-1].body) if loops else []
+    return _ends_of(module, loops[-1]) if loops else iter(())
+
+
+def _ends_around(module: ParsedFile, inside: Sequence[ast.AST]) -> Iterator[LoopEnd]:
+    """The conditions that end the loops around that one, and those, innermost first."""
+    loops = [node for node in inside[:-1] if isinstance(node, LOOPS)]
+    for loop in loops[-2::-1]:
+        header = quoted(module, loop)
+        yield from (LoopEnd(header, each) for each in _ends_of(module, loop))
+
+
+def _ends_of(module: ParsedFile, loop: ast.For | ast.While | ast.AsyncFor) -> Iterator[Statement]:
+    """The conditions in a loop that end it, but for those in loops within."""
+    waiting: list[ast.AST] = list(loop.body)
     while waiting:
         node = waiting.pop(0)
         if isinstance(node, (*FUNCTIONS, ast.ClassDef, *LOOPS)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -12,7 +13,7 @@ from mpwatch.diagnose.analysis.distributed.ranks import passed_root, rank_groups
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.process_queries import all_called
 from mpwatch.diagnose.analysis.source.branches import is_on_rank
-from mpwatch.diagnose.analysis.source.lines import marks, source_of
+from mpwatch.diagnose.analysis.source.lines import mark_words, marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import functions_of, main_thread, own_threads
 from mpwatch.model.findings import Finding
 from mpwatch.model.ids import ProcessId
@@ -165,6 +166,8 @@ def difference(index: Index, ranks: Sequence[Process]) -> Difference | None:
     for frames, deciders in _shared(index, ranks):
         lines = [each.line for each in frames]
         for decider in deciders:
+            if (begun := _begun_apart(index, ranks, frames, decider)) is not None:
+                return begun
             for name in dict.fromkeys((*decider.counts, *decider.names)):
                 known = _values(index, ranks, frames[0], name)
                 if not known:
@@ -175,13 +178,75 @@ def difference(index: Index, ranks: Sequence[Process]) -> Difference | None:
                         return None  # one of them is a round ahead: no other counter compares
                     if apart > 1 and (by := _decided_by(index, stacks, name)) is not None:
                         return _of_counter(ranks, known, name, by)
-                elif not _parts(decider, lines) or name.endswith(_MODE):
+                elif not _parts(decider, lines) or name.endswith(_MODE) or name in decider.starts:
                     continue
                 elif _is_loop(decider) and _has_other_length(known):
                     return _of_length(ranks, known, name, frames[0], decider)
                 elif not _is_loop(decider) and _differ(known):
                     return _of_condition(ranks, known, name, frames[0], decider)
     return None
+
+
+def _begun_apart(
+    index: Index, ranks: Sequence[Process], frames: Sequence[Frame], decider: Decider
+) -> Difference | None:
+    """A loop over a range that does not begin with the same number on all ranks.
+
+    As many rounds from another number on are rounds over a part of each: the last number has to be
+    the same, as far as it is read, or a setting.
+    """
+    if any(each.line < decider.statement.line for each in frames):
+        return None
+    for name in decider.starts:
+        known = _values(index, ranks, frames[0], name)
+        if not known or not _apart(known):
+            continue
+        for other in decider.names:
+            last = _values(index, ranks, frames[0], other)
+            is_same = len({(each.number, each.length) for each in last}) == 1
+            if other not in decider.starts and not is_same and (last or not _is_setting(other)):
+                return None
+        return _of_start(index, ranks, known, name, _By(frames[0], decider))
+    return None
+
+
+def _is_setting(name: str) -> bool:
+    return _SETTING.search(name) is not None
+
+
+_SETTING = re.compile(r"\b(?:args|opts?|cfg|conf|config|hparams|flags|settings)\b", re.IGNORECASE)
+
+
+def _of_start(
+    index: Index, ranks: Sequence[Process], values: Sequence[NameValue], name: str, by: _By
+) -> Difference:
+    shown = f"{name} is {by_value(ranks, values)}"
+    last = name.rpartition(".")[2]
+    restored = [
+        each for each in marks(index, "restores-start") if each.about.rpartition(".")[2] == last
+    ]
+    words = (
+        f" {mark_words(restored[0])} sets it by what that rank has found or loaded itself, and "
+        "shares that with no other rank."
+        if restored
+        else ""
+    )
+    return Difference(
+        shown,
+        f"{by.words} does not begin with the same number on all ranks: {shown}.{words} So they are "
+        "in different rounds at the same time, those that are ahead come to a collective of "
+        "another round, and the ranks do not meet.",
+        BEGIN_ALIKE,
+    )
+
+
+BEGIN_ALIKE = (
+    "Let all ranks begin with the same one: let each tell which saved states it has "
+    "(all_gather_object), and load the newest that all of them have, for which several have to be "
+    "kept; or let one rank read it and broadcast it (broadcast_object_list). A barrier after "
+    "saving only makes it rarer, as a job can be ended while some ranks still save; a complete "
+    "file on each rank or a longer timeout does not help."
+)
 
 
 def _stacks(ranks: Sequence[Process]) -> list[list[Frame]]:
@@ -215,12 +280,12 @@ def _values(index: Index, ranks: Sequence[Process], frame: Frame, name: str) -> 
     return known if len(known) == len(ranks) and not is_on_rank(name) else ()
 
 
-def root_values(
+def whole_numbers(
     index: Index, ranks: Sequence[Process], frame: Frame, name: str
 ) -> Sequence[NameValue]:
-    """What a name is at each rank that passes it to a collective as one rank; whole numbers.
+    """What a name is at each rank, as whole numbers; empty where that is not known of all.
 
-    Empty where it is not known of all. It may be the rank itself, which is then the fault.
+    It may be the rank itself, which differs by design unless all pass it as one rank to a call.
     """
     frames = [_newest(index).get(_key(rank, frame)) for rank in ranks]
     found = [each.get(name) if each is not None else None for each in frames]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -134,6 +135,49 @@ def test_a_loop_of_other_length_is_the_cause() -> None:
     assert found.evidence == "self.steps is 40 at rank 0 (300), 37 at rank 1 (301)"
     assert "drop_last" in found.advice
     assert differs(job(*values, deciders=[loop], at=(25, 26))) is None
+
+
+BEGUN = Decider(
+    Statement(20, "for epoch in range(self.first, args.epochs):"),
+    40,
+    ("self.first", "args.epochs"),
+    ("epoch",),
+    starts=("self.first",),
+)
+
+
+def begun(first: tuple[int, int], last: tuple[int, int] | None, **more: Any) -> Difference | None:
+    """Two ranks in one loop over a range, by what its first and last number are."""
+    values = [
+        read(
+            n,
+            number("self.first", first[n]),
+            *([number("args.epochs", last[n])] if last else []),
+        )
+        for n in range(2)
+    ]
+    return differs(job(*values, deciders=[BEGUN._replace(**more)], at=(25, 35)))
+
+
+def test_a_loop_that_begins_with_another_number_is_the_cause() -> None:
+    for last in ((9, 9), None):
+        found = begun((3, 2), last)
+        assert found is not None
+        assert found.evidence == "self.first is 3 at rank 0 (300), 2 at rank 1 (301)"
+        assert "train.py:20 fit does not begin with the same number" in found.cause
+        assert "all_gather_object" in found.advice
+
+
+def test_a_loop_over_a_part_of_the_work_begins_where_that_part_does() -> None:
+    assert begun((3, 3), (9, 9)) is None
+    assert begun((0, 4), (4, 8)) is None
+    assert begun((0, 4), None, names=("self.first", "stop")) is None
+    assert begun((0, 4), (9, 9), starts=()) is None
+
+
+def test_a_rank_that_has_not_come_to_the_loop_has_not_begun_it() -> None:
+    values = read(0, number("self.first", 3)), read(1, number("self.first", 0))
+    assert differs(job(*values, deciders=[BEGUN], at=(25, 15))) is None
 
 
 def test_the_mode_of_a_module_is_not_the_cause() -> None:

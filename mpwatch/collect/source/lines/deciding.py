@@ -23,6 +23,7 @@ from mpwatch.collect.source.syntax import (
     children,
     every_node,
     first_line,
+    functions_in,
     imported_roots,
     last_line,
     last_name,
@@ -70,6 +71,7 @@ def deciders(module: ParsedFile, function: ast.AST, inside: Sequence[ast.AST]) -
         counts = [each for each in names if each in counted]
         if isinstance(node, ast.For | ast.AsyncFor):
             counts = list(_counters(node))
+        starts = starts_of(module.tree, node) if isinstance(node, ast.For) else ()
         if names or counts:
             yield Decider(
                 quoted(module, node),
@@ -77,7 +79,30 @@ def deciders(module: ParsedFile, function: ast.AST, inside: Sequence[ast.AST]) -
                 tuple(dict.fromkeys(names))[:NAMES],
                 tuple(counts)[:NAMES],
                 isinstance(node, ast.If) and isinstance(node.body[-1], LEAVES),
+                tuple(each for each in starts if each in names)[:NAMES],
             )
+
+
+def starts_of(tree: ast.Module, loop: ast.For) -> Sequence[str]:
+    """The names in the first number of `for epoch in range(first, last):`, set once before it.
+
+    Not those that the last number, a statement of the loop or a function called in it uses or sets:
+    what is counted there is not where the loop began.
+    """
+    made = loop.iter
+    is_range = isinstance(made, ast.Call) and last_name(made.func) in ("range", "trange")
+    if not is_range or len(made.args) != 2:  # type: ignore[attr-defined]
+        return ()
+    first, last = made.args  # type: ignore[attr-defined]
+    inside = [each for statement in loop.body for each in ast.walk(statement)]
+    called = {last_name(each.func) for each in inside if isinstance(each, ast.Call)}
+    within_it = [n for each in functions_in(tree) if each.name in called for n in own_nodes(each)]
+    changed = {name for node in (*inside, *within_it) for name in names_set(node)}
+    changed |= {
+        _dotted(each.target) for each in (*inside, *within_it) if isinstance(each, ast.AugAssign)
+    }
+    later = set(_names(last))
+    return [each for each in _names(first) if each not in changed and each not in later]
 
 
 def _names(asked: ast.expr) -> Iterator[str]:

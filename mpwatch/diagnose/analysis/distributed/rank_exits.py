@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from signal import Signals
 from typing import Literal, NamedTuple
 
@@ -15,7 +15,7 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
 )
 from mpwatch.diagnose.analysis.exits.kinds import death_of
 from mpwatch.diagnose.analysis.index import Index, derived
-from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, family_head
+from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, age_s, family_head
 from mpwatch.diagnose.analysis.stack_patterns import collective_of
 from mpwatch.diagnose.known_errors import gives
 from mpwatch.model.ids import ProcessId
@@ -66,6 +66,31 @@ def is_started_again(index: Index, process: Process) -> bool:
     ]
     later = [each for each in same if each.process.start_ticks > process.process.start_ticks]
     return len(same) == 1 + len(later) == 2 and not later[0].is_gone
+
+
+def is_of_earlier_attempt(index: Index, gone: Process, ranks: Iterable[Process]) -> bool:
+    """Whether one of some living ranks was started when a rank had ended, or in its place.
+
+    Then both have never been in one process group. An exit is noticed up to an interval later, so
+    that the one which has its name counts as started in its place, however soon it was.
+    """
+    for rank in ranks:
+        if rank.label == gone.label and rank.process.start_ticks > gone.process.start_ticks:
+            return True
+        age = age_s(index.snapshot, rank)
+        ended_s = index.snapshot.at_s - gone.ended.at_s if gone.ended is not None else None
+        if age is not None and ended_s is not None and ended_s > age:
+            return True
+    return False
+
+
+def earlier_attempt(index: Index, ranks: Sequence[Process]) -> list[Process]:
+    """The ranks of the same parent that had ended before these were started, or in their place."""
+    return [
+        each
+        for each in ranks_beside(index, ranks[0])
+        if each.is_gone and is_of_earlier_attempt(index, each, ranks)
+    ]
 
 
 def last_place(process: Process) -> str | None:

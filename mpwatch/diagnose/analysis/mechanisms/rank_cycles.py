@@ -24,7 +24,7 @@ from mpwatch.diagnose.analysis.process_queries import all_called, called
 from mpwatch.diagnose.analysis.source.lines import mark_words, marks, source_of
 from mpwatch.diagnose.analysis.source.loops import loop_around
 from mpwatch.diagnose.analysis.stack_patterns import current_collective, main_thread, user_frame
-from mpwatch.diagnose.analysis.values import by_value, root_values
+from mpwatch.diagnose.analysis.values import by_value, whole_numbers
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process
 
@@ -145,7 +145,7 @@ def chosen_root(index: Index, ranks: Sequence[Process]) -> ChosenRoot | None:
     if found is None:
         return None
     root, frame = found
-    values = root_values(index, ranks, frame, root.name) if root.name else ()
+    values = whole_numbers(index, ranks, frame, root.name) if root.name else ()
     if values and len({each.number for each in values}) == 1:
         return None
     if not values and not _COMPUTED.match(root.value):

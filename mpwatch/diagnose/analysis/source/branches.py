@@ -247,7 +247,14 @@ def asks_the_time(index: Index, condition: str) -> bool:
     if _CLOCK.search(condition) is not None:
         return True
     named = {one or other for one, other in _ASKED.findall(condition)}
-    return any(each.about in named for each in marks(index, "asks-clock"))
+    is_asked = any(each.about in named for each in marks(index, "asks-clock"))
+    return is_asked or set_by_clock(index, condition) is not None
+
+
+def set_by_clock(index: Index, condition: str) -> Mark | None:
+    """The statement by which a clock has set an attribute that a condition tests."""
+    named = {attribute for _, attribute in _ASKED.findall(condition) if attribute}
+    return next((each for each in marks(index, "set-by-clock") if each.about in named), None)
 
 
 _ASKED = re.compile(r"(\w+)\(|\.(\w+)\b(?!\()")
@@ -257,7 +264,7 @@ _ASKED = re.compile(r"(\w+)\(|\.(\w+)\b(?!\()")
 def ends_by_clock(index: Index, frame: Frame) -> tuple[Statement, str] | None:
     """The loop around a frame that ends by a clock, and what tests it, as the program has it.
 
-    The condition of a `while`, or of an `if` in the innermost loop that leaves it. Each process has
+    The condition of a `while`, or of an `if` in the loop that leaves it. Each process has
     a clock of its own, or has begun to count at another moment.
     """
     line = source_of(index, frame)
@@ -271,6 +278,9 @@ def ends_by_clock(index: Index, frame: Frame) -> tuple[Statement, str] | None:
     for each in line.ends if line is not None and loops else ():
         if asks_the_time(index, each.text):
             return loops[-1], each.text
+    for end in line.ends_around if line is not None else ():
+        if asks_the_time(index, end.condition.text):
+            return end.header, end.condition.text
     return None
 
 

@@ -23,6 +23,7 @@ from mpwatch.diagnose.analysis.distributed.flight_recorder import (
 from mpwatch.diagnose.analysis.distributed.nccl_words import late_ranks, nccl_words
 from mpwatch.diagnose.analysis.distributed.rank_exits import (
     aborted_in_collective,
+    earlier_attempt,
     last_place,
     ranks_beside,
 )
@@ -40,6 +41,7 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
     rank_groups,
 )
 from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.mechanisms.cases import ended_words
 from mpwatch.diagnose.analysis.mechanisms.rank_cycles import (
     OTHER_ORDER,
     SHOWS_ORDER,
@@ -56,12 +58,23 @@ from mpwatch.diagnose.analysis.source.branches import (
     loop_ends,
     passed_loop,
     rounds_of_batch,
+    set_by_clock,
     uneven_draw,
 )
 from mpwatch.diagnose.analysis.source.lines import mark_words, marks, source_of
 from mpwatch.diagnose.analysis.stack_merge import merge
-from mpwatch.diagnose.analysis.stack_patterns import BUFFERS, main_thread, user_frame
-from mpwatch.diagnose.analysis.values import difference, same_round
+from mpwatch.diagnose.analysis.stack_patterns import (
+    BUFFERS,
+    main_thread,
+    outermost_first,
+    user_frame,
+)
+from mpwatch.diagnose.analysis.values import (
+    BEGIN_ALIKE,
+    difference,
+    same_round,
+    whole_numbers,
+)
 from mpwatch.model.collectives import Recorded
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import Frame
@@ -275,7 +288,9 @@ def _explained(
         (_unmatched(by_call) if _MESSAGES.issuperset(places) else None)
         or _in_handler(index, by_call)
         or _after_swallowed(index, by_call)
+        or _block_again(index, by_call)
         or _by_own_batch(index, by_call)
+        or _resumed_apart(index, by_call, is_seen=True)
         or _unequal_loop(index, by_call)
     )
     if unequal is not None:
@@ -297,6 +312,10 @@ def _explained(
     if branched is not None:
         return branched
     why, left = _why_different(by_call, records), _left_early(index, by_call)
+    if left is None or left.is_open:
+        resumed = _resumed_apart(index, by_call, is_seen=False)
+        if resumed is not None:
+            return resumed
     if left is None:
         return why, COMPARE_CALLS
     if left.is_known:
@@ -437,6 +456,146 @@ def _after_swallowed(
                 "empty, a chunk fewer than there are ranks). A longer timeout does not help.",
             )
     return None
+
+
+_OF_ALL = frozenset(("all_gather", "all_reduce", "all_to_all", "barrier", "reduce_scatter"))
+"""None of its ranks leaves such a collective before all have entered it."""
+
+
+def _block_again(
+    index: Index, by_call: Sequence[tuple[str, list[Process]]]
+) -> tuple[str, str] | None:
+    """Cause and advice where a rank repeats a `try` block in which the others are further on.
+
+    They can have passed the collective in which it is only together with it, and nothing but an
+    exception leads from there to the beginning, as far as no loop or condition in the block does.
+    """
+    if len(by_call) != 2:
+        return None
+    for (name, again), (other, on) in (by_call, by_call[::-1]):
+        if name.partition("_into")[0] not in _OF_ALL or _returns_at_once(index, again[0]):
+            continue
+        for mark in marks(index, "retries"):
+            found = [_parted_in(index, mark, again[0], each) for each in on]
+            places = [each for each in found if each is not None]
+            if len(places) < len(on) or any(
+                _parted_in(index, mark, e, on[0]) is None for e in again
+            ):
+                continue
+            mine, its = places[0]
+            first, last = mark.about.split("-")
+            return (
+                f"{all_called(again)} {_are(again)} in {name} at {frame_words(mine)}, and "
+                f"{all_called(on)} {_have(on)} gone on to {other} at {frame_words(its)}, all in "
+                f"the `try` block of lines {first} to {last} of {mark.function}(), which a loop "
+                f"repeats once {mark_words(mark)} has caught an exception. {all_called(on)} can "
+                f"have passed {frame_words(mine)} only together with {all_called(again)}, which "
+                f"{_have(again)} therefore been there before and begun that block anew: most "
+                "likely an "
+                f"exception was raised and caught on {all_called(again)} alone, between these "
+                f"lines, so that {'it calls' if len(again) == 1 else 'they call'} {name} a second "
+                f"time, while the others had none and wait in {other}.",
+                "Let all ranks decide together whether to repeat: catch the exception around the "
+                "part without collectives, all_reduce a flag (with MAX) on every rank, also on "
+                "those without an exception, and repeat on all of them if one had it. Or keep the "
+                "collectives out of what is repeated. What was raised is in the log of "
+                f"{all_called(again)}, if the handler logs it. To make it rarer (a smaller batch, "
+                "more memory), a barrier or a longer timeout does not help.",
+            )
+    return None
+
+
+def _returns_at_once(index: Index, rank: Process) -> bool:
+    """Whether the collective that a rank calls may return before the others have entered it."""
+    frame = user_frame(_stack(rank))
+    line = source_of(index, frame) if frame is not None else None
+    return rank.has_nccl or line is None or "async_op" in line.statement.text
+
+
+def _parted_in(
+    index: Index, mark: Mark, behind: Process, ahead: Process
+) -> tuple[Frame, Frame] | None:
+    """Where two ranks are in a block, in the innermost function down to which both are the same.
+
+    `None` where the first is not at an earlier line, or where a loop or a condition of the block is
+    around one of them.
+    """
+    first, last = map(int, mark.about.split("-"))
+    is_inside = False
+    for mine, its in zip(outermost_first(behind), outermost_first(ahead), strict=False):
+        if (mine.file, mine.function) != (its.file, its.function):
+            return None
+        lines = source_of(index, mine), source_of(index, its)
+        is_block = (mine.file, mine.function) == (mark.file, mark.function)
+        if is_block:
+            is_inside = first <= mine.line <= last and first <= its.line <= last
+        elif not is_inside:
+            if mine.line != its.line:
+                return None
+            continue
+        from_line = first if is_block else 0
+        if not is_inside or any(
+            line is None or any(each.line >= from_line for each in line.within) for line in lines
+        ):
+            return None
+        if mine.line != its.line:
+            after = lines[1].after if lines[1] is not None else ()
+            is_skipped = any(mine.line < each.line for each in after)
+            return None if is_skipped or mine.line > its.line else (mine, its)
+    return None
+
+
+def _resumed_apart(
+    index: Index, by_call: Sequence[tuple[str, list[Process]]], *, is_seen: bool
+) -> tuple[str, str] | None:
+    """Cause and advice of ranks that are in a loop which each of them has resumed alone.
+
+    Most likely where those before them were seen to end, as some of these may have saved more than
+    others. Not where what the loop begins with was read, and is the same.
+
+    Args:
+        index: The snapshot.
+        by_call: The ranks in each collective.
+        is_seen: Only where ranks were seen to end before these were started.
+    """
+    ranks = [rank for _, group in by_call for rank in group]
+    before = ended_words(earlier_attempt(index, ranks), 3)
+    if is_seen and not before:
+        return None
+    for mark in marks(index, "restores-start"):
+        first, function, name = mark.about.split(", ", 2)
+        frames = [_frame_in(rank, mark.file, function) for rank in ranks]
+        lines = [source_of(index, each) if each is not None else None for each in frames]
+        headers = [
+            next((e for e in line.within if f"{e.line}" == first), None) if line else None
+            for line in lines
+        ]
+        places = {each.line for each in frames if each is not None}
+        if headers[0] is None or None in headers or len(places) < 2 or frames[0] is None:
+            continue
+        if whole_numbers(index, ranks, frames[0], name):
+            continue
+        return (
+            f"All ranks are in the loop `{headers[0].text}` of line {first} in {function}(), which "
+            f"begins with {name}, and at different lines of it. {mark_words(mark)} sets that by "
+            "what each rank has found or loaded itself, and shares it with no other rank. "
+            + (
+                f"These ranks were started in place of others that have ended ({'; '.join(before)})"
+                ": most likely some had saved more than others then, and the ranks have gone on "
+                if before
+                else "If they have resumed what was saved before, most likely they have gone on "
+            )
+            + "from different rounds: those that are ahead come to another collective.",
+            f"Compare {name} on all ranks, as each logs it. If it differs: {BEGIN_ALIKE} If it "
+            f"does not, {COMPARE_CALLS[:1].lower()}{COMPARE_CALLS[1:]}",
+        )
+    return None
+
+
+def _frame_in(rank: Process, file: str, function: str) -> Frame | None:
+    """The innermost frame of a rank in a function of a file."""
+    found = (each for each in own_frames(_stack(rank)) if each.file == file)
+    return next((each for each in found if each.function == function), None)
 
 
 def _clause(index: Index, rank: Process) -> tuple[Frame, Statement] | None:
@@ -700,8 +859,10 @@ def _ended_it_before(
         f"{all_called(others)} {_have(others)} ended {ended.words}, in which the others still are"
     )
     if ended.by:
+        mark = set_by_clock(index, ended.by)
+        why = "values" if mark is None else f"a clock ({mark_words(mark)}), or other values,"
         return (
-            f"{what}, most likely by {ended.by}: each rank meets that by values of its own.",
+            f"{what}, most likely by {ended.by}: each rank meets that by {why} of its own.",
             f"Let all ranks leave that loop in the same round: combine what {ended.by} tests "
             "(all_reduce of a flag or a count, with MAX) in every round, on all ranks, before "
             "any of them leaves. Or do not leave the loop, and let a rank that has nothing to "
@@ -891,6 +1052,8 @@ class _LeftEarly(NamedTuple):
     advice: str
     is_known: bool = False
     """Whether the source shows by what condition."""
+    is_open: bool = False
+    """Whether nothing but the lines of the ranks tells it."""
 
 
 def _left_early(index: Index, by_call: Sequence[tuple[str, list[Process]]]) -> _LeftEarly | None:
@@ -945,6 +1108,7 @@ def _left_early(index: Index, by_call: Sequence[tuple[str, list[Process]]]) -> _
         f"Let all ranks make the same calls in {at}: a loop there has to run over the same items "
         "on all of them (a fixed list of keys, classes or batches, with zeros for what a rank does "
         "not have), or reduce one tensor that holds all.",
+        is_open=True,
     )
 
 
@@ -969,16 +1133,19 @@ def _left_by_clock(
         return None
     (header, part), (other, ahead) = timed, after
     has = "has" if len(ahead) == 1 else "have"
+    mark = set_by_clock(index, part)
+    by = f"`{part}`" if mark is None else f"`{part}`, of what {mark_words(mark)} sets"
     return _LeftEarly(
         f"{all_called(ahead)} {has} left the loop `{header.text}` of line {header.line} in "
         f"{left.line.function}(), in which {all_called(inside)} still "
         f"{'calls' if len(inside) == 1 else 'call'} {call}, and {has} come to {other} at "
-        f"{frame_words(left.past)}. Most likely by `{part}`, which each rank tests by a clock "
+        f"{frame_words(left.past)}. Most likely by {by}, which each rank tests by a clock "
         f"of its own: they begin to count at different moments, so the time of "
         f"{all_called(ahead)} was up a round before.",
         "Let one rank decide when the time is up, and tell the others in each round (broadcast "
-        "its decision, or all_reduce a flag with MIN), before any of them leaves the loop. "
-        "Barriers before the loop, or clocks that agree better, only make it rarer.",
+        "its decision, or all_reduce a flag), before any of them leaves the loop. Barriers before "
+        "the loop, or clocks that agree better, only make it rarer; the same amount of data for "
+        "all, or a longer timeout, does not help.",
         is_known=True,
     )
 

@@ -18,6 +18,7 @@ from mpwatch.diagnose.analysis.distributed.flight_recorder import (
 )
 from mpwatch.diagnose.analysis.distributed.habits import usual_wait_s
 from mpwatch.diagnose.analysis.distributed.nccl_words import Late, late_ranks, nccl_words
+from mpwatch.diagnose.analysis.distributed.rank_exits import is_of_earlier_attempt
 from mpwatch.diagnose.analysis.distributed.ranks import (
     ALL_INSIDE_S,
     ALL_STALLED_S,
@@ -62,7 +63,6 @@ from mpwatch.diagnose.analysis.mechanisms.cases import ended_words
 from mpwatch.diagnose.analysis.mechanisms.rank_cycles import ONE_SIDED, chosen_root
 from mpwatch.diagnose.analysis.pipes import channels_among, output_of, pipe_ends
 from mpwatch.diagnose.analysis.process_queries import (
-    age_s,
     all_called,
     called,
     family_head,
@@ -73,8 +73,9 @@ from mpwatch.diagnose.analysis.source.branches import (
     asks_the_time,
     collective_under_rank,
     guard_on_rank,
+    set_by_clock,
 )
-from mpwatch.diagnose.analysis.source.lines import source_of
+from mpwatch.diagnose.analysis.source.lines import mark_words, source_of
 from mpwatch.diagnose.analysis.source.loops import (
     end_of_loop,
     endless_loop,
@@ -300,27 +301,13 @@ def _gone(ranks: Sequence[Process], index: Index) -> list[Process]:
         p
         for p in index.snapshot.processes
         if p.is_gone and p.role == ranks[0].role and has_joined(p) and family_head(index, p) == head
-        if not any(_is_of_later_attempt(rank, p, index) for rank in ranks)
+        if not is_of_earlier_attempt(index, p, ranks)
     ]
     gone.sort(key=lambda p: p.ended.at_s if p.ended is not None else 0.0)
     deaths = [death_of(p.ended) for p in gone if p.ended is not None]
     # After a failure the launcher ends the others: they are not what the rest waits for.
     is_shut_down = "shutdown" in deaths and not {"failed", "crash", "killed"}.isdisjoint(deaths)
     return [] if is_shut_down else gone
-
-
-def _is_of_later_attempt(rank: Process, gone: Process, index: Index) -> bool:
-    """Whether a living rank was started when another one had ended, or in its place.
-
-    Then both have never been in one process group. An exit is noticed up to an interval later, so
-    that the one which has its name counts as started in its place, however soon it was.
-    """
-    if rank.label == gone.label and rank.process.start_ticks > gone.process.start_ticks:
-        return True
-    age = age_s(index.snapshot, rank)
-    return (
-        age is not None and gone.ended is not None and index.snapshot.at_s - gone.ended.at_s > age
-    )
 
 
 def _is_whole_job(ranks: Sequence[Process]) -> bool:
@@ -514,9 +501,11 @@ def _parted_by_clock(rank: Process, waiter: Process, index: Index) -> _Whereabou
     frame, condition = found
     name, line = called(rank), called_at(rank)
     file = frame.file.rpartition("/")[2]
+    mark = set_by_clock(index, condition.text)
+    asks = "which" if mark is None else f"of what {mark_words(mark)} sets, which"
     return _Whereabouts(
         f"{called(waiter)} is in there by way of `{condition.text}` at {file}:{condition.line} "
-        f"{frame.function}, which asks the time. Each rank asks its own clock, and has started to "
+        f"{frame.function}, {asks} asks the time. Each rank asks its own clock, and has started to "
         "measure when it was ready itself, so they do not meet that condition in the same step: "
         f"{name} has not met it yet, has gone on{f' to {line}' if line else ''}, and waits there "
         "for ranks that do not come.",

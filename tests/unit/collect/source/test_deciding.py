@@ -152,3 +152,82 @@ def test_a_class_of_which_there_are_two_is_not_followed(tmp_path: Path) -> None:
 
     assert found is not None
     assert found.added == ()
+
+
+RESUMED = """\
+class Worker:
+    def resume(self):
+        found = self.snaps.latest()
+        {shared}
+        self.first = found + 1
+
+    def run(self):
+        for epoch in range(self.first, {last}):
+            self.step(epoch)
+            {more}
+
+    def step(self, epoch):
+        self.done = epoch
+"""
+
+
+@pytest.mark.parametrize(
+    ("last", "more", "shared", "is_start", "is_marked"),
+    [
+        ("self.args.epochs", "pass", "pass", True, True),
+        ("self.args.epochs", "pass", "found = all_reduce(found)", True, False),
+        ("self.args.epochs", "dist.broadcast(self.first)", "pass", True, False),
+        ("self.first + 4", "pass", "pass", False, False),
+        ("self.args.epochs", "self.first += 1", "pass", False, False),
+        ("self.args.epochs, self.world", "pass", "pass", False, False),
+    ],
+    ids=["restored", "shared", "shared later", "a part", "counted in it", "every n-th"],
+)
+def test_what_a_loop_begins_with_is_set_before_it(
+    tmp_path: Path, last: str, more: str, shared: str, is_start: bool, is_marked: bool
+) -> None:
+    file = tmp_path / "a.py"
+    file.write_text(RESUMED.format(last=last, more=more, shared=shared))
+    code = SourceCode()
+
+    marks = code.marks(OWN, str(file), time.time() + 9)
+    found = code.line(OWN, Frame("run", str(file), 9), time.time() + 9)
+
+    assert found is not None
+    assert found.deciders[0].starts == (("self.first",) if is_start else ())
+    told = [(m.statement.line, m.about) for m in marks if m.kind == "restores-start"]
+    assert told == [(5, "8, run, self.first")] * is_marked
+
+
+def test_what_a_function_that_the_loop_calls_sets_is_no_start(tmp_path: Path) -> None:
+    file = tmp_path / "a.py"
+    text = RESUMED.format(last="9", more="pass", shared="pass")
+    file.write_text(text.replace("self.done = epoch", "self.first = epoch"))
+
+    found = SourceCode().line(OWN, Frame("run", str(file), 9), time.time() + 9)
+
+    assert found is not None
+    assert found.deciders[0].starts == ()
+
+
+def test_what_ends_the_loops_around_is_told_apart_from_what_ends_the_innermost(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "a.py"
+    file.write_text(
+        "def fit(self):\n"
+        "    for step in range(9):\n"
+        "        for p in self.params:\n"
+        "            if p.frozen:\n"
+        "                break\n"
+        "            reduce(p)\n"
+        "        if self.control.stop:\n"
+        "            break\n"
+    )
+
+    found = SourceCode().line(OWN, Frame("fit", str(file), 6), time.time() + 9)
+
+    assert found is not None
+    assert [each.text for each in found.ends] == ["if p.frozen: break"]
+    (end,) = found.ends_around
+    assert (end.header.line, end.condition.text) == (2, "if self.control.stop: break")

@@ -491,3 +491,69 @@ def test_a_hash_that_chooses_nothing_is_as_good_as_any(text: str, is_marked: boo
 def test_a_function_of_the_file_called_hash_is_not_that_of_python() -> None:
     own = "def hash(x):\n    return crc32(x)\n"
     assert lines(own + body("return hash(x) % y"), "text-hash") == []
+
+
+STOPS = """\
+class Quiet:
+    def on_step(self, control):
+        pass
+
+class Stop:
+    def __init__(self):
+        self.stop = False
+    def on_step(self, control):
+        if {test}:
+            control.stop = {value}
+            {more}
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "value", "more", "is_marked"),
+    [
+        ("time.monotonic() - self.begun >= self.limit", "True", "pass", True),
+        ("control.step > 9 and time.time() > self.end", "True", "pass", True),
+        ("control.step > 9", "True", "pass", False),
+        ("time.time() > self.end", "None", "pass", False),
+        ("time.time() > self.end", "True", "self.stop = self.is_bad", False),
+        ("time.time() > self.end", "True", "dist.all_reduce(self.flag)", False),
+        ("time.time() > self.end", "True", "if self.rank == 0: log()", False),
+    ],
+)
+def test_a_flag_that_no_clock_of_each_rank_sets_is_none(
+    test: str, value: str, more: str, is_marked: bool
+) -> None:
+    text = STOPS.format(test=test, value=value, more=more)
+    assert lines(text, "set-by-clock") == [9] * is_marked
+
+
+RETRY = """\
+while True:
+    try:
+        loss = x.step(y)
+        {ends}
+    except RuntimeError:
+        if x.is_small:
+            raise
+        {goes_on}
+"""
+
+
+@pytest.mark.parametrize(
+    ("ends", "goes_on", "is_marked"),
+    [
+        ("break", "x.parts *= 2", True),
+        ("return loss", "continue", True),
+        ("x.save(loss)", "x.parts *= 2", False),
+        ("break", "raise", False),
+        ("break", "return None", False),
+    ],
+)
+def test_a_block_is_repeated_only_where_its_handler_goes_on(
+    ends: str, goes_on: str, is_marked: bool
+) -> None:
+    text = body(RETRY.format(ends=ends, goes_on=goes_on))
+    assert lines(text, "retries") == [6] * is_marked
+    assert [each.about for each in marks("/a.py", parsed(text)) if each.kind == "retries"] == [
+        "4-5"
+    ] * is_marked

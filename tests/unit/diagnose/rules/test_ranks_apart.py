@@ -16,7 +16,15 @@ from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.progress import Counts, ProgressSource
 from mpwatch.model.samples import Frame, FrameValues, NameValue, ValuesRead, WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot
-from mpwatch.model.source_code import Decider, EndlessLoop, Guarded, Mark, SourceLine, Statement
+from mpwatch.model.source_code import (
+    Decider,
+    EndlessLoop,
+    Guarded,
+    LoopEnd,
+    Mark,
+    SourceLine,
+    Statement,
+)
 from tests.builders.accounts import IN_A_CONDITION, IN_ALL_REDUCE, with_shares
 from tests.builders.snapshots import (
     MAIN,
@@ -372,6 +380,96 @@ def test_a_loop_may_be_left_by_a_function_that_compares_the_time(
 
     assert "rank 0 (300) has left " in finding.cause
     assert (f"by `{end}`, which each rank tests by a clock" in finding.cause) is is_named
+
+
+SETS = Mark(
+    "set-by-clock", "/home/me/data.py", "on_step", "stop", Statement(47, "if time() - t > limit:")
+)
+
+
+@pytest.mark.parametrize(
+    ("marks", "is_named"), [((SETS,), True), ((SETS._replace(about="other"),), False), ((), False)]
+)
+def test_a_flag_that_a_clock_sets_ends_the_loop_around_that_of_a_collective(
+    marks: tuple[Mark, ...], is_named: bool
+) -> None:
+    outer = ("train.py:main:86", "train.py:<module>:95")
+    loops = [rank(n, f"{C10D}:all_reduce", "train.py:fit:74", *outer) for n in (1, 2)]
+    ahead = rank(0, f"{C10D}:gather", "train.py:test:59", "train.py:main:88", *outer[1:])
+    steps, inner = (
+        Statement(66, "for step in range(n):"),
+        Statement(73, "for p in self.parameters():"),
+    )
+    ends = (LoopEnd(steps, Statement(79, "if self.control.stop: break")),)
+    line = SourceLine(
+        "/home/me/train.py", 74, "fit", Statement(74, "f(p)"), (steps, inner), ends_around=ends
+    )
+    job = snapshot_of(main(), ahead, *loops, source=(line,), marks=marks)
+
+    finding = only(collective_mismatch.check, job)
+
+    told = (
+        "left the loop `for step in range(n):` of line 66 in fit()",
+        "by `if self.control.stop: break`, of what `if time() - t > limit:` at data.py:47 on_step "
+        "sets, which each rank tests by a clock",
+    )
+    assert all(each in finding.cause for each in told) is is_named
+    assert finding.advice.startswith("Let one rank decide when the time is up") is is_named
+
+
+RETRIES = Mark(
+    "retries", "/home/me/train.py", "batch", "73-74", Statement(75, "except RuntimeError as e:")
+)
+
+
+def repeating(
+    call: str = "all_gather",
+    at: tuple[int, int] = (57, 66),
+    outer: int = 73,
+    within: tuple[Statement, ...] = (),
+    after: tuple[Statement, ...] = (),
+    text: str = "f()",
+) -> Finding:
+    """One rank is in a call of a block, and two are in an all_reduce of it."""
+    stack = (f"train.py:batch:{outer}", "train.py:fit:85")
+    again = rank(1, f"{C10D}:{call}", f"train.py:micro:{at[0]}", *stack)
+    others = [
+        rank(n, f"{C10D}:all_reduce", f"train.py:micro:{at[1]}", "train.py:batch:73", stack[1])
+        for n in (0, 2)
+    ]
+    loop = (Statement(70, "while True:"),)
+    source = [
+        SourceLine("/home/me/train.py", n, "micro", Statement(n, text), within, after) for n in at
+    ]
+    source += [
+        SourceLine("/home/me/train.py", n, "batch", Statement(n, "g()"), loop) for n in (73, 80)
+    ]
+    job = snapshot_of(main(), again, *others, source=tuple(source), marks=(RETRIES,))
+    return only(collective_mismatch.check, job)
+
+
+def test_a_rank_that_repeats_a_block_in_which_the_others_are_has_caught_an_exception() -> None:
+    finding = repeating()
+
+    assert "`except RuntimeError as e:` at train.py:75 batch has caught" in finding.cause
+    assert "raised and caught on rank 1 (301) alone" in finding.cause
+    assert "it calls all_gather a second time" in finding.cause
+    assert finding.advice.startswith("Let all ranks decide together whether to repeat")
+
+
+@pytest.mark.parametrize(
+    "finding",
+    [
+        repeating("broadcast"),
+        repeating(outer=80),
+        repeating(within=(Statement(55, "for part in parts:"),)),
+        repeating(after=(Statement(60, "if bad: return"),)),
+        repeating(text="work = dist.all_gather(parts, x, async_op=True)"),
+    ],
+    ids=["not of all", "outside of the block", "in a loop", "left before", "returns at once"],
+)
+def test_a_rank_that_may_have_come_there_otherwise_repeats_no_block(finding: Finding) -> None:
+    assert "caught" not in finding.cause
 
 
 def test_ranks_that_have_left_a_loop_of_collectives_early_are_named_with_it() -> None:
@@ -1353,6 +1451,65 @@ def test_a_rank_of_an_attempt_before_is_not_waited_for(
     findings = found(rank_stuck_in_collective.check, job)
 
     assert any("290" in each.summary for each in findings) is is_awaited
+
+
+RESTORED = Mark(
+    "restores-start", "/home/me/train.py", "resume", "82, run, self.first",
+    Statement(49, "self.first = epoch + 1"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("header", "killed_s", "first", "is_told"),
+    [
+        (82, 70.0, None, True),
+        (82, None, None, True),
+        (81, 70.0, None, False),
+        (82, 70.0, 3, False),
+    ],
+    ids=["started again", "not seen to be", "another loop", "the same start"],
+)
+def test_ranks_that_were_started_again_have_most_likely_gone_on_from_different_rounds(
+    header: int, killed_s: float | None, first: int | None, is_told: bool
+) -> None:
+    """The living ranks were started a minute ago."""
+    stacks = (("all_gather", "validate", 86), ("all_reduce", "epoch", 83))
+    living = [
+        rank(
+            n,
+            f"{C10D}:{call}",
+            f"train.py:{name}:60",
+            f"train.py:run:{at}",
+            born_wall_s=WALL_S - 60,
+        )
+        for n, (call, name, at) in enumerate(stacks)
+    ]
+    ended = exited(290, at_s=NOW_S - killed_s, signal=9) if killed_s is not None else None
+    before = [rank(-10, f"{C10D}:all_reduce", ended=ended)] if ended is not None else []
+    loop = (Statement(header, "for epoch in range(self.first, self.last):"),)
+    lines = [SourceLine("/home/me/train.py", n, "run", Statement(n, "f()"), loop) for n in (83, 86)]
+
+    value = NameValue("self.first", "int", first)
+    values = [
+        ValuesRead(pid(n), NOW_S, "hook", (FrameValues(n, lines[0].file, "run", 83, (value,)),))
+        for n in (300, 301)
+        if first is not None
+    ]
+    job = snapshot_of(
+        main(),
+        *living,
+        *before,
+        source=tuple(lines),
+        marks=(RESTORED,),
+        values=tuple(values),
+    )
+    finding = only(collective_mismatch.check, job)
+
+    told = "`self.first = epoch + 1` at train.py:49 resume sets that by what each rank has found"
+    assert (told in finding.cause) is is_told
+    was_seen = is_told and killed_s is not None
+    assert ("rank -10 (290) ended: signal 9 (SIGKILL)" in finding.cause) is was_seen
+    assert ("newest that all of them have" in finding.advice) is is_told
 
 
 def test_a_spawned_helper_beside_the_ranks_is_not_waited_for() -> None:
