@@ -51,7 +51,7 @@ from mpwatch.diagnose.analysis.throughput.shares import (
     working_share,
 )
 from mpwatch.diagnose.analysis.waits.blockages import USUAL_FACTOR, usual_pause_s
-from mpwatch.diagnose.analysis.waits.futures import awaited_result
+from mpwatch.diagnose.analysis.waits.futures import awaited_result, has_unanswered_call
 from mpwatch.model.account import FUTURE_RESULT, NO_CORE, POOL_RESULTS, Share, together
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import columns
@@ -140,8 +140,8 @@ def _in_pools(index: Index) -> Iterator[Finding]:
         owner = index.snapshot.get(parent)
         works = [each for each in workers if working_share(index, each) >= SLOW_SHARE]
         idle = [each for each in workers if idle_share(index, each) >= HAS_NO_TASK]
-        if owner is None:
-            continue
+        if owner is None or has_unanswered_call(index, parent):
+            continue  # a call is lost, whose wait is no slow task
         if (one := _one_at_a_time(index, owner, workers)) is not None:
             yield one
         elif len(works) != 1 or len(idle) < 2 or len(idle) + 1 != len(workers):

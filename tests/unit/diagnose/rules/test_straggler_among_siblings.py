@@ -11,7 +11,7 @@ from mpwatch.diagnose.rules.throughput.straggler_worker import check
 from mpwatch.model.account import FUTURE_RESULT, IMPORTS, NO_CORE, POOL_RESULTS, Activity
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import Point
-from mpwatch.model.samples import MapSample
+from mpwatch.model.samples import MapSample, WaitedOn
 from mpwatch.model.snapshot import GpuUse, Snapshot
 from mpwatch.model.source_code import Mark, Statement
 from tests.builders.accounts import (
@@ -32,6 +32,7 @@ from tests.builders.snapshots import (
     process,
     snapshot_of,
     thread,
+    with_threads,
 )
 
 WORKS = {SLEEPS: 0.97, answers_from(100): 0.03}
@@ -355,6 +356,28 @@ def test_a_pool_whose_workers_have_no_task_in_turn_is_reported_with_how_many_wor
 )
 def test_a_pool_that_is_as_even_as_it_can_be_is_none(job: Snapshot) -> None:
     assert found(check, job, CALM) == []
+
+
+def test_a_pool_that_has_lost_a_call_is_not_uneven() -> None:
+    """No worker has had a task since: what main waits for is no slow task."""
+    job = uneven(HALF, HALF)
+    own, *workers = job.processes
+    reads = WaitedOn("pipe-read", "read")
+    result = ("threading.py:wait", "multiprocessing/pool.py:wait", "train.py:main:33")
+    receives = ("multiprocessing/connection.py:recv", "multiprocessing/pool.py:_handle_results")
+    idle = ("multiprocessing/queues.py:get", "multiprocessing/pool.py:worker")
+    own = with_threads(
+        own,
+        [
+            thread(100, *result, waits=WaitedOn("futex", "futex")),
+            thread(101, "multiprocessing/pool.py:_handle_tasks"),
+            thread(102, *receives, waits=reads),
+        ],
+    )
+    workers = [with_threads(each, [thread(each.pid, *idle, waits=reads)]) for each in workers]
+
+    assert found(check, job, CALM)
+    assert found(check, replace(job, processes=(own, *workers)), CALM) == []
 
 
 QUARTER = {Activity("idle", "something to do"): 0.72, COMPUTES: 0.28}
