@@ -122,8 +122,8 @@ def _of_lost_task(
             *deaths[:3],
             *others,
             *(_not_by_the_kernel(index) if is_replaced else ()),
-            *(_NOTHING_SENT if not deaths else ()),
-            f"{counted(len(living), 'living worker')}, idle" if living else "no living worker",
+            *(() if deaths else _NOTHING_SENT),
+            _idle_words(living),
         ),
         cause=(
             (
@@ -135,13 +135,12 @@ def _of_lost_task(
             )
             + "The result never arrives, and a wait without a timeout never ends."
         ),
-        advice=(
-            (_advice_for_unseen(others) if is_replaced else _FIND_OUT)
-            + "Use concurrent.futures.ProcessPoolExecutor, which raises BrokenProcessPool; or "
-            "wait with a timeout (get, or next of imap) and submit the task again, if it may "
-            "run twice."
-        ),
+        advice=((_advice_for_unseen(others) if is_replaced else _FIND_OUT) + _NEXT_TIME),
     )
+
+
+def _idle_words(living: Sequence[Process]) -> str:
+    return f"{counted(len(living), 'living worker')}, idle" if living else "no living worker"
 
 
 _NOTHING_SENT = (
@@ -201,7 +200,7 @@ def _of_callback(
             f"waiting for a result for {index.lasting(quiet_for_s)}{at.replace(' ', ', ', 1)}",
             *lost[:3],
             *(() if lost else _NOTHING_SENT),
-            f"{counted(len(living), 'living worker')}, idle",
+            _idle_words(living),
             *(
                 f"{mark_words(each)} gives it a callback, {_callback_of(each)}"
                 for each in callbacks[:CALLBACKS_SHOWN]
@@ -215,13 +214,7 @@ def _of_callback(
             "ends. Any other exception of a callback would have ended that thread, which still "
             f"runs. {_NOT_SEEN}"
         ),
-        advice=(
-            f"Make the callback {callback} unable to raise: use .get(key), or catch and log every "
-            "exception, and find the result that lacks the key. Or pass no callback, and take the "
-            "results with get() or imap_unordered() in the thread that waits, where an exception "
-            "is raised. error_callback is not called for what a callback raises; more workers, "
-            "maxtasksperchild or another start method do not help: the workers are idle."
-        ),
+        advice=(f"Make the callback {callback} unable to raise: {_CATCH_IT}"),
     )
 
 
@@ -231,6 +224,12 @@ def _callback_of(mark: Mark) -> str:
 
 
 CALLBACKS_SHOWN = 2
+_CATCH_IT = (
+    "use .get(key), or catch and log every exception, and find the result that lacks the key. Or "
+    "pass no callback, and take the results with get() or imap_unordered() in the thread that "
+    "waits, where an exception is raised. error_callback is not called for what a callback raises; "
+    "more workers, maxtasksperchild or another start method do not help: the workers are idle."
+)
 _NOT_SEEN = (
     "The exception itself was not seen; a call that was lost with a worker before this job was "
     "watched would look the same."
@@ -360,6 +359,10 @@ def _is_idle(worker: Process) -> bool:
     return any(shape_of(thread.stack) == "pool-idle" for thread in worker.threads)
 
 
+_NEXT_TIME = (
+    "Use concurrent.futures.ProcessPoolExecutor, which raises BrokenProcessPool; or wait with a "
+    "timeout (get, or next of imap) and submit the task again, if it may run twice."
+)
 _FIND_OUT = "Find out what happened to the task (see the evidence and other findings). "
 _UNSEEN = (
     "How the worker ended was not seen. An exception in a task does not end a worker: the Pool "
