@@ -713,7 +713,8 @@ def _working(rank: Process, waiter: Process, at: str, index: Index) -> _Whereabo
         header = drawn[1].header
         loop_words = f"the loop `{header.text}` of line {header.line}"
         return _Whereabouts(
-            f"{name} is still working{at}, in {loop_words}, which draws at random: {way_out(drawn[1])}. If it stays there, nothing passes that.",
+            f"{name} is still working{at}, in {loop_words}, which draws at random: "
+            f"{way_out(drawn[1])}. If it stays there, nothing passes that.",
             end_of_loop(drawn[1], rank, is_draw=True),
             innocent_s=WORKING_S,
         )

@@ -17,6 +17,7 @@ from mpwatch.diagnose.analysis.distributed.unfinished_loops import unfinished_lo
 from mpwatch.diagnose.analysis.growth.forecast import median
 from mpwatch.diagnose.analysis.growth.newest import own_place
 from mpwatch.diagnose.analysis.idle_time import (
+    is_stalled,
     mean_cpu_percent,
     quiet_s,
     wait_share,
@@ -32,7 +33,13 @@ from mpwatch.diagnose.analysis.process_queries import (
     workers_of_loaders,
 )
 from mpwatch.diagnose.analysis.source.lines import line_at, mark_place, marks, source_of
-from mpwatch.diagnose.analysis.source.loops import end_of_loop, endless_loop, spin, why_endless
+from mpwatch.diagnose.analysis.source.loops import (
+    draw_loop,
+    end_of_loop,
+    endless_loop,
+    spin,
+    why_endless,
+)
 from mpwatch.diagnose.analysis.stack_patterns import SETUP, main_thread, shape_in, user_frame
 from mpwatch.diagnose.analysis.throughput.shares import (
     Place,
@@ -450,6 +457,8 @@ def _among_ranks(index: Index) -> list[Finding]:
         return []
     if unfinished_loop(index, slow[0], others[0]) is not None:
         return []  # it is not late in each step
+    if draw_loop(index, slow[0]) and all(is_stalled(each, index, ONE_WAIT_S) for each in others):
+        return []  # a draw that takes so long does not end
     if _only_lacks_cores(index, slow[0], others):
         return []
     place = work_place(index, (slow[0],))

@@ -13,7 +13,7 @@ from mpwatch.model.findings import Severity
 from mpwatch.model.history import Point
 from mpwatch.model.samples import MapSample, WaitedOn
 from mpwatch.model.snapshot import GpuUse, Snapshot
-from mpwatch.model.source_code import Mark, Statement
+from mpwatch.model.source_code import EndlessLoop, Mark, SourceLine, Statement
 from tests.builders.accounts import (
     COMPUTES,
     IN_A_CONDITION,
@@ -149,6 +149,24 @@ def test_a_rank_that_works_while_the_others_wait_in_collectives_is_named() -> No
     )
     assert "at least 21% of its present time" in finding.evidence[-1]
     assert "metrics, logging or checkpoints of one rank only" in finding.advice
+
+
+def test_a_rank_that_draws_while_the_others_wait_for_long_is_no_slow_one() -> None:
+    ends = (Statement(46, "if fits(item): return item"),)
+    loop = EndlessLoop(Statement(43, "while True:"), ends)
+    line = SourceLine(
+        "/home/me/data.py", 44, "draw", Statement(44, "item = rng.integers(n)"), endless=loop
+    )
+    job = ranks(waits=0.79)
+    parent, first, *others = job.processes
+    first = with_threads(first, [thread(200, "data.py:draw:44", state="R", still_s=0.0)])
+    waiting = [with_threads(each, [thread(each.pid, still_s=14.0)]) for each in others]
+    stuck = replace(job, processes=(parent, first, *waiting), source=(line,))
+    busy = [Point(NOW_S - n, 100.0 if n in (14, 26) else 0.0) for n in range(40, -1, -1)]
+    past = history({(each.pid, "cpu_percent"): busy for each in others})
+
+    assert found(check, replace(stuck, source=()), past)
+    assert found(check, stuck, past) == []
 
 
 def test_a_rank_that_computes_longer_at_the_line_of_the_others_has_more_data() -> None:
