@@ -438,12 +438,23 @@ class Engine:
             return False
         if rule in _OF_SHARES and self._has_failed(Severity.CRITICAL):
             return True
+        stall = self._stall_of(tracked.finding)
+        if stall is not None and (stall.says_why or missed_s >= tracked.linger_s):
+            return True
         if missed_s < tracked.linger_s or rule not in _OF_SHARES or self._has_failed():
             return missed_s >= tracked.linger_s
         if missed_s >= LINGER_LIMIT_S:
             return True
         held_s = tracked.last_seen_s - tracked.first_seen_s
         return tracked.misses >= MISSES and missed_s >= max(SHARES_LINGER_S, held_s)
+
+    def _stall_of(self, finding: Finding) -> Finding | None:
+        """The present finding of a stall by a process that took more time than others before."""
+        if finding.rule not in _OF_SHARES or finding.process is None:
+            return None
+        found = (each.finding for each in self._tracked.values() if each.misses == 0)
+        same = (each for each in found if each.process == finding.process)
+        return next((each for each in same if each.rule in STALLS), None)
 
     def _has_failed(self, severity: Severity = Severity.WARNING) -> bool:
         """Whether a present finding of this severity or a higher one is of more than time lost."""

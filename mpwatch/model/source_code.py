@@ -439,6 +439,10 @@ MarkKind: TypeAlias = Literal[
     "past-cache",
     # The `with` block of a Pool. About: its lines, `31-38`.
     "pool-block",
+    # Gives a callback to a call of a Pool that starts tasks. About: the parameter and the callback,
+    # and the lines at which it looks up or removes keys without an `except` clause for that, as far
+    # as the file shows them, `callback, self.table.add; 29 row["mean"]`.
+    "pool-callback",
     # Starts calls in the `with` block of a Pool, and nothing in the block waits for their results:
     # these are given back or used after it. About: the method and the first line of the block,
     # `imap, 31`.

@@ -80,6 +80,7 @@ from mpwatch.collect.source.pitfalls import (
     find_group_kills,
     find_looped_collectives,
     find_pitfalls,
+    find_pool_callbacks,
     find_renewed_deadlines,
     find_text_order,
     find_unfrozen,
@@ -356,6 +357,7 @@ def _found_of_processes(
     yield from find_two_writes(nodes) if known.may_hold_back else ()
     yield from _starts(nodes)
     yield from _pool_blocks(nodes)
+    yield from find_pool_callbacks(module.tree, nodes)
     yield from find_kills(module, function)
     yield from find_unflushed(module, nodes)
     yield from find_prompts(module, function)

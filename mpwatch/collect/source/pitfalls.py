@@ -5,7 +5,7 @@ limit, a watchdog that ends its own process, a part of a model that is made anew
 the model has been wrapped, gradients that are averaged more often than they are used, a deadline
 that is put off each time, names of files with numbers that are sorted as texts, a signal to a group
 of processes that the sender is in, a collective for each of many tensors, which waits for all
-ranks, and the threads for remote calls.
+ranks, the threads for remote calls, and callbacks of a Pool that look up keys.
 """
 
 from __future__ import annotations
@@ -20,9 +20,13 @@ from mpwatch.collect.source.kept import MODELS
 from mpwatch.collect.source.pipes_and_signals import left_before
 from mpwatch.collect.source.rank_differences import reads_clock
 from mpwatch.collect.source.syntax import (
+    ADDS,
     FUNCTIONS,
+    LOGS,
     LOOPS,
+    SHOWN,
     Found,
+    FunctionNode,
     assigned_to,
     calls_in,
     every_node,
@@ -762,3 +766,110 @@ def _blocks(call: ast.Call, around: Sequence[ast.AST]) -> bool:
                 isinstance(other, ast.Call) and last_name(other.func) == "wait" for other in around
             )
     return True
+
+
+_STARTS_TASKS: Final = frozenset(("apply_async", "map_async", "starmap_async"))
+_CALLBACKS: Final = ("callback", "error_callback")
+_RAISES_NO_KEY: Final = ADDS | LOGS | {"put", "put_nowait", "release", "set", "update", "write"}
+"""Methods of most objects that raise no KeyError."""
+_CATCHES_KEY: Final = frozenset(("BaseException", "Exception", "KeyError", "LookupError"))
+
+
+def find_pool_callbacks(tree: ast.Module, nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """`pool.apply_async(f, (x,), callback=self.add)`, but of a callback that may raise no KeyError.
+
+    Args:
+        tree: The file.
+        nodes: The syntax of a function, or of the file.
+    """
+    for call in nodes:
+        if not isinstance(call, ast.Call) or last_name(call.func) not in _STARTS_TASKS:
+            continue
+        for given in call.keywords:
+            if given.arg not in _CALLBACKS:
+                continue
+            found = _key_lookups(of_file(tree, functions_by_name), given.value)
+            if found is not None and (callback := expression_text(given.value)):
+                yield "pool-callback", "; ".join((f"{given.arg}, {callback}", *found)), call
+
+
+def _key_lookups(functions: Mapping[str, FunctionNode], callback: ast.expr) -> Sequence[str] | None:
+    """Where a callback looks up keys, `29 row["mean"]`; none if not known, `None` if nowhere."""
+    if isinstance(callback, ast.Lambda):
+        function: ast.AST = callback
+    else:
+        name = last_name(callback)
+        if name not in functions:
+            return None if not name or name in _RAISES_NO_KEY else ()
+        function = functions[name]
+    found: dict[str, str] = {}
+    for line, text in _lookups(function, functions):
+        found.setdefault(text, f"{line} {text}")
+    if found or _calls_others(function, functions):
+        return list(found.values())[:SHOWN]
+    return None
+
+
+def _lookups(
+    function: ast.AST, functions: Mapping[str, FunctionNode], *, is_inner: bool = False
+) -> Iterator[tuple[int, str]]:
+    """The lines at which a function, or one of the file that it calls, may raise a KeyError."""
+    body = function.body if isinstance(function, ast.Lambda) else function
+    nodes = [body, *own_nodes(body)] if isinstance(function, ast.Lambda) else own_nodes(function)
+    caught = [
+        (first_line(each.body[0]), last_line(each.body[-1]))
+        for each in nodes
+        if isinstance(each, ast.Try) and any(map(_catches_key, each.handlers))
+    ]
+    asked = {
+        expression_text(each.comparators[0])
+        for each in nodes
+        if isinstance(each, ast.Compare) and isinstance(each.ops[0], ast.In | ast.NotIn)
+    }
+    known = [each for each in nodes if isinstance(each, ast.expr)]
+    for node in sorted(known, key=lambda each: (each.lineno, each.col_offset)):
+        if any(first <= node.lineno <= last for first, last in caught):
+            continue
+        container = _looked_up_in(node)
+        if container is not None and expression_text(container) not in asked:
+            yield node.lineno, expression_text(node)
+        inner = functions.get(last_name(node.func)) if isinstance(node, ast.Call) else None
+        if inner is not None and inner is not function and not is_inner:
+            yield from _lookups(inner, functions, is_inner=True)
+
+
+def _catches_key(handler: ast.ExceptHandler) -> bool:
+    caught = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any(each is None or last_name(each) in _CATCHES_KEY for each in caught)
+
+
+def _looked_up_in(node: ast.expr) -> ast.expr | None:
+    """The mapping out of which it reads or removes a key that is a text or a variable."""
+    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load | ast.Del):
+        return node.value if _is_key(node.slice) else None
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return None
+    is_pop = node.func.attr == "pop" and len(node.args) == 1 and not node.keywords
+    return node.func.value if is_pop and _is_key(node.args[0]) else None
+
+
+def _is_key(index: ast.expr) -> bool:
+    """Whether an index may be a key: a text, a variable or what is read from an object."""
+    if isinstance(index, ast.Constant):
+        return isinstance(index.value, str)
+    return isinstance(index, ast.Name | ast.Attribute | ast.Subscript)
+
+
+def _calls_others(function: ast.AST, functions: Mapping[str, FunctionNode]) -> bool:
+    """Whether it calls what may raise a KeyError and is not in the file, outside of a `try`."""
+    body = function.body if isinstance(function, ast.Lambda) else function
+    if isinstance(body, FUNCTIONS):
+        rest = [e for e in body.body if not isinstance(getattr(e, "value", None), ast.Constant)]
+        if all(isinstance(e, ast.Try) and any(map(_catches_key, e.handlers)) for e in rest):
+            return False
+    return any(
+        isinstance(each.func, ast.Attribute)
+        and last_name(each.func) not in _RAISES_NO_KEY
+        and last_name(each.func) not in functions
+        for each in calls_in(body)
+    )

@@ -269,6 +269,21 @@ def test_a_share_of_time_says_nothing_of_a_job_that_has_failed_since() -> None:
     assert present(look(doubtful, 20 + LINGER_S)) == {"worker-died"}
 
 
+def test_a_share_of_time_goes_once_its_process_is_known_to_stay_in_a_loop() -> None:
+    """The account of a minute still has what was so before."""
+    slow = finding("straggler-worker", Severity.INFO, process=PARENT)
+    stuck = finding("rank-stuck-in-collective", Severity.INFO, process=PARENT, says_why=True)
+    others = [stuck, replace(stuck, says_why=False), replace(stuck, process=None)]
+    seen = []
+    for each in others:
+        watched = engine([slow], [slow], [slow], *([[each]] * 4))
+        times = (0, 10, 20, 21, 22, 23, 20 + LINGER_S)
+        seen.append([present(look(watched, at)) for at in times][-2:])
+
+    both = {slow.rule, stuck.rule}
+    assert seen == [[{stuck.rule}] * 2, [both, {stuck.rule}], [both, both]]
+
+
 def test_a_finding_about_one_more_process_is_the_same_finding() -> None:
     of_one = finding("grows", process=pid(201), subject="memory")
     of_two = finding("grows", process=pid(200), others=(pid(201),), subject="memory")

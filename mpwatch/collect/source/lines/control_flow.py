@@ -88,8 +88,12 @@ def leaving_before(
 
 
 def endless(module: ParsedFile, inside: Sequence[ast.AST]) -> EndlessLoop | None:
-    """The innermost `while True` around the last statement, or `for` over something endless."""
-    loop = next((each for each in reversed(inside[:-1]) if _is_endless(module, each)), None)
+    """The innermost `while True` around the last statement, or `for` over something endless.
+
+    A stack may show the header of the first one between two rounds.
+    """
+    around = inside if isinstance(inside[-1], ast.While) else inside[:-1]
+    loop = next((each for each in reversed(around) if _is_endless(module, each)), None)
     return _read_loop(module, loop) if isinstance(loop, ast.While | ast.For) else None
 
 

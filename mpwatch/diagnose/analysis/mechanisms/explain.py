@@ -29,7 +29,7 @@ from mpwatch.diagnose.analysis.mechanisms.cases import (
     names_of,
 )
 from mpwatch.diagnose.analysis.mechanisms.joins import joins_one_that_waits_for_it, joins_readers
-from mpwatch.diagnose.analysis.mechanisms.kept_locks import kept_file_lock
+from mpwatch.diagnose.analysis.mechanisms.kept_locks import kept_file_lock, own_file_lock
 from mpwatch.diagnose.analysis.mechanisms.lost_results import calls_wait_for_items, no_result
 from mpwatch.diagnose.analysis.mechanisms.no_other_end import (
     no_end_of_file,
@@ -193,6 +193,7 @@ _OF_DEAD_ENDS: Sequence[_Way] = (
     no_end_of_file,
     unreceived_end,
     own_lock,
+    own_file_lock,
     own_log,
     dropped_answers,
     waits_for_own_threads,

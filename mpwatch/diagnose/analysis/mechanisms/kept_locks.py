@@ -38,12 +38,12 @@ from mpwatch.diagnose.analysis.waits.file_locks import (
     is_database,
 )
 from mpwatch.diagnose.analysis.waits.providers import LEFT_S
-from mpwatch.diagnose.analysis.waits.verdicts import where
+from mpwatch.diagnose.analysis.waits.verdicts import OWN_FILE_LOCK, where
 from mpwatch.model.account import Activity, ProcessAccount, Share
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Thread
-from mpwatch.model.source_code import Skip, SourceLine
+from mpwatch.model.source_code import Skip, SourceLine, Statement
 
 POLLS_SHARE = 0.1
 """A loop that sleeps and checks whether a file is there uses a smaller share of the time."""
@@ -645,3 +645,100 @@ def _holder(
     if not waiting or slept < SLEEPS_SHARE:
         return None
     return SleepingHolder(unit.process, unit.thread, taken, *inside, min(1.0, slept), waiting)
+
+
+def own_file_lock(case: Case) -> Mechanism | None:
+    """A process waits for a lock of flock(2) that it has itself, by another open file."""
+    last = case.waiters[-1] if case.waiters else None
+    if case.chain.conclusion != OWN_FILE_LOCK or last is None or last.thread is None:
+        return None
+    name, path = called(last.process), last.edge.what.removeprefix(LOCK_ON)
+    nested = _taken_again(case.index, program_frames(last.thread.stack))
+    if nested is None:
+        return Mechanism(
+            cause=(
+                f"{name} has {path} open twice: it took the lock by one open file and waits for it "
+                f"by another. {_OF_OPEN_FILE} So {name} waits for itself, and any other process "
+                "that wants the lock waits behind it."
+            ),
+            advice=(
+                "Look which function on its stack has taken the lock before (mpwatch dump "
+                f"--stacks {last.process.pid}), and call from there only what expects it held; or "
+                f"use one lock object for each process, which counts. {_NOT_STALE}"
+            ),
+            headline=f"it waits{at_line(last.thread)} for the lock on {path}, which it has itself.",
+        )
+    held, way = nested.held, nested.way
+    file = way[-1].file.rpartition("/")[2]
+    outer = f"`{held.text}` ({file}:{held.line} {way[-1].function})"
+    calls_it = ", ".join(f"{each.function}()" for each in reversed(way[:-1]))
+    return Mechanism(
+        cause=(
+            f"{name} is still inside of {outer}, which has taken the lock on {path}. At "
+            f"{frame_words(way[-1])} it calls {calls_it}, which takes the same lock again at "
+            f"{frame_words(way[0])} (`{nested.again.text}`), by a file that is opened anew. "
+            f"{_OF_OPEN_FILE} So {name} waits for itself, and any other process that wants the "
+            "lock waits behind it."
+        ),
+        advice=(
+            f"Divide {way[0].function}() into a function that takes the lock and an inner one that "
+            f"expects it held, and call the inner one from {way[-1].function}(); or use one lock "
+            f"object for each process, which counts how often it is taken. {_NOT_STALE}"
+        ),
+        headline=(
+            f"it waits at {frame_words(way[0])} for the lock on {path}, which it has taken itself "
+            f"by {outer}, and is still in there."
+        ),
+    )
+
+
+_OF_OPEN_FILE = (
+    "A lock of flock() belongs to the open file, not to the process: two opens of one file are two "
+    "owners, also within one process."
+)
+_NOT_STALE = (
+    "It is no stale lock file: with the file deleted, two processes would write at once. A longer "
+    "wait, a restart or fewer processes do not help, as one process alone stops there as well."
+)
+
+
+class _TakenAgain(NamedTuple):
+    """A statement that takes a lock which a function that has called it has taken before."""
+
+    way: Sequence[Frame]
+    """From the statement to the call in the block that has the lock, innermost first."""
+    again: Statement
+    held: Statement
+    """What has taken it: the header of a `with` block, or a call of acquire()."""
+
+
+def _taken_again(index: Index, frames: Sequence[Frame]) -> _TakenAgain | None:
+    """Where a stack takes by the same call what an outer function of it has taken."""
+    for number, inner in enumerate(frames):
+        line = source_of(index, inner)
+        again = _taking(line.statement) if line is not None else None
+        if line is None or again is None:
+            continue
+        for place in range(number + 1, len(frames)):
+            around = source_of(index, frames[place])
+            if around is None:
+                continue
+            blocks = [each for each in around.within if each.text.startswith(_BLOCKS)]
+            held = [each for each in (*around.held, *blocks) if _taking(each) == again]
+            if held:
+                return _TakenAgain(frames[number : place + 1], line.statement, held[-1])
+    return None
+
+
+_BLOCKS = ("with ", "async with ")
+
+
+def _taking(statement: Statement) -> str | None:
+    """What takes a lock in a statement: `locked` of `with locked(path):`; `None` if nothing does.
+
+    Of a lock that is an object, that: `self.lock`, also of `self.lock.acquire()`.
+    """
+    text = statement.text.removeprefix("async ").removeprefix("with ").removesuffix(":")
+    found = re.match(r"(?:[\w.]+ = )?([\w.]+)", text)
+    name = found[1].removesuffix(".acquire").removesuffix(".__enter__") if found is not None else ""
+    return name if TAKES.search(name.lower()) else None

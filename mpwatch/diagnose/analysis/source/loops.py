@@ -136,6 +136,14 @@ class Spin(NamedTuple):
     loop: EndlessLoop
     since_s: float
     """When the first of those stacks was taken, monotonic."""
+    is_draw: bool = False
+    """Whether each round draws something at random, and the loop ends only by a condition."""
+
+    @property
+    def place(self) -> str:
+        """``` `while True:` (batches.py:33 draw) ```."""
+        header, file = self.loop.header, self.frame.file.rpartition("/")[2]
+        return f"`{header.text}` ({file}:{header.line} {self.frame.function})"
 
     @property
     def words(self) -> str:
@@ -148,6 +156,13 @@ SPIN_STACKS = 6
 """Stacks at several lines of a loop, and none outside of it."""
 RECENT_S = 20.0
 """The last of them has to be as new as this."""
+DRAWS_S, DRAWS_STACKS = 10.0, 4
+"""So many stacks at one line that draws at random, over so long a time, are of many draws."""
+_DRAWS = re.compile(
+    r"\b(?:random|\w*rng|\w*generator)\.\w+\("
+    r"|\b(?:choices?|getrandbits|integers|multinomial|rand\w*|uniform)\("
+)
+"""In a statement that takes something at random, which is over in far less than a second."""
 
 
 def spin(index: Index, process: Process) -> Spin | None:
@@ -155,7 +170,8 @@ def spin(index: Index, process: Process) -> Spin | None:
 
     A loop that takes work, sends, sleeps or makes steps of training is none: others go round by
     design. Stacks at several of its lines, called from one and the same line, show that it goes
-    round, and that no value of a generator was taken outside of it.
+    round, and that no value of a generator was taken outside of it. So do stacks at one line that
+    draws something at random, as that is over at once.
     """
     thread = main_thread(process)
     account = index.snapshot.account.processes.get(process.process)
@@ -163,7 +179,7 @@ def spin(index: Index, process: Process) -> Spin | None:
         return None
     stretches = (account.main.inside(), *account.uncounted[0].callers[-1:])
     recent = [each for each in stretches if each and index.snapshot.at_s - each.taken_s < RECENT_S]
-    inside = next(filter(_turns, recent), None)
+    inside = next((each for each in recent if _turns(each) or _draws(index, each)), None)
     for frame in own_frames(thread.stack) if inside is not None else ():
         line = source_of(index, frame) if not is_library(frame) else None
         if line is None or line.endless is None:
@@ -172,7 +188,9 @@ def spin(index: Index, process: Process) -> Spin | None:
         is_it = last is not None and (last.file, last.function) == (frame.file, frame.function)
         if inside is None or not is_it or line.endless.exchanges:
             return None
-        return Spin(process, frame, line.endless, inside.since_s)
+        loop = line.endless
+        is_draw = bool(loop.ends) and not loop.is_left_otherwise and _has_draw(index, line)
+        return Spin(process, frame, loop, inside.since_s, is_draw)
     return None
 
 
@@ -203,6 +221,38 @@ def kept_inside(index: Index, process: Process) -> Spin | None:
 def _turns(callers: Callers) -> bool:
     """Whether stacks agree in all but the line of a function."""
     return callers.stacks >= SPIN_STACKS and bool(callers.frames) and not callers.frames[-1].line
+
+
+def _draws(index: Index, callers: Callers) -> bool:
+    """Whether all of some stacks are at one line of the program that draws something at random."""
+    last = callers.frames[-1] if callers.frames else None
+    if last is None or not last.line or callers.stacks < DRAWS_STACKS:
+        return False
+    line = source_of(index, last) if not is_library(last) else None
+    is_long = callers.taken_s - callers.since_s >= DRAWS_S
+    return is_long and line is not None and _DRAWS.search(line.statement.text) is not None
+
+
+def draw_loop(index: Index, process: Process) -> tuple[Frame, EndlessLoop] | None:
+    """The loop that a process is in and that draws at random until a condition is met."""
+    thread = main_thread(process)
+    for frame in own_frames(thread.stack) if thread is not None else ():
+        line = source_of(index, frame) if not is_library(frame) else None
+        loop = line.endless if line is not None else None
+        if line is None or loop is None:
+            continue
+        is_only_end = bool(loop.ends) and not (loop.is_left_otherwise or loop.exchanges)
+        return (frame, loop) if is_only_end and _has_draw(index, line) else None
+    return None
+
+
+def _has_draw(index: Index, line: SourceLine) -> bool:
+    """Whether a line that was read of the loop around a line draws something at random."""
+    return any(
+        _DRAWS.search(each.statement.text) is not None
+        for each in index.snapshot.source
+        if (each.file, each.function, each.endless) == (line.file, line.function, line.endless)
+    )
 
 
 def way_out(loop: EndlessLoop) -> str:
@@ -242,14 +292,26 @@ def why_endless(loop: EndlessLoop, name: str) -> str:
     return capital(found)
 
 
-def end_of_loop(loop: EndlessLoop, process: Process) -> str:
-    """What to change in a loop that does not end."""
+def end_of_loop(loop: EndlessLoop, process: Process, *, is_draw: bool = False) -> str:
+    """What to change in a loop that does not end.
+
+    Args:
+        loop: It.
+        process: The process that is in it.
+        is_draw: See `Spin`.
+    """
     advice = f"Look at the values that decide it: mpwatch dump --locals {process.pid}."
     if loop.gives is not None:
         return (
             "Let the loop raise when a whole round has given nothing, in place of beginning the "
             "next one, and see to it that each process gets something to iterate over: fewer "
             f"processes, or a division by a smaller unit. {advice}"
+        )
+    if is_draw:
+        return (
+            "Test before the loop whether anything can pass its condition (nothing may be left to "
+            "draw, as all of it is taken or excluded), and skip that case; or draw from what is "
+            f"left, or count the rounds and raise after a limit. {advice}"
         )
     return (
         "Count the rounds of the loop, and after a limit raise, skip the item, or take what always "

@@ -27,7 +27,7 @@ from mpwatch.diagnose.analysis.waits.chains import answering_threads, wait_graph
 from mpwatch.diagnose.analysis.waits.edges import ReadContext, blocked_for_s, is_busy, surroundings
 from mpwatch.diagnose.analysis.waits.file_locks import LOCK_FILE, LOCK_ON
 from mpwatch.diagnose.analysis.waits.threads import is_at_exit
-from mpwatch.diagnose.analysis.waits.verdicts import RECEIVES, UNANSWERED
+from mpwatch.diagnose.analysis.waits.verdicts import NO_TASK, RECEIVES, UNANSWERED
 from mpwatch.model.account import RUNNING_KINDS, Activity, Target
 from mpwatch.model.history import columns
 from mpwatch.model.ids import ProcessId
@@ -374,8 +374,8 @@ def _reason(index: Index, end: Process, chain: WaitChain) -> Reason | None:
         return "stopped"
     if chain.verdict == "ordinary" or _waits_for_a_person(thread):
         return None
-    if chain.conclusion in UNANSWERED:
-        return None  # a client may wait for news
+    if chain.conclusion in (*UNANSWERED, NO_TASK):
+        return None  # a client may wait for news; a rule of its own is about calls of a Pool
     if chain.conclusion == RECEIVES:
         return "receives"
     own = own_threads(index, end)

@@ -22,8 +22,10 @@ from mpwatch.diagnose.analysis.waits.edges import (
     surroundings,
 )
 from mpwatch.diagnose.analysis.waits.file_locks import LOCK_FILE, LOCK_ON
+from mpwatch.diagnose.analysis.waits.futures import LOST_S, has_unanswered_call
 from mpwatch.diagnose.analysis.waits.providers import held_lock, words_of
 from mpwatch.diagnose.analysis.waits.verdicts import (
+    NO_TASK,
     OUTSIDE,
     RECEIVES,
     WaitEnd,
@@ -167,6 +169,9 @@ class ChainBuilder:
         waiter = self._processes.get(edge.waiter) if edge is not None else None
         if end is None or edge is None or waiter is None:
             return end
+        if end.verdict == "ordinary" and has_unanswered_call(self._index, edge.waiter):
+            is_brief = (edge.since_s or 0.0) < LOST_S
+            return end if is_brief else replace(end, verdict="unknown", conclusion=NO_TASK)
         thread = next((each for each in waiter.threads if each.tid == edge.tid), None)
         ends = peer_of_wait(self._around.pipes, thread) if thread is not None else None
         if ends is None or not has_accepted(self._index, process, ends[1]):

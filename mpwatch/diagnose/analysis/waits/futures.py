@@ -147,6 +147,51 @@ def abandoned(index: Index, identity: ProcessId) -> Abandoned | None:
     return _no_thread(index, process, result)
 
 
+@derived
+def has_unanswered_call(index: Index, identity: ProcessId) -> bool:
+    """Whether a process waits for a Pool's result that is neither queued, nor worked on, nor sent.
+
+    Its thread that sends tasks waits for a task, not for an iterable of the program; the thread
+    that receives results waits for one, and runs no callback; all workers are idle, and one of them
+    reads the queue of tasks, so that this is empty. (In CPython 3.10 to 3.15 `_handle_tasks` waits
+    in a queue that is written in C, so that it is the innermost frame itself.)
+    """
+    process = index.snapshot.get(identity)
+    main = main_thread(process) if process is not None else None
+    if process is None or main is None or main.waits_on is None:
+        return False
+    if main.waits_on.kind != "futex" or main.waits_on.timeout_s is not None:
+        return False
+    if awaited_result(own_frames(main.stack)) != POOL_RESULT:
+        return False
+    stacks = [own_frames(each.stack) for each in process.threads if each is not main]
+    sending = [each for each in stacks if calls(each, f"multiprocessing/{_SENDS}")]
+    receiving = [each for each in stacks if calls(each, f"multiprocessing/{_RECEIVES}")]
+    if not sending or not all(calls(each[:1], _SENDS) for each in sending):
+        return False
+    if not receiving or not all(_receives(each) for each in receiving):
+        return False
+    workers = [
+        each
+        for each in children_started_by(index, process)
+        if not each.is_gone and each.role in ("spawned", "pool-worker")
+    ]
+    mains = [thread for each in workers if (thread := main_thread(each)) is not None]
+    if not workers or len(mains) < len(workers):
+        return False
+    idle = all(shape_in(index, each.stack) == "pool-idle" for each in mains)
+    waits = [each.waits_on for each in mains]
+    return idle and any(each is not None and each.kind == "pipe-read" for each in waits)
+
+
+_SENDS, _RECEIVES = "pool.py:_handle_tasks", "pool.py:_handle_results"
+
+
+def _receives(frames: Sequence[Frame]) -> bool:
+    """Whether a thread is in the call that receives the next message, not in a callback."""
+    return calls(frames[:1], "connection.py:") and user_frame(frames) is None
+
+
 def _receives_none(main: Thread, others: Sequence[Thread]) -> bool:
     """Whether no thread is there that sets the results of a Pool of multiprocessing.
 

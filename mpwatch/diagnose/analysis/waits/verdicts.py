@@ -139,6 +139,7 @@ AMONG_OTHERS = (
 )
 OF_OWN_THREAD = "Only another thread of the same process can end this wait."
 UNSEEN = "It has this connection, and nothing shows which of its threads is to answer."
+NO_TASK = "Its call is in no queue and no worker has it, so no worker sends a result any more."
 RECEIVES = (
     "It is woken up again and again where it waits to receive: it goes on, and has not sent what "
     "the other one waits for."

@@ -77,6 +77,7 @@ from mpwatch.diagnose.analysis.source.branches import (
 )
 from mpwatch.diagnose.analysis.source.lines import mark_words, source_of
 from mpwatch.diagnose.analysis.source.loops import (
+    draw_loop,
     end_of_loop,
     endless_loop,
     kept_inside,
@@ -96,6 +97,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
 )
 from mpwatch.diagnose.analysis.throughput.shares import is_at_one_wait
 from mpwatch.diagnose.analysis.values import difference
+from mpwatch.diagnose.analysis.waits.blockages import usual_pause_s
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.model.collectives import HABIT
 from mpwatch.model.findings import Finding, Severity
@@ -116,6 +118,8 @@ MUTUAL_S = 15.0
 """So long without cpu time of all ranks, which wait for each other: none of them will go on."""
 SERVES_S = 90.0
 """How long a server may be without a request before the ranks that wait for it count as stuck."""
+DRAWN_S, OF_USUAL = 15.0, 5.0
+"""So long, and so many times as long as the others had to wait before, no rank draws one item."""
 LONG_SLEEP_S = 5.0
 """With so much of a sleep left, a rank is in no loop that polls."""
 MAKES_GROUP_S = 12.0
@@ -441,6 +445,9 @@ def _place_words(late: Sequence[Process], inside: Sequence[Process], index: Inde
     rank = late[0]
     if len(late) > 1 or rank.ended is not None:
         return ""
+    if (turns := spin(index, rank)) is not None:
+        time = index.lasting(index.snapshot.at_s - turns.since_s)
+        return f", which has not left the loop {turns.place} for {time}"
     if _is_working(rank, index) and (found := unfinished_loop(index, rank, inside[0])) is not None:
         time = index.lasting(index.snapshot.at_s - found.since_s)
         return f", which was inside of the loop {found.place} in each of its stacks for {time}"
@@ -474,7 +481,7 @@ def _whereabouts(rank: Process, inside: Sequence[Process], index: Index) -> _Whe
     at = f" at {line}" if line else ""
     known = (
         _ended_or_stopped(rank, at) or _held_up(rank, inside, index) or _in_sleep(rank, at)
-    ) or _in_circles(rank, index)
+    ) or _in_circles(rank, inside, index)
     if known is not None:
         return known
     is_quiet = is_stalled(rank, index) and not _sleeps_in_rounds(rank, index)
@@ -547,16 +554,26 @@ def _in_sleep(rank: Process, at: str) -> _Whereabouts | None:
     )
 
 
-def _in_circles(rank: Process, index: Index) -> _Whereabouts | None:
-    """A rank that goes round in a loop without an end."""
+def _in_circles(rank: Process, inside: Sequence[Process], index: Index) -> _Whereabouts | None:
+    """A rank that goes round in a loop without an end.
+
+    A loop that draws until something passes ends within moments, or not at all: it is not meant.
+    """
     found = spin(index, rank)
     if found is None:
         return None
     name, time = called(rank), index.lasting(index.snapshot.at_s - found.since_s)
+    words = f"{name} has gone round in {found.words} for {time}. {why_endless(found.loop, name)}."
+    advice = end_of_loop(found.loop, rank, is_draw=found.is_draw)
+    if not found.is_draw:
+        return _Whereabouts(words, advice, innocent_s=PAUSE_S, is_in_loop=True)
+    usual_s = usual_pause_s(index, inside[0])
     return _Whereabouts(
-        f"{name} has gone round in {found.words} for {time}. {why_endless(found.loop, name)}.",
-        end_of_loop(found.loop, rank),
-        innocent_s=PAUSE_S,
+        f"{words} It draws anew in each round, so that where nothing can pass, it draws for ever.",
+        f"{advice} A longer timeout, other ranks or a restart do not help: the same case comes "
+        "again.",
+        innocent_s=max(DRAWN_S, OF_USUAL * usual_s),
+        is_in_loop=True,
     )
 
 
@@ -696,6 +713,16 @@ def _working(rank: Process, waiter: Process, at: str, index: Index) -> _Whereabo
     loop = unfinished_loop(index, rank, waiter)
     if loop is not None:
         return _in_loop(loop, at, index)
+    drawn = draw_loop(index, rank)
+    if drawn is not None:
+        header = drawn[1].header
+        loop_words = f"the loop `{header.text}` of line {header.line}"
+        return _Whereabouts(
+            f"{name} is still working{at}, in {loop_words}, which draws at random: "
+            f"{way_out(drawn[1])}. If it stays there, nothing passes that.",
+            end_of_loop(drawn[1], rank, is_draw=True),
+            innocent_s=WORKING_S,
+        )
     return _Whereabouts(
         f"{name} is still working{at}.",
         f"If it is meant to do that alone, set a timeout of the process group that is longer than"

@@ -15,16 +15,18 @@ from mpwatch.diagnose.analysis.process_queries import (
     children_started_by,
     counted,
 )
-from mpwatch.diagnose.analysis.source.lines import source_of
+from mpwatch.diagnose.analysis.source.lines import mark_words, marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import (
     calls,
     shape_in,
     shape_of,
     user_frame,
 )
+from mpwatch.diagnose.analysis.waits.futures import has_unanswered_call
 from mpwatch.diagnose.known_errors import number_of, place_of
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process, Thread
+from mpwatch.model.source_code import Mark
 from mpwatch.model.units import seconds_text
 
 RULE = "pool-hang-after-worker-death"
@@ -33,6 +35,8 @@ _HANDLERS = ("_handle_workers", "_handle_tasks", _RECEIVER)
 """What the threads of a Pool run."""
 WAITED_S = 3.0
 """Stacks of two rounds agree by then that no thread receives results."""
+NOTHING_S = 15.0
+"""Without the hook, what says that a call is lost is only that nothing happens for so long."""
 YOUNGER_S = 3.0
 """A worker started so much later than those that work has taken the place of one that ended."""
 REPLACED_S = 0.5
@@ -64,7 +68,10 @@ def check(index: Index) -> Iterator[Finding]:
         seen = list(_seen_deaths(children))
         deaths = [*seen, *_replaced(living), *lost]
         if not deaths:
-            if (younger := _idle_since_started(index, waits[0], living)) and not pools:
+            if pools is None and has_unanswered_call(index, process.process):
+                if all(is_stalled(each, index, NOTHING_S) for each in (process, *living)):
+                    yield _of_lost_task(index, process, waits[0], quiet, living, (), (), 0)
+            elif (younger := _idle_since_started(index, waits[0], living)) and not pools:
                 yield _of_one_replaced(index, process, waits[0], quiet, younger)
             continue
         if all(is_stalled(p, index, STUCK_S / 2) for p in living):
@@ -100,6 +107,9 @@ def _of_lost_task(
     is_replaced = len(deaths) > len(seen) + lost and not seen
     others = list(_other_threads(process, waits)) if is_replaced else []
     which = "whose worker exited" if seen else "that no worker has any more"
+    callbacks = _callbacks(index, process) if len(deaths) == lost else ()
+    if callbacks:
+        return _of_callback(index, process, waits, quiet_for_s, living, deaths, callbacks)
     if is_replaced:
         which = "that was lost with its worker, which has ended and was replaced"
     return Finding(
@@ -112,7 +122,8 @@ def _of_lost_task(
             *deaths[:3],
             *others,
             *(_not_by_the_kernel(index) if is_replaced else ()),
-            f"{counted(len(living), 'living worker')}, idle" if living else "no living worker",
+            *(() if deaths else _NOTHING_SENT),
+            _idle_words(living),
         ),
         cause=(
             (
@@ -124,13 +135,105 @@ def _of_lost_task(
             )
             + "The result never arrives, and a wait without a timeout never ends."
         ),
-        advice=(
-            (_advice_for_unseen(others) if is_replaced else _FIND_OUT)
-            + "Use concurrent.futures.ProcessPoolExecutor, which raises BrokenProcessPool; or "
-            "wait with a timeout (get, or next of imap) and submit the task again, if it may "
-            "run twice."
-        ),
+        advice=((_advice_for_unseen(others) if is_replaced else _FIND_OUT) + _NEXT_TIME),
     )
+
+
+def _idle_words(living: Sequence[Process]) -> str:
+    return f"{counted(len(living), 'living worker')}, idle" if living else "no living worker"
+
+
+_NOTHING_SENT = (
+    "its thread that receives results waits for one, and its thread that sends tasks for a task",
+)
+
+
+def _callbacks(index: Index, process: Process) -> Sequence[Mark]:
+    """The callbacks of the program's calls of a Pool; those first that show where they may raise.
+
+    Only while the thread that runs them is there: any other exception than a KeyError ends it.
+    """
+    if not _runs(process, _RECEIVER):
+        return ()
+    found = marks(index, "pool-callback", process) or marks(index, "pool-callback")
+    return sorted(found, key=lambda each: ("; " not in each.about, each.about.startswith("error")))
+
+
+def _of_callback(
+    index: Index,
+    process: Process,
+    waits: Thread,
+    quiet_for_s: float,
+    living: Sequence[Process],
+    lost: Sequence[str],
+    callbacks: Sequence[Mark],
+) -> Finding:
+    """The finding about a call whose callback, most likely, has raised a KeyError.
+
+    Args:
+        index: The job.
+        process: The process that waits for its result.
+        waits: The thread that does.
+        quiet_for_s: For how long.
+        living: The workers, all idle.
+        lost: What the hook says of calls that are lost.
+        callbacks: Those that the program gives to its calls.
+    """
+    first = callbacks[0]
+    callback, lookups = _callback_of(first), first.about.split("; ")[1:]
+    file = first.file.rpartition("/")[2]
+    places = [f"`{text}` ({file}:{line})" for line, _, text in (e.partition(" ") for e in lookups)]
+    line = " or ".join(places)
+    at = at_frame(user_frame(own_frames(waits.stack)))
+    name = called(process)
+    looks_up = f", which looks up {' and '.join(places)}" if line else ""
+    return Finding(
+        rule=RULE,
+        severity=Severity.CRITICAL,
+        process=process.process,
+        is_doubtful=not line,
+        summary=(
+            f"{name} waits{at} for the result of a Pool's call that no worker has any more: most "
+            f"likely its callback {callback} has raised a KeyError{f', at {line}' if line else ''}"
+        ),
+        evidence=(
+            f"waiting for a result for {index.lasting(quiet_for_s)}{at.replace(' ', ', ', 1)}",
+            *lost[:3],
+            *(() if lost else _NOTHING_SENT),
+            _idle_words(living),
+            *(
+                f"{mark_words(each)} gives it a callback, {_callback_of(each)}"
+                for each in callbacks[:CALLBACKS_SHOWN]
+            ),
+        ),
+        cause=(
+            f"{mark_words(first)} has the callback {callback}{looks_up}. A Pool runs callbacks in "
+            "its own thread _handle_results, before it marks the call as done; that thread takes a "
+            "KeyError for an unknown call and goes on without a message, so the call whose result "
+            "lacks such a key is never done, and the wait for it, without a timeout, never "
+            "ends. Any other exception of a callback would have ended that thread, which still "
+            f"runs. {_NOT_SEEN}"
+        ),
+        advice=(f"Make the callback {callback} unable to raise: {_CATCH_IT}"),
+    )
+
+
+def _callback_of(mark: Mark) -> str:
+    """The callback, as it is written."""
+    return mark.about.partition("; ")[0].partition(", ")[2]
+
+
+CALLBACKS_SHOWN = 2
+_CATCH_IT = (
+    "use .get(key), or catch and log every exception, and find the result that lacks the key. Or "
+    "pass no callback, and take the results with get() or imap_unordered() in the thread that "
+    "waits, where an exception is raised. error_callback is not called for what a callback raises; "
+    "more workers, maxtasksperchild or another start method do not help: the workers are idle."
+)
+_NOT_SEEN = (
+    "The exception itself was not seen; a call that was lost with a worker before this job was "
+    "watched would look the same."
+)
 
 
 def _ended_in_a_task(worker: Process) -> bool:
@@ -256,6 +359,10 @@ def _is_idle(worker: Process) -> bool:
     return any(shape_of(thread.stack) == "pool-idle" for thread in worker.threads)
 
 
+_NEXT_TIME = (
+    "Use concurrent.futures.ProcessPoolExecutor, which raises BrokenProcessPool; or wait with a "
+    "timeout (get, or next of imap) and submit the task again, if it may run twice."
+)
 _FIND_OUT = "Find out what happened to the task (see the evidence and other findings). "
 _UNSEEN = (
     "How the worker ended was not seen. An exception in a task does not end a worker: the Pool "

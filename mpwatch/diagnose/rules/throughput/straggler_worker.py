@@ -17,6 +17,7 @@ from mpwatch.diagnose.analysis.distributed.unfinished_loops import unfinished_lo
 from mpwatch.diagnose.analysis.growth.forecast import median
 from mpwatch.diagnose.analysis.growth.newest import own_place
 from mpwatch.diagnose.analysis.idle_time import (
+    is_stalled,
     mean_cpu_percent,
     quiet_s,
     wait_share,
@@ -32,7 +33,13 @@ from mpwatch.diagnose.analysis.process_queries import (
     workers_of_loaders,
 )
 from mpwatch.diagnose.analysis.source.lines import line_at, mark_place, marks, source_of
-from mpwatch.diagnose.analysis.source.loops import end_of_loop, endless_loop, spin, why_endless
+from mpwatch.diagnose.analysis.source.loops import (
+    draw_loop,
+    end_of_loop,
+    endless_loop,
+    spin,
+    why_endless,
+)
 from mpwatch.diagnose.analysis.stack_patterns import SETUP, main_thread, shape_in, user_frame
 from mpwatch.diagnose.analysis.throughput.shares import (
     Place,
@@ -51,7 +58,7 @@ from mpwatch.diagnose.analysis.throughput.shares import (
     working_share,
 )
 from mpwatch.diagnose.analysis.waits.blockages import USUAL_FACTOR, usual_pause_s
-from mpwatch.diagnose.analysis.waits.futures import awaited_result
+from mpwatch.diagnose.analysis.waits.futures import awaited_result, has_unanswered_call
 from mpwatch.model.account import FUTURE_RESULT, NO_CORE, POOL_RESULTS, Share, together
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import columns
@@ -140,8 +147,8 @@ def _in_pools(index: Index) -> Iterator[Finding]:
         owner = index.snapshot.get(parent)
         works = [each for each in workers if working_share(index, each) >= SLOW_SHARE]
         idle = [each for each in workers if idle_share(index, each) >= HAS_NO_TASK]
-        if owner is None:
-            continue
+        if owner is None or has_unanswered_call(index, parent):
+            continue  # a call is lost, whose wait is no slow task
         if (one := _one_at_a_time(index, owner, workers)) is not None:
             yield one
         elif len(works) != 1 or len(idle) < 2 or len(idle) + 1 != len(workers):
@@ -450,6 +457,8 @@ def _among_ranks(index: Index) -> list[Finding]:
         return []
     if unfinished_loop(index, slow[0], others[0]) is not None:
         return []  # it is not late in each step
+    if draw_loop(index, slow[0]) and all(is_stalled(each, index, ONE_WAIT_S) for each in others):
+        return []  # a draw that takes so long does not end
     if _only_lacks_cores(index, slow[0], others):
         return []
     place = work_place(index, (slow[0],))

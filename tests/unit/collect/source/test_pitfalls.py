@@ -477,3 +477,51 @@ def test_a_long_chain_of_assignments_is_read() -> None:
     """
 
     assert found(text, "uses-wide-pattern") == []
+
+
+CALLBACKS = """
+class Table:
+    def add(self, row):
+        self.rows[row["id"]] = row
+        self.means.append(row["mean"])
+
+    def careful(self, row):
+        try:
+            self.means.append(row["mean"])
+        except KeyError:
+            pass
+
+    def asks(self, row):
+        if "mean" in row:
+            self.means.append(row["mean"])
+
+    def counts(self, row):
+        self.seen += 1
+        self.means.append(row[0])
+
+    def passes_on(self, row):
+        self.add(row)
+
+
+def run(pool, table, out, items, report):
+    for item in items:
+        pool.apply_async(work, (item,), callback=table.add)
+        pool.apply_async(work, (item,), callback=table.careful)
+        pool.apply_async(work, (item,), callback=table.asks)
+        pool.apply_async(work, (item,), callback=table.counts)
+        pool.apply_async(work, (item,), callback=table.passes_on)
+        pool.apply_async(work, (item,), callback=out.append)
+        pool.apply_async(work, (item,), callback=lambda row: out.append(row["mean"]))
+        pool.apply_async(work, (item,), error_callback=report.failed)
+        pool.submit(work, item, callback=table.add)
+"""
+
+
+def test_callbacks_of_a_pool_that_may_raise_a_key_error_are_marked() -> None:
+    both = "table.add; 4 row['id']; 5 row['mean']"
+    assert sorted(found(CALLBACKS, "pool-callback"), key=lambda each: each[2]) == [
+        ("run", f"callback, {both}", 27),
+        ("run", f"callback, {both.replace('add', 'passes_on')}", 31),
+        ("run", "callback, lambda row: out.append(row['mean']); 33 row['mean']", 33),
+        ("run", "error_callback, report.failed", 34),
+    ]

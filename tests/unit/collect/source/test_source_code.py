@@ -239,6 +239,18 @@ def test_a_loop_without_a_condition_is_read_with_what_ends_it(tmp_path: Path) ->
     assert serve.exchanges
 
 
+def test_a_stack_at_the_header_of_a_loop_without_a_condition_is_in_that_loop(
+    tmp_path: Path,
+) -> None:
+    inside = read_loops(tmp_path, "keep = inside(boxes, window)", "crop")
+    header = inside.endless.header.line if inside.endless is not None else 0
+
+    read = at(str(tmp_path / "loops.py"), header, "crop")
+
+    assert read is not None
+    assert read.endless == inside.endless
+
+
 def test_a_way_past_the_line_that_gives_back_what_was_taken_is_read(tmp_path: Path) -> None:
     (skip,) = read_loops(tmp_path, "log(actor)", "learn").skips
     (swallowed,) = read_loops(tmp_path, "ring.full.put(slot)", "swallows").skips

@@ -624,6 +624,15 @@ def test_a_loop_that_takes_tasks_or_whose_rounds_are_not_seen_is_not_called_endl
     assert "gone round" not in finding.cause
 
 
+DRAW = replace(LINE_OF_LOOP, statement=Statement(9, "item = int(self.rng.integers(count))"))
+
+
+def test_stacks_at_one_line_that_draws_at_random_are_of_many_rounds() -> None:
+    finding = only(no_progress.check, *computing(DRAW, 9))
+
+    assert "gone round in the loop `while True:` of line 7 in work() for 38 s" in finding.cause
+
+
 def test_a_generator_that_gives_nothing_is_reported_with_its_yield() -> None:
     loop = EndlessLoop(
         Statement(7, "while True:"),

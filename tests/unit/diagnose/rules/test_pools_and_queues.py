@@ -17,7 +17,7 @@ from mpwatch.model.history import Point
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot, Thread
-from mpwatch.model.source_code import Skip, SourceLine, Statement
+from mpwatch.model.source_code import Mark, Skip, SourceLine, Statement
 from tests.builders.snapshots import (
     MAIN,
     NOW_S,
@@ -485,3 +485,95 @@ def test_a_pool_hangs_wherever_its_result_is_waited_for(stack: tuple[str, ...]) 
         "whose worker exited"
         in only(pool_hang_after_worker_death.check, snapshot_of(waiting, dead, idle)).summary
     )
+
+
+_FILE = "/home/me/train.py"
+GIVES = Mark(
+    "pool-callback",
+    _FILE,
+    "f",
+    'callback, self.table.add; 7 row["mean"]',
+    Statement(3, "pool.apply_async(work, (x,), callback=self.table.add)"),
+)
+
+
+def with_handlers(
+    sends: tuple[str, ...] = ("multiprocessing/pool.py:_handle_tasks",),
+    receives: tuple[str, ...] = (
+        "multiprocessing/connection.py:recv",
+        "multiprocessing/pool.py:_handle_results",
+    ),
+    stack: tuple[str, ...] = POOL,
+    timeout_s: float | None = None,
+) -> Process:
+    """A main process that waits for a Pool's result, with the threads of that Pool."""
+    waits = WaitedOn("futex", "futex", timeout_s=timeout_s)
+    return main(
+        threads=[
+            thread(MAIN, *stack, waits=waits, still_s=STILL),
+            thread(MAIN + 1, "multiprocessing/pool.py:_handle_workers", still_s=STILL),
+            thread(MAIN + 2, *sends, still_s=STILL),
+            thread(MAIN + 3, *receives, waits=WaitedOn("pipe-read", "read"), still_s=STILL),
+        ]
+    )
+
+
+def without_a_task(number: int, kind: Any = "pipe-read", still_s: float = STILL) -> Process:
+    waits = WaitedOn(kind, "read")
+    own = thread(number, *POOL_IDLE, waits=waits, still_s=still_s)
+    return process(number, "spawned", threads=[own])
+
+
+def test_a_call_that_no_worker_has_is_named_without_the_hook() -> None:
+    job = snapshot_of(with_handlers(), without_a_task(300), without_a_task(301, "semaphore"))
+
+    finding = only(pool_hang_after_worker_death.check, job)
+
+    assert "that no worker has any more" in finding.summary
+    assert "2 living workers, idle" in finding.evidence
+
+
+def test_a_callback_that_looks_up_keys_is_named_with_its_lines() -> None:
+    job = snapshot_of(with_handlers(), without_a_task(300), marks=(GIVES,))
+
+    finding = only(pool_hang_after_worker_death.check, job)
+
+    assert 'its callback self.table.add has raised a KeyError, at `row["mean"]`' in finding.summary
+    assert "(train.py:7)" in finding.summary
+    assert "goes on without a message" in finding.cause
+    assert "get() or imap_unordered()" in finding.advice
+
+
+def test_a_callback_is_named_where_the_hook_knows_that_the_call_is_lost() -> None:
+    gauge = {"kind": "Pool", "outstanding": 1, "queued": 0, "pids": [300]}
+    own = replace(with_handlers(), gauges={"pools": [gauge]})
+    worker = replace(without_a_task(300), hook=replace(own.hook, state="ready"))
+
+    named = only(pool_hang_after_worker_death.check, snapshot_of(own, worker, marks=(GIVES,)))
+    unnamed = only(pool_hang_after_worker_death.check, snapshot_of(own, worker))
+
+    assert "its callback self.table.add" in named.summary
+    assert "1 call without a result, not queued, and no worker is running one" in named.evidence
+    assert "callback" not in unnamed.summary + unnamed.cause
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        (with_handlers(), without_a_task(300, still_s=2.0)),
+        (with_handlers(), without_a_task(300), pool_worker(301)),
+        (with_handlers(), without_a_task(300, "semaphore")),
+        (with_handlers(timeout_s=5.0), without_a_task(300)),
+        (
+            with_handlers(("queue.py:get", "multiprocessing/pool.py:_handle_tasks")),
+            without_a_task(300),
+        ),
+        (
+            with_handlers(receives=("train.py:add:9", "multiprocessing/pool.py:_handle_results")),
+            without_a_task(300),
+        ),
+        (with_handlers(stack=("queue.py:get", "train.py:f")), without_a_task(300)),
+    ],
+)
+def test_a_pool_whose_call_may_still_be_answered_is_quiet(job: tuple[Process, ...]) -> None:
+    assert not found(pool_hang_after_worker_death.check, snapshot_of(*job, marks=(GIVES,)))

@@ -1270,6 +1270,58 @@ def test_a_loop_that_the_others_are_in_as_well_is_not_what_one_rank_does_not_lea
     assert "inside of the loop" not in finding.summary + finding.cause
 
 
+def drawing(text: str, for_s: float = 40.0, still_s: float = 60.0) -> Snapshot:
+    """One rank at one line of a loop without an end, and one that waits for it."""
+    loop = EndlessLoop(Statement(42, "while True:"), (Statement(45, "if fits(item): return item"),))
+    line = SourceLine(SEARCH, 44, "draw", Statement(44, text), (loop.header,), endless=loop)
+    works = rank(1, "data.py:draw:44", "train.py:train:62", still_s=0.0)
+    waits = rank(0, f"{C10D}:all_reduce", "train.py:train:64", still_s=still_s)
+    job = snapshot_of(main(), waits, works, source=(line,))
+    job = with_shares(job, p301={Activity("computing", place="data.py:44 draw"): 1.0})
+    account = job.account.processes[pid(301)]
+    frames = (Frame("train", TRAIN, 62), Frame("draw", SEARCH, 44))
+    callers = (Callers(job.at_s - for_s, job.at_s - 1, frames, 12, 0),)
+    own = account.uncounted[0]._replace(callers=callers)
+    processes = {**job.account.processes, pid(301): replace(account, uncounted=(own,))}
+    return replace(job, account=replace(job.account, processes=processes))
+
+
+RANDOM = "item = rng.integers(count)"
+
+
+def test_a_rank_that_draws_again_and_again_is_reported_with_what_would_end_that() -> None:
+    finding = busy_search(drawing(RANDOM, still_s=40.0))
+
+    assert finding.severity is Severity.WARNING
+    assert finding.says_why
+    assert "has not left the loop `while True:` (data.py:42 draw) for 40 s" in finding.summary
+    assert "It ends only by `if fits(item): return item` (line 45)" in finding.cause
+    assert "nothing may be left to draw" in finding.advice
+
+
+@pytest.mark.parametrize(
+    "job",
+    [drawing("item = solve(matrix)"), drawing(RANDOM, for_s=6.0)],
+    ids=["one long call perhaps", "not for long"],
+)
+def test_a_rank_whose_rounds_are_not_seen_is_only_at_work(job: Snapshot) -> None:
+    finding = busy_search(job)
+
+    assert finding.severity is Severity.INFO
+    assert "has not left" not in finding.summary
+
+
+def test_a_rank_that_may_draw_for_ever_is_told_by_its_line_alone() -> None:
+    finding = busy_search(drawing(RANDOM, for_s=6.0))
+
+    assert "draws at random: it ends only by `if fits(item): return item`" in finding.cause
+    assert "nothing may be left to draw" in finding.advice
+
+
+def test_the_others_wait_for_a_draw_no_longer_than_before_is_information() -> None:
+    assert busy_search(drawing(RANDOM, still_s=9.0)).severity is Severity.INFO
+
+
 def test_the_endless_loop_of_a_worker_that_keeps_its_rank_waiting_is_reported() -> None:
     loop = EndlessLoop(
         Statement(77, "for _ in epochs:"),

@@ -901,3 +901,89 @@ def test_a_server_that_is_in_one_connection_while_another_is_not_accepted_is_nam
     assert "or read with selectors or asyncio at train.py:31 serve" in own.advice
     assert "serves one connection at a time" not in both.summary
     assert by_path.summary == finding.summary
+
+
+LOCK, OF_STORE = "/data/.lock", "/home/me/data.py"
+
+
+def flocked_twice(again: str, *within: str, held: str = "") -> Snapshot:
+    """A process in flock() of a file that it has locked by another open file."""
+    stack = (
+        "data.py:acquire:17",
+        "data.py:locked:29",
+        "contextlib.py:__enter__",
+        "data.py:compact:64",
+        "data.py:add:61",
+        "train.py:annotate:37",
+    )
+    blocked = WaitedOn("unknown", "flock", (LOCK,), (4,), holder=LockHolder(300, "python"))
+    link = FdLink(3, "file", LOCK, None, True)
+    own = process(
+        300,
+        "spawned",
+        fds=replace(fds(4, links=[link]), locks=(HeldLock(LOCK, "flock", True, 300),)),
+        segments=(),
+        threads=[thread(300, *stack, waits=blocked)],
+    )
+    headers = tuple(Statement(57 + n, each) for n, each in enumerate(within))
+    source = (
+        SourceLine(OF_STORE, 64, "compact", Statement(64, again)),
+        SourceLine(
+            OF_STORE,
+            61,
+            "add",
+            Statement(61, "self.compact()"),
+            within=headers,
+            held=(Statement(56, held),) if held else (),
+        ),
+    )
+    return snapshot_of(main(), own, source=source)
+
+
+@pytest.mark.parametrize(
+    ("job", "outer"),
+    [
+        (
+            flocked_twice("with locked(self.path):", "with locked(self.path):", "if is_long:"),
+            "`with locked(self.path):` (data.py:57 add)",
+        ),
+        (
+            flocked_twice("with locked(path) as lock:", "async with locked(self.path):"),
+            "`async with locked(self.path):` (data.py:57 add)",
+        ),
+        (
+            flocked_twice("self.lock.acquire()", held="self.lock.acquire()"),
+            "`self.lock.acquire()` (data.py:56 add)",
+        ),
+    ],
+)
+def test_a_lock_on_a_file_that_is_taken_again_is_reported_with_both_lines(
+    job: Snapshot, outer: str
+) -> None:
+    finding = only(standing_still.check, job)
+
+    assert finding.summary == (
+        f"spawned 300 waits at data.py:64 compact for the lock on {LOCK}, which it has taken "
+        f"itself by {outer}, and is still in there"
+    )
+    assert "At data.py:61 add it calls compact(), which takes the same lock again" in finding.cause
+    assert "two owners, also within one process" in finding.cause
+    assert "Divide compact() into" in finding.advice
+    assert "call the inner one from add()" in finding.advice
+    assert "no stale lock file" in finding.advice
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        flocked_twice("with locked(self.path):"),
+        flocked_twice("with locked(self.path):", "with open(self.path) as file:"),
+        flocked_twice("with open(self.path) as file:", "with open(self.path) as file:"),
+    ],
+)
+def test_what_has_taken_a_lock_on_a_file_is_not_guessed(job: Snapshot) -> None:
+    finding = only(standing_still.check, job)
+
+    assert "which it has itself" in finding.summary
+    assert "still inside of" not in finding.cause
+    assert "call from there only what expects it held" in finding.advice

@@ -11,9 +11,9 @@ from mpwatch.diagnose.rules.throughput.straggler_worker import check
 from mpwatch.model.account import FUTURE_RESULT, IMPORTS, NO_CORE, POOL_RESULTS, Activity
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import Point
-from mpwatch.model.samples import MapSample
+from mpwatch.model.samples import MapSample, WaitedOn
 from mpwatch.model.snapshot import GpuUse, Snapshot
-from mpwatch.model.source_code import Mark, Statement
+from mpwatch.model.source_code import EndlessLoop, Mark, SourceLine, Statement
 from tests.builders.accounts import (
     COMPUTES,
     IN_A_CONDITION,
@@ -32,6 +32,7 @@ from tests.builders.snapshots import (
     process,
     snapshot_of,
     thread,
+    with_threads,
 )
 
 WORKS = {SLEEPS: 0.97, answers_from(100): 0.03}
@@ -148,6 +149,24 @@ def test_a_rank_that_works_while_the_others_wait_in_collectives_is_named() -> No
     )
     assert "at least 21% of its present time" in finding.evidence[-1]
     assert "metrics, logging or checkpoints of one rank only" in finding.advice
+
+
+def test_a_rank_that_draws_while_the_others_wait_for_long_is_no_slow_one() -> None:
+    ends = (Statement(46, "if fits(item): return item"),)
+    loop = EndlessLoop(Statement(43, "while True:"), ends)
+    line = SourceLine(
+        "/home/me/data.py", 44, "draw", Statement(44, "item = rng.integers(n)"), endless=loop
+    )
+    job = ranks(waits=0.79)
+    parent, first, *others = job.processes
+    first = with_threads(first, [thread(200, "data.py:draw:44", state="R", still_s=0.0)])
+    waiting = [with_threads(each, [thread(each.pid, still_s=14.0)]) for each in others]
+    stuck = replace(job, processes=(parent, first, *waiting), source=(line,))
+    busy = [Point(NOW_S - n, 100.0 if n in (14, 26) else 0.0) for n in range(40, -1, -1)]
+    past = history({(each.pid, "cpu_percent"): busy for each in others})
+
+    assert found(check, replace(stuck, source=()), past)
+    assert found(check, stuck, past) == []
 
 
 def test_a_rank_that_computes_longer_at_the_line_of_the_others_has_more_data() -> None:
@@ -355,6 +374,28 @@ def test_a_pool_whose_workers_have_no_task_in_turn_is_reported_with_how_many_wor
 )
 def test_a_pool_that_is_as_even_as_it_can_be_is_none(job: Snapshot) -> None:
     assert found(check, job, CALM) == []
+
+
+def test_a_pool_that_has_lost_a_call_is_not_uneven() -> None:
+    """No worker has had a task since: what main waits for is no slow task."""
+    job = uneven(HALF, HALF)
+    own, *workers = job.processes
+    reads = WaitedOn("pipe-read", "read")
+    result = ("threading.py:wait", "multiprocessing/pool.py:wait", "train.py:main:33")
+    receives = ("multiprocessing/connection.py:recv", "multiprocessing/pool.py:_handle_results")
+    idle = ("multiprocessing/queues.py:get", "multiprocessing/pool.py:worker")
+    own = with_threads(
+        own,
+        [
+            thread(100, *result, waits=WaitedOn("futex", "futex")),
+            thread(101, "multiprocessing/pool.py:_handle_tasks"),
+            thread(102, *receives, waits=reads),
+        ],
+    )
+    workers = [with_threads(each, [thread(each.pid, *idle, waits=reads)]) for each in workers]
+
+    assert found(check, job, CALM)
+    assert found(check, replace(job, processes=(own, *workers)), CALM) == []
 
 
 QUARTER = {Activity("idle", "something to do"): 0.72, COMPUTES: 0.28}
