@@ -21,7 +21,7 @@ from mpwatch.diagnose.analysis.growth.registrations import with_handlers
 from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
-from mpwatch.diagnose.analysis.source.costs import with_copies
+from mpwatch.diagnose.analysis.source.costs import with_copies, with_saved_parts
 from mpwatch.diagnose.analysis.source.endings import endings_for
 from mpwatch.diagnose.analysis.source.lines import quotes_for
 from mpwatch.diagnose.analysis.throughput.account import EVERY_S, MANY, advanced
@@ -33,6 +33,7 @@ from mpwatch.diagnose.consequences import (
     GROWTH_NAMED_BY,
     HOT_SPOT,
     ONLY_ALONE,
+    OUTPUT,
     with_causes,
 )
 from mpwatch.diagnose.known_errors import known_error, with_explanation
@@ -324,6 +325,7 @@ class Engine:
                     finding = found
                     if rule.is_of_shares:
                         finding = with_handlers(index, with_copies(index, found))
+                        finding = with_saved_parts(index, finding)
                     finding = with_explanation(index, finding)
                     more = (*quotes_for(index, finding), *endings_for(index, finding))
                     yield replace(finding, evidence=(*finding.evidence, *more))
@@ -572,8 +574,8 @@ def _ordered(findings: Sequence[Finding]) -> tuple[Finding, ...]:
         for finding in present
         if finding.rule not in ONLY_ALONE or causes.get(finding) in (None, *_shows(finding))
     ]
-    if any(finding.rule not in (HOT_SPOT, RULE_FAILED) for finding in named):
-        named = [finding for finding in named if finding.rule != HOT_SPOT]
+    if any(_is_of_wrong(finding) for finding in named):
+        named = [each for each in named if each.rule != HOT_SPOT or not each.is_doubtful]
     effects: dict[str | None, list[Finding]] = {}
     for finding in named:
         effects.setdefault(finding.effect_of, []).append(finding)
@@ -584,6 +586,17 @@ def _ordered(findings: Sequence[Finding]) -> tuple[Finding, ...]:
         key=lambda finding: -(finding.resolved_s or 0.0),
     )
     return (*effects_below_causes(urgent), *resolved)
+
+
+def _is_of_wrong(finding: Finding) -> bool:
+    """Whether a finding says of something that it is wrong, beyond where the time goes."""
+    return finding.rule not in (HOT_SPOT, RULE_FAILED) and not _may_be_output(finding)
+
+
+def _may_be_output(finding: Finding) -> bool:
+    """Whether a finding is about files that may be what the program is to write."""
+    is_of_files = (finding.rule, finding.subject) in OUTPUT
+    return is_of_files and finding.is_doubtful
 
 
 def _shows(finding: Finding) -> frozenset[str]:
@@ -620,10 +633,12 @@ def _doubt(finding: Finding, *, is_far: bool) -> int:
 
     Of innocent findings, what grows comes before what merely waits or computes, and that before a
     limit that is far away. The pace of a job comes last: every job has one, and what grows is lost
-    however far its limit is.
+    however far its limit is. Only files that may be the output of the job come after it.
     """
     if not finding.is_doubtful:
         return 0
+    if _may_be_output(finding):
+        return 6
     if is_far:
         return 4
     if finding.eta_s is not None:

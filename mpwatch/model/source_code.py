@@ -434,6 +434,9 @@ MarkKind: TypeAlias = Literal[
     # Goes on to the next item at the beginning of a loop, by a condition that is not on the item.
     # About: the lines from the header of the loop to its end, `54-57`.
     "passed-over",
+    # Calls something for its effect and gives it such a part. About: the name of what it calls, the
+    # position of the argument, the tensor and the part, `put, 1, feats, feats[i]`.
+    "passes-part",
     # Calls a function of which another one of the file keeps the results (functools.cache or
     # lru_cache). About: both, `kernel, cached_kernel`.
     "past-cache",
@@ -499,6 +502,11 @@ MarkKind: TypeAlias = Literal[
     # Has a thread run a function from a coroutine: run_in_executor() or to_thread(). About: the
     # function.
     "runs-in-thread",
+    # Saves an argument of its function with torch.save, as it is. About: its position, `1`.
+    "saves",
+    # Saves a part of a tensor with torch.save, which has the storage of the whole. About: the part
+    # and the tensor, `feats[i], feats`.
+    "saves-part",
     # Seeds `random`, or calls what may, by its name: where there is one, nothing is said of draws.
     "seed",
     # Defines, in a function, one that calls itself, which is a reference cycle.

@@ -116,6 +116,7 @@ from mpwatch.collect.source.slow_statements import (
     elements,
     find_awaited_tasks,
     find_past_caches,
+    find_saved_parts,
     find_walks,
     found_of,
     slow,
@@ -375,6 +376,8 @@ def _found_of_arrays(
     yield from _unwrapped(nodes, known.unwrapping, known.has_wrappers)
     yield from _fresh_losses(module, nodes)
     yield from found_of(elements(nodes, known.tensors.get(name, ()), known.tensors.get("", ())))
+    tensors = known.tensors.get(name, frozenset())
+    yield from find_saved_parts(function, nodes, tensors)
     yield from find_looped_collectives(nodes, known.reducers)
     yield from find_batch_rounds(module, function, nodes, known.functions)
     for of, about, node in known.by_hand:

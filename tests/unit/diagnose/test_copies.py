@@ -9,9 +9,10 @@ import pytest
 
 from mpwatch.diagnose.analysis.growth.registrations import with_handlers
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.source.costs import copying, costly, with_copies
+from mpwatch.diagnose.analysis.source.costs import copying, costly, with_copies, with_saved_parts
 from mpwatch.model.account import ARCHIVE_TABLE, DECOMPRESSION, Activity
 from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.samples import Frame
 from mpwatch.model.source_code import Mark, SlowKind, SourceLine, Statement
 from tests.builders.accounts import with_shares
 from tests.builders.snapshots import MAIN, main, snapshot_of, thread
@@ -279,3 +280,82 @@ def test_the_table_of_a_tar_is_read_at_a_line_inside_of_its_block(what: str, is_
     found = costly(Index(with_shares(seen, p100={spent: 1.0})), "train.py:12 get")
 
     assert (found is not None) is is_told
+
+
+SAVES = Mark("saves", "/home/me/store.py", "put", "1", Statement(19, "torch.save(x, buffer)"))
+GIVES = Mark(
+    "passes-part",
+    "/home/me/run.py",
+    "dump",
+    "put, 1, feats, feats[i]",
+    Statement(49, "store.put(clip, feats[i])"),
+)
+
+
+def of_saving(*found: Mark, at: int = 20, caller: str = "run.py:dump:49") -> Finding:
+    """A finding about the time at a line below the one that saves."""
+    text = "blob = zlib.compress(buffer)" if at > 19 else "x = prepare(x)"
+    line = SourceLine("/home/me/store.py", at, "put", Statement(at, text))
+    file, function, number = caller.split(":")
+    stack = (
+        Frame("put", "/home/me/store.py", at),
+        Frame(function, f"/home/me/{file}", int(number)),
+    )
+    own = main(threads=[replace(thread(MAIN), stack=stack)])
+    slow = replace(
+        finding("hot-spot"),
+        process=own.process,
+        summary=f"main computes 90% of the time, most of it at store.py:{at} put",
+        is_doubtful=True,
+    )
+    return with_saved_parts(Index(snapshot_of(own, source=(line,), marks=found)), slow)
+
+
+def test_a_part_of_a_tensor_that_is_saved_with_all_of_it_is_told_where_that_takes_the_time() -> (
+    None
+):
+    told = of_saving(SAVES, GIVES)
+
+    assert told.summary.endswith("store.py:20 put: all of feats is saved for each feats[i]")
+    assert told.cause.startswith(
+        "`store.put(clip, feats[i])` at run.py:49 dump gives feats[i] to put(), which saves it at "
+        "`torch.save(x, buffer)` at store.py:19 put. As a part of a tensor, that is a view of feats"
+    )
+    assert told.advice.startswith("Save a copy of the part: feats[i].clone() at run.py:49")
+    assert ".contiguous() and .detach() do not help" in told.advice
+    assert not told.is_doubtful
+
+
+@pytest.mark.parametrize(
+    ("marks", "at", "caller"),
+    [
+        ((SAVES,), 20, "run.py:dump:49"),
+        ((GIVES,), 20, "run.py:dump:49"),
+        ((SAVES, GIVES), 12, "run.py:dump:49"),  # above the line that saves
+        ((SAVES, GIVES), 20, "other.py:dump:49"),  # another caller
+        ((SAVES, GIVES._replace(about="put, 2, feats, feats[i]")), 20, "run.py:dump:49"),
+        ((SAVES, GIVES._replace(about="add, 1, feats, feats[i]")), 20, "run.py:dump:49"),
+        ((SAVES._replace(file="/home/me/other.py"), GIVES), 20, "run.py:dump:49"),
+    ],
+)
+def test_what_is_saved_is_not_told_where_something_else_takes_the_time(
+    marks: tuple[Mark, ...], at: int, caller: str
+) -> None:
+    told = of_saving(*marks, at=at, caller=caller)
+
+    assert "is saved for each" not in told.summary
+    assert told.is_doubtful
+
+
+def test_a_line_that_saves_a_part_itself_is_told() -> None:
+    part = Mark(
+        "saves-part",
+        "/home/me/store.py",
+        "put",
+        "x[a:b], x",
+        Statement(19, "torch.save(x[a:b], path)"),
+    )
+    told = of_saving(part)
+
+    assert told.cause.startswith("`torch.save(x[a:b], path)` at store.py:19 put saves x[a:b]. As a")
+    assert told.advice.startswith("Save a copy of the part: x[a:b].clone() at store.py:19 (or")

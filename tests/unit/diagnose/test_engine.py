@@ -217,7 +217,7 @@ def present(found: Iterable[Finding]) -> set[str]:
 
 
 def test_where_the_time_goes_is_told_only_where_nothing_else_is() -> None:
-    spot = finding("hot-spot", Severity.INFO)
+    spot = finding("hot-spot", Severity.INFO, is_doubtful=True)
     other = finding("lock-contention", Severity.INFO)
     watched = engine([spot], [spot, other], *([[other]] * 60))
 
@@ -225,6 +225,29 @@ def test_where_the_time_goes_is_told_only_where_nothing_else_is() -> None:
     assert present(look(watched, 1)) == {"lock-contention"}
     later = [look(watched, after_s) for after_s in range(2, 50)]
     assert {each.rule for found in later for each in found} == {"lock-contention"}
+
+
+def test_what_wastes_time_is_told_beside_other_findings_and_before_files_that_may_be_output() -> (
+    None
+):
+    spot = finding("hot-spot", Severity.INFO)
+    files = finding(
+        "steady-growth",
+        Severity.INFO,
+        is_doubtful=True,
+        subject="temporary files",
+        eta_s=5400.0,
+    )
+    memory = replace(files, subject="memory")
+    innocent = replace(spot, is_doubtful=True)
+
+    def told(*given: Finding) -> list[str]:
+        return [each.subject or each.rule for each in look(engine(given), 0)]
+
+    assert told(spot, files) == ["hot-spot", "temporary files"]
+    assert told(innocent, files) == ["hot-spot", "temporary files"]
+    assert told(spot, memory) == ["hot-spot", "memory"]
+    assert told(innocent, memory) == ["memory"]
 
 
 def test_a_share_that_held_for_most_of_the_time_does_not_vanish_at_the_last_moment() -> None:

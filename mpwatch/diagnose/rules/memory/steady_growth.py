@@ -189,11 +189,13 @@ def _finding_of_files(index: Index, found: GrowingFiles) -> Finding:
         f"mapped or open in processes of this job: {_in_use(index, files)} of them",
         *_space_words(index, found),
     ]
+    severity = urgency(found.eta_s, growth.span_s)
     return Finding(
         rule=RULE,
-        severity=urgency(found.eta_s, growth.span_s),
-        # Files that fill no limit within a day may be what the program is to make.
-        is_doubtful=found.eta_s is None,
+        severity=severity,
+        # Files that fill no limit within a day may be what the program is to make; and so may those
+        # of a program whose limit is hours away, but for blocks and semaphores.
+        is_doubtful=found.eta_s is None or (severity is Severity.INFO and kind in _OUTPUT),
         process=found.makers[0].process if found.makers else index.snapshot.root,
         others=tuple(each.process for each in found.makers[1:]),
         subject=kind,
@@ -352,6 +354,8 @@ def _of_mappings(index: Index, found: Growing) -> Explanation:
     )
 
 
+_OUTPUT: frozenset[FileKind] = frozenset(("files", "temporary files"))
+"""Files that may be what a program is to write."""
 _FILES: Mapping[FileKind, tuple[str, str]] = {
     "shared-memory files": (
         "Blocks of multiprocessing.shared_memory are made and never unlinked. close() only unmaps "
@@ -375,9 +379,11 @@ _FILES: Mapping[FileKind, tuple[str, str]] = {
     ),
     "temporary files": (
         "Temporary files are made again and again, and nothing removes them while the job runs. A "
-        "cache that is still being filled looks the same; its growth ends.",
-        "Remove each file after its use: NamedTemporaryFile without delete=False, or "
-        "TemporaryDirectory, in a with-statement for each step and not for the whole run. "
+        "cache that is still being filled looks the same, and its growth ends; so does the output "
+        "of a job that writes it to a folder for temporary files.",
+        "Nothing is wrong if these files are what the job is to write, and all of them have room "
+        "there. Otherwise remove each file after its use: NamedTemporaryFile without delete=False, "
+        "or TemporaryDirectory, in a with-statement for each step and not for the whole run. "
         "mkstemp() leaves it to the caller.",
     ),
     "files": (

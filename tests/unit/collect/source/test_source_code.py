@@ -3331,3 +3331,84 @@ def test_a_logger_whose_name_is_put_together_and_that_gets_a_handler_is_read(
     found = marks_of(tmp_path / "job.py", text)
 
     assert [each for kind, _, each in found if kind == "named-logger"] == about
+
+
+SAVES = """\
+import torch
+
+
+class Store:
+    def put(self, name, features, meta):
+        buffer = open(name)
+        {saves}
+
+
+def run(model, store, ids, loader):
+    for frames in loader:
+        feats = model(frames)
+        rows = list(feats)
+        for i, name in enumerate(ids):
+            {gives}
+"""
+
+
+@pytest.mark.parametrize(
+    ("saves", "place"),
+    [
+        ("torch.save(features, buffer)", ["1"]),
+        ("torch.save({'features': features, 'meta': 1}, buffer)", ["1"]),
+        ("torch.save([1, (meta,)], buffer)", ["2"]),
+        ("torch.save(features.clone(), buffer)", []),
+        ("features = features.clone()\n        torch.save(features, buffer)", []),
+        ("np.save(features, buffer)", []),
+    ],
+)
+def test_the_arguments_that_a_function_saves_as_they_are_are_read(
+    tmp_path: Path, saves: str, place: list[str]
+) -> None:
+    found = marks_of(tmp_path / "store.py", SAVES.format(saves=saves, gives="pass"))
+
+    assert [each for kind, _, each in found if kind == "saves"] == place
+
+
+@pytest.mark.parametrize(
+    ("gives", "about"),
+    [
+        ("store.put(name, feats[i], {})", ["put, 1, feats, feats[i]"]),
+        ("store.put(name, feats[i:i + 1].detach(), {})", ["put, 1, feats, feats[i:i + 1]"]),
+        ("for row in feats: store.put(name, row, {})", ["put, 1, feats, row"]),
+        ("for n, row in zip(ids, feats): store.put(n, row, {})", ["put, 1, feats, row"]),
+        ("store.put(name, feats[i].clone(), {})", []),
+        ("store.put(name, feats[i].numpy(), {})", []),
+        ("store.put(name, feats[mask], {})", []),
+        ("store.put(name, feats, {})", []),
+        ("store.put(name, rows[i], {})", []),  # of a list
+        ("store.put(name, frames['a'], {})", []),
+        ("loss = store.put(name, feats[i], {})", []),
+    ],
+)
+def test_parts_of_a_tensor_that_are_given_to_a_method_are_read(
+    tmp_path: Path, gives: str, about: list[str]
+) -> None:
+    found = marks_of(tmp_path / "run.py", SAVES.format(saves="pass", gives=gives))
+
+    assert [each for kind, _, each in found if kind == "passes-part"] == about
+
+
+@pytest.mark.parametrize(
+    ("gives", "about"),
+    [
+        ("torch.save(feats[i], name)", ["feats[i], feats"]),
+        ("torch.save({'id': name, 'x': feats[i]}, name)", ["feats[i], feats"]),
+        ("torch.save(feats[i].clone(), name)", []),
+        ("torch.save(feats, name)", []),
+        ("torch.save(feats[0], name)", []),  # a model may return a tuple
+        ("torch.save(rows[i], name)", []),
+    ],
+)
+def test_parts_of_a_tensor_that_are_saved_are_read(
+    tmp_path: Path, gives: str, about: list[str]
+) -> None:
+    found = marks_of(tmp_path / "run.py", SAVES.format(saves="pass", gives=gives))
+
+    assert [each for kind, _, each in found if kind == "saves-part"] == about

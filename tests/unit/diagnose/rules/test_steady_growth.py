@@ -1445,6 +1445,8 @@ def test_what_is_written_for_good_is_reported_only_if_the_disk_is_full_within_a_
 
     assert [each.subject for each in findings] == ([kind] if kind else [])
     assert all(each.severity is Severity.INFO for each in findings)
+    # They may be what the program is to write.
+    assert all(each.is_doubtful for each in findings)
 
 
 def test_files_in_a_tmpdir_of_the_jobs_own_are_reported_without_a_maker() -> None:
