@@ -17,6 +17,7 @@ ProcessMetric: TypeAlias = Literal[
     "cpu_percent",
     "rss_bytes",
     "anon_bytes",
+    "virtual_bytes",  # all that is mapped; a point each time it has changed
     "private_bytes",
     "private_dirty_bytes",
     "shared_dirty_bytes",

@@ -142,6 +142,8 @@ class MemorySample:
     swap_bytes: int | None = None
     read_at_s: float | None = None
     """When `smaps_rollup` was read, which is read in rotation."""
+    virtual_bytes: int | None = None
+    """`VmSize` of `/proc/PID/status`: all that is mapped, resident or not."""
 
     @property
     def private_bytes(self) -> int | None:

@@ -507,6 +507,7 @@ class ProcessReader:
             rss_bytes=stat.rss_pages * procfs.PAGE_BYTES,
             shmem_bytes=_bytes(status.shmem_kb),
             anon_bytes=_bytes(status.anon_kb),
+            virtual_bytes=_bytes(status.virtual_kb),
         )
 
 

@@ -244,7 +244,7 @@ def told_apart(value: bytes) -> str:
 
 
 _STATUS = re.compile(
-    rb"^(Tgid|Uid|NSpid|TracerPid|RssAnon|RssShmem|SigCgt|SigIgn|SigPnd|CapEff|Cpus_allowed"
+    rb"^(Tgid|Uid|NSpid|TracerPid|VmSize|RssAnon|RssShmem|SigCgt|SigIgn|SigPnd|CapEff|Cpus_allowed"
     rb"|voluntary_ctxt_switches|nonvoluntary_ctxt_switches):[ \t]*(.*)$",
     re.M,
 )
@@ -339,6 +339,8 @@ class StatusCounters(NamedTuple):
     """Resident shared memory."""
     anon_kb: int | None = None
     """Resident memory that belongs to no file: heap, stacks, private anonymous mappings."""
+    virtual_kb: int | None = None
+    """All that is mapped, resident or not."""
 
 
 NO_COUNTERS = StatusCounters()
@@ -358,6 +360,7 @@ def read_status(proc: str, pid: int) -> StatusCounters:
         signals_ignored=number(found.get(b"SigIgn"), 16),
         shmem_kb=_kilobytes(found.get(b"RssShmem")),
         anon_kb=_kilobytes(found.get(b"RssAnon")),
+        virtual_kb=_kilobytes(found.get(b"VmSize")),
     )
 
 

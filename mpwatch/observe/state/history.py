@@ -155,6 +155,7 @@ class HistoryKeeper:
             ("written_bytes", sample.written_bytes),
             ("few_threads", _few_threads(sample)),
             ("sleep_left_s", _sleep_left_s(sample)),
+            ("virtual_bytes", memory.virtual_bytes if memory is not None else None),
         )
         for metric, value in moved:
             known = lines.get(metric)

@@ -68,7 +68,7 @@ class FakeProc:
         self.write(
             f"{pid}/status",
             f"Name:\tx\nTgid:\t{pid}\nTracerPid:\t0\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\nGid:\t{uid}\t{uid}\t{uid}\t{uid}\n"
-            f"NSpid:\t{chain}\nRssAnon:\t30 kB\nRssShmem:\t12 kB\n"
+            f"NSpid:\t{chain}\nVmSize:\t90 kB\nRssAnon:\t30 kB\nRssShmem:\t12 kB\n"
             f"SigPnd:\t{0:016x}\nSigCgt:\t0000000000000002\n"
             "Cpus_allowed:\t0000000f\nvoluntary_ctxt_switches:\t7\nnonvoluntary_ctxt_switches:\t3\n",
         )

@@ -173,6 +173,8 @@ class Explanation(NamedTuple):
     """What it is, where that is more exact than the resource."""
     is_shown: bool = True
     """Whether something shows what keeps it, beyond the numbers: a line, a queue, a kind."""
+    is_bounded: bool = False
+    """Whether it ends by itself, at a size that was decided before."""
     is_guess: bool = False
     """Whether what keeps it is a guess, so that a container that was measured to grow is told."""
 

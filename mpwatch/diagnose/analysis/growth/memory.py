@@ -18,7 +18,13 @@ from mpwatch.diagnose.analysis.growth.graphs_and_cycles import (
     kept_graphs,
     uncollected,
 )
-from mpwatch.diagnose.analysis.growth.growing import SHOWN, Explanation, Growing, gpu_of
+from mpwatch.diagnose.analysis.growth.growing import (
+    MIB,
+    SHOWN,
+    Explanation,
+    Growing,
+    gpu_of,
+)
 from mpwatch.diagnose.analysis.growth.holders import (
     NO_GRAPHS,
     adds_words,
@@ -49,7 +55,7 @@ from mpwatch.diagnose.analysis.throughput.shares import (
     work_place,
 )
 from mpwatch.diagnose.analysis.values import at_rest, grown
-from mpwatch.model.history import rise
+from mpwatch.model.history import first_at, rise
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.source_code import Mark, Statement
@@ -76,6 +82,55 @@ def explain_memory(index: Index, found: Growing) -> Explanation:
     return measured_container(index, found, hits, explained)
 
 
+ARENA_BYTES = 64 * MIB
+"""Malloc maps so much at once for a thread besides the main one, and then fills it."""
+LEAST_FILLED_BYTES = 80 * MIB
+MAPPED_PART = 0.1
+"""Of what was gained, so much may have been mapped meanwhile."""
+
+
+def _of_mapping(index: Index, found: Growing, seen: Sequence[str]) -> Explanation | None:
+    """Memory that was mapped before and is written to for the first time.
+
+    What is added to a container is new memory, so that the virtual size of the process rises by as
+    much. A large array that numpy.zeros or torch.empty makes is mapped at once, and a page of it
+    takes memory when it is first written: only the resident part rises.
+    """
+    for process, growth in zip(found.processes, found.growths, strict=True):
+        series = index.history.of(process.process, "virtual_bytes")
+        from_s = index.snapshot.at_s - growth.span_s
+        if not process.sample.is_python or not series or series[0].at_s > from_s:
+            return None
+        before = series[max(0, first_at(series, from_s + 1.0) - 1)].value
+        is_mapped = series[-1].value - before > MAPPED_PART * growth.gained
+        running = [each for each in own_threads(index, process) if each.stack]
+        beside = sum(each.tid != process.pid for each in running)
+        if growth.gained < LEAST_FILLED_BYTES + beside * ARENA_BYTES or is_mapped:
+            return None
+    names, is_one = all_called(found.processes), len(found.processes) == 1
+    mapped = index.history.of(found.process.process, "virtual_bytes")[-1].value
+    return Explanation(
+        "private memory",
+        (
+            f"its virtual size has stayed at {bytes_text(mapped)} meanwhile: no memory was added "
+            "to it, what it writes to was mapped before",
+            *seen,
+        ),
+        "It fills memory that was mapped before, most likely a buffer that was made at its full "
+        "size (a ring or replay buffer, a table, a preallocated array): numpy.zeros, numpy.empty "
+        "or torch.empty of a large size take memory of the system only where they are written for "
+        "the first time. That ends when the buffer is full. A list or dict that only grows would "
+        "make the virtual size rise as well: if it begins to, something is kept.",
+        "Nothing, if the full size of that buffer (its nbytes) fits into memory beside the rest; "
+        "otherwise make it smaller (fewer entries, a smaller dtype). To see at the start whether "
+        "it fits, write to all of it once when it is made (numpy.full).",
+        f"{names} {'fills' if is_one else 'fill'} memory that {'it' if is_one else 'they'} had "
+        "mapped before",
+        is_shown=False,
+        is_bounded=True,
+    )
+
+
 def _memory_by_source(index: Index, found: Growing) -> Explanation:
     process = found.process
     seen = _allocating(index, found)
@@ -98,7 +153,7 @@ def _memory_by_source(index: Index, found: Growing) -> Explanation:
     return (
         unused_results(index, process, tuple(seen))
         or kept_messages(index, found)
-        or _of_kept(index, process, seen)
+        or _of_kept(index, found, seen)
     )
 
 
@@ -237,8 +292,9 @@ def _allocating(index: Index, found: Growing) -> list[str]:
     return seen
 
 
-def _of_kept(index: Index, process: Process, seen: list[str]) -> Explanation:
+def _of_kept(index: Index, found: Growing, seen: list[str]) -> Explanation:
     """Memory of which nothing shows what keeps it."""
+    process = found.process
     threads = _other_threads(index, process)
     seen += [f"its thread {name} is at {place}" for name, place in threads[:SHOWN]]
     is_queue = (
@@ -248,11 +304,13 @@ def _of_kept(index: Index, process: Process, seen: list[str]) -> Explanation:
         else ""
     )
     main = main_thread(process)
-    found = _cache_miss(index, main.stack) if main is not None else None
-    if found is not None:
-        return _of_cache(*found, seen)
+    missed = _cache_miss(index, main.stack) if main is not None else None
+    if missed is not None:
+        return _of_cache(*missed, seen)
     if (by_source := _of_source(index, process, seen)) is not None:
         return by_source
+    if (filled := _of_mapping(index, found, seen)) is not None:
+        return filled
     added = _only_added_to(index, process)
     seen += [f"nothing in its file removes what {mark_words(each)} adds" for each in added]
     large = [each for each in added if _LARGE.search(each.statement.text)]

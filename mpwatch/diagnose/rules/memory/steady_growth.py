@@ -80,6 +80,8 @@ def _finding(index: Index, found: Growing) -> Finding:
     near = headroom(index, found)
     severity = Severity.INFO if near is None else near.severity
     names = all_called(found.processes)
+    ends = explained.is_bounded and severity is Severity.INFO
+    eta_s = None if near is None or ends else near.eta_s
     is_several = len(found.processes) > 1
     title = (
         explained.title or f"{names} {'have' if is_several else 'has'} ever more {explained.noun}"
@@ -98,10 +100,14 @@ def _finding(index: Index, found: Growing) -> Finding:
         others=tuple(each.process for each in found.processes[1:]),
         subject=explained.subject or found.resource,
         summary=summary,
-        evidence=(*_numbers(found, explained), *explained.evidence, _limit_words(near)),
+        evidence=(
+            *_numbers(found, explained),
+            *explained.evidence,
+            _limit_words(near, is_reached=not ends),
+        ),
         cause=explained.cause,
         advice=explained.advice,
-        eta_s=None if near is None else near.eta_s,
+        eta_s=eta_s,
     )
 
 
@@ -282,12 +288,14 @@ def _pace(resource: Resource, per_s: float) -> str:
     return f"+{per_s:.1f}/s" if per_s >= 1 else f"+{60 * per_s:.0f} a minute"
 
 
-def _limit_words(near: Headroom | None) -> str:
-    """How far the nearest limit is."""
+def _limit_words(near: Headroom | None, *, is_reached: bool) -> str:
+    """How far the nearest limit is, and when that is reached, unless the growth ends before."""
     if near is None:
         return "no limit is known"
     text = bytes_text if near.is_bytes else count_text
     left = f"{near.what}: {text(near.free)} of {text(near.limit)} left"
+    if not is_reached:
+        return left
     if near.eta_s is None:
         return f"{left}, more than a day at this rate"
     return f"{left}, used up in {seconds_text(near.eta_s)} at this rate"

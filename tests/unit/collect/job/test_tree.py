@@ -91,6 +91,7 @@ def test_one_process_is_read_completely(proc: FakeProc) -> None:
     assert sample.memory.private_bytes == 40 * 1024
     assert sample.memory.shmem_bytes == 12 * 1024
     assert sample.memory.anon_bytes == 30 * 1024
+    assert sample.memory.virtual_bytes == 90 * 1024
     assert sample.cpus_allowed == 4
     assert sample.signals_caught == 2
     assert (sample.read_bytes, sample.written_bytes) == (10, 20)

@@ -2439,3 +2439,60 @@ def test_files_of_handlers_of_named_loggers_are_not_told_to_be_written_to_by_all
     assert "So the handler stays that" in found.cause
     assert "every handler that was added so far" not in found.cause
     assert "one by one" not in found.advice
+
+
+def with_mapped(
+    mapped: Sequence[Point], per_s: float = 5e6, beside: int = 0, python: bool = True
+) -> Finding:
+    """A growth of memory of a process whose virtual size was read as well."""
+    threads = [thread(MAIN + n, "train.py:add:31") for n in range(1 + beside)]
+    own = main(threads=threads, is_python=python)
+    past = history({**rising("anon_bytes", 1e9, per_s), (MAIN, "virtual_bytes"): mapped})
+    return only(check, snapshot_of(own, memory_total_bytes=64 * GIB), past)
+
+
+def test_memory_that_was_mapped_before_and_is_filled_is_no_leak() -> None:
+    filled = with_mapped([Point(NOW_S - 90, 9e9)])
+
+    assert filled.summary == ("main (100) fills memory that it had mapped before: +4.8M/s for 60 s")
+    assert "its virtual size has stayed at 8.4G meanwhile" in " ".join(filled.evidence)
+    assert "That ends when the buffer is full" in filled.cause
+    assert "only ever added to" not in filled.cause
+    assert filled.eta_s is None
+    assert "used up" not in " ".join(filled.evidence)
+    assert (filled.severity, filled.is_doubtful) == (Severity.INFO, True)
+
+
+@pytest.mark.parametrize(
+    ("mapped", "per_s"),
+    [
+        (line(9e9, 5e6, 90), 5e6),  # as much is mapped meanwhile
+        (line(9e9, 1e6, 90), 5e6),
+        ([Point(NOW_S - 90, 8.7e9), Point(NOW_S - 30, 9e9)], 5e6),
+        ([Point(NOW_S - 30, 9e9)], 5e6),  # not known before
+        ([], 5e6),
+        ([Point(NOW_S - 90, 9e9)], 1e6),  # an arena of malloc may be filled
+    ],
+)
+def test_memory_that_is_mapped_while_it_grows_is_kept(
+    mapped: Sequence[Point], per_s: float
+) -> None:
+    assert "mapped before" not in with_mapped(mapped, per_s).summary
+
+
+def test_arenas_of_threads_may_be_what_is_filled() -> None:
+    """Malloc maps 64 MiB for each at once: also what is kept is then written to it."""
+    flat = [Point(NOW_S - 90, 9e9)]
+
+    assert "mapped before" in with_mapped(flat, beside=2).summary
+    assert "mapped before" not in with_mapped(flat, beside=4).summary
+    assert "mapped before" not in with_mapped(flat, python=False).summary
+
+
+def test_what_the_source_shows_to_keep_memory_is_told_before_what_was_mapped() -> None:
+    own = main(threads=[thread(MAIN, "frames.py:draw:5", "main.py:render:25")], is_python=True)
+    past = history({**rising("anon_bytes", 1e9, 5e6), (MAIN, "virtual_bytes"): [Point(0.0, 9e9)]})
+    found = only(check, replace(snapshot_of(own), marks=(ADDED, NAMED)), past)
+
+    assert "loggerDict" in found.cause
+    assert "mapped before" not in found.summary

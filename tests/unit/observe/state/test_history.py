@@ -61,9 +61,8 @@ def test_heap_threads_and_files_of_the_job_are_remembered() -> None:
     keeper = HistoryKeeper()
     for second in range(3):
         at_s = float(second)
-        read = replace(
-            sample(MAIN, at_s), memory=MemorySample(anon_bytes=10 + second), thread_count=second + 8
-        )
+        memory = MemorySample(anon_bytes=10 + second, virtual_bytes=90 + second // 2)
+        read = replace(sample(MAIN, at_s), memory=memory, thread_count=second + 8)
         seen = tree(at_s, read)
         files = replace(
             seen.host,
@@ -77,6 +76,7 @@ def test_heap_threads_and_files_of_the_job_are_remembered() -> None:
     past = keeper.history()
 
     assert [point.value for point in past.of(MAIN, "anon_bytes")] == [10, 11, 12]
+    assert list(past.of(MAIN, "virtual_bytes")) == [Point(0.0, 90), Point(2.0, 91)]
     assert [point.value for point in past.of(MAIN, "threads")] == [9, 10]
     assert [(point.at_s, point.value) for point in past.of(MAIN, "few_threads")] == [(0.0, 8)]
     blocks, others = (
