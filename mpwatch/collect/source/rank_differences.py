@@ -510,13 +510,21 @@ def find_restored_starts(
 
 def _restored_loops(tree: ast.Module) -> Mapping[str, tuple[ast.For, ast.AST]]:
     """The loops of a file over a range that begins with a name, by that name; one of each."""
-    return {
-        name: (node, function)
+    loops = (
+        (node, function)
         for function in (tree, *functions_in(tree))
         for node in own_nodes(function)
         if isinstance(node, ast.For)
+    )
+    return {
+        name: (node, function)
+        for node, function in islice(loops, _LOOPS_OF_FILE)
         for name in starts_of(tree, node)
     }
+
+
+_LOOPS_OF_FILE: Final = 64
+"""Loops of a file that are looked at: each is compared with the functions that it calls."""
 
 
 def _shared_names(tree: ast.Module) -> frozenset[str]:

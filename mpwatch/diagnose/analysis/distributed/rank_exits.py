@@ -15,7 +15,12 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
 )
 from mpwatch.diagnose.analysis.exits.kinds import death_of
 from mpwatch.diagnose.analysis.index import Index, derived
-from mpwatch.diagnose.analysis.process_queries import WORK_ROLES, age_s, family_head
+from mpwatch.diagnose.analysis.process_queries import (
+    GAP_TICKS,
+    WORK_ROLES,
+    age_s,
+    family_head,
+)
 from mpwatch.diagnose.analysis.stack_patterns import collective_of
 from mpwatch.diagnose.known_errors import gives
 from mpwatch.model.ids import ProcessId
@@ -30,6 +35,10 @@ SOON_S = 3.0
 TEARDOWN_S = 3.0
 """Seconds by which a rank that returned may end after those that failed because of it: it closes
 its connections as the interpreter is torn down, before the process ends."""
+
+
+NOTICED_S = 3.0
+"""An exit may be known so late on a loaded machine: readings are a second apart there, or more."""
 
 
 def is_rank_with_group(process: Process) -> bool:
@@ -71,15 +80,18 @@ def is_started_again(index: Index, process: Process) -> bool:
 def is_of_earlier_attempt(index: Index, gone: Process, ranks: Iterable[Process]) -> bool:
     """Whether one of some living ranks was started when a rank had ended, or in its place.
 
-    Then both have never been in one process group. An exit is noticed up to an interval later, so
-    that the one which has its name counts as started in its place, however soon it was.
+    Then both have never been in one process group. An exit is noticed up to some readings later:
+    the one that has its name counts as started in its place, however soon it was, and one that was
+    started well after it, and right before its exit was noticed, as started when it had ended.
     """
     for rank in ranks:
-        if rank.label == gone.label and rank.process.start_ticks > gone.process.start_ticks:
+        after = rank.process.start_ticks - gone.process.start_ticks
+        if rank.label == gone.label and after > 0:
             return True
         age = age_s(index.snapshot, rank)
         ended_s = index.snapshot.at_s - gone.ended.at_s if gone.ended is not None else None
-        if age is not None and ended_s is not None and ended_s > age:
+        late_s = NOTICED_S if after > GAP_TICKS else 0.0
+        if age is not None and ended_s is not None and ended_s + late_s > age:
             return True
     return False
 

@@ -586,8 +586,8 @@ def _resumed_apart(
                 else "If they have resumed what was saved before, most likely they have gone on "
             )
             + "from different rounds: those that are ahead come to another collective.",
-            f"Compare {name} on all ranks, as each logs it. If it differs: {BEGIN_ALIKE} If it "
-            f"does not, {COMPARE_CALLS[:1].lower()}{COMPARE_CALLS[1:]}",
+            f"Compare {name} on all ranks, as each logs it. {BEGIN_ALIKE} If it is the same: "
+            f"{COMPARE_CALLS[:1].lower()}{COMPARE_CALLS[1:]}",
         )
     return None
 

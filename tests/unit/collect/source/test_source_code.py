@@ -1053,6 +1053,7 @@ def test_statements_that_can_be_a_reason_are_marked(tmp_path: Path) -> None:
     assert [(os.path.basename(m.file), m.kind, m.about, m.statement.line) for m in marks] == [
         ("poller.py", "empties", "self.tasks", 12),
         ("poller.py", "takes", "self.tasks", 14),
+        ("poller.py", "retries", "14-14", 15),
         ("poller.py", "backoff", "self.delay", 17),
         ("poller.py", "alarm", "34", 32),
         ("bank.py", "cache", "cache (for load)", 8),

@@ -13,6 +13,7 @@ from mpwatch.diagnose.rules.hangs import standing_still
 from mpwatch.diagnose.rules.throughput import straggler_worker
 from mpwatch.model.account import Activity, Callers
 from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.ids import ProcessId
 from mpwatch.model.progress import Counts, ProgressSource
 from mpwatch.model.samples import Frame, FrameValues, NameValue, ValuesRead, WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot
@@ -1483,22 +1484,28 @@ def test_a_dead_end_of_the_late_rank_or_of_its_worker_is_the_cause() -> None:
 
 
 @pytest.mark.parametrize(
-    ("label", "ended_s", "is_awaited"),
+    ("label", "ended_s", "older_ticks", "is_awaited"),
     [
-        ("rank 1", 70.0, False),
-        ("rank 7", 70.0, False),
-        ("rank 1", 3.0, False),
-        ("rank 7", 3.0, True),
+        ("rank 1", 70.0, 0, False),
+        ("rank 7", 70.0, 0, False),
+        ("rank 1", 3.0, 9, False),
+        ("rank 7", 3.0, 900, True),
+        ("rank 7", 59.0, 900, False),
+        ("rank 7", 59.0, 9, True),
     ],
-    ids=["both", "it had ended before", "it is in its place", "neither"],
+    ids=["both", "it had ended", "in its place", "neither", "noticed late", "of one attempt"],
 )
 def test_a_rank_of_an_attempt_before_is_not_waited_for(
-    label: str, ended_s: float, is_awaited: bool
+    label: str, ended_s: float, older_ticks: int, is_awaited: bool
 ) -> None:
     """The living ranks were started a minute ago."""
     living = [called(n, "all_reduce", born_wall_s=WALL_S - 60) for n in (0, 1)]
+    first = living[0].process.start_ticks
+    old = ProcessId(290, first - older_ticks)
     killed = rank(-10, f"{C10D}:all_reduce", ended=exited(290, at_s=NOW_S - ended_s, signal=9))
-    job = snapshot_of(main(), *living, replace(killed, label=label))
+    sample = replace(killed.sample, process=old)
+    before = replace(killed, label=label, process=old, sample=sample)
+    job = snapshot_of(main(), *living, before)
 
     findings = found(rank_stuck_in_collective.check, job)
 
