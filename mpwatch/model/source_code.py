@@ -475,6 +475,9 @@ MarkKind: TypeAlias = Literal[
     "seed",
     # Defines, in a function, one that calls itself, which is a reference cycle.
     "self-reference",
+    # Sends SIGHUP, SIGUSR1 or SIGUSR2 to another process; each ends one that does not handle it.
+    # About: the name of the signal.
+    "sends-signal",
     # Goes through a set, where the order of its elements may matter. About: the set.
     "set-order",
     # Goes through the parameters of a model in a function that calls a collective.
