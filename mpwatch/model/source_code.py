@@ -511,6 +511,9 @@ MarkKind: TypeAlias = Literal[
     "seed",
     # Defines, in a function, one that calls itself, which is a reference cycle.
     "self-reference",
+    # Sends SIGHUP, SIGUSR1 or SIGUSR2 to another process; each ends one that does not handle it.
+    # About: the name of the signal.
+    "sends-signal",
     # Sets an attribute by what a clock says: under a comparison with it, or to one. About: the
     # attribute.
     "set-by-clock",

@@ -500,6 +500,21 @@ def find_kills(module: ParsedFile, function: ast.AST) -> Iterator[Found]:
             yield "kills", about, node
 
 
+_ENDS_UNHANDLED: Final = frozenset(("SIGHUP", "SIGUSR1", "SIGUSR2"))
+
+
+def find_signals(nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """`os.kill(child.pid, signal.SIGUSR1)` and `process.send_signal(signal.SIGHUP)`."""
+    for call in nodes:
+        if not isinstance(call, ast.Call) or not call.args:
+            continue
+        signal, name = last_name(call.args[-1]), last_name(call.func)
+        is_to_itself = "getpid" in expression_text(call.args[0])
+        count = {"kill": 2, "killpg": 2, "send_signal": 1}.get(name)
+        if signal in _ENDS_UNHANDLED and len(call.args) == count and not is_to_itself:
+            yield "sends-signal", signal, call
+
+
 _LEAST_SHOWN: Final = 24
 """Characters of a condition."""
 

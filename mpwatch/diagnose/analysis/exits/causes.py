@@ -19,7 +19,7 @@ from mpwatch.diagnose.analysis.exits.kinds import (
     last_seen,
 )
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import called, family_head
+from mpwatch.diagnose.analysis.process_queries import all_called, called, family_head
 from mpwatch.diagnose.analysis.source.lines import mark_place, mark_words, marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import functions_of, main_thread
 from mpwatch.diagnose.known_errors import evidence_of, first_of, gives, place_of
@@ -135,6 +135,45 @@ def group_kill(index: Index, process: Process, ended: Ended) -> Mark | None:
         if is_it and (mark.file, mark.function) in was_at:
             return mark
     return None
+
+
+FOR_ALL = frozenset((Signals.SIGUSR1, Signals.SIGUSR2, Signals.SIGHUP))
+"""Sent to all processes of a job at once, and without a handler the end of a process."""
+HANDLING = 3
+_HANDLE = (
+    "handle or ignore that signal, and go on; the one that ended did not",
+    "handles or ignores that signal, and goes on; the one that ended did not",
+)
+
+
+def handling_words(index: Index, process: Process, ended: Ended) -> str:
+    """The living processes that such a signal does not end, as evidence; empty without any."""
+    if ended.signal not in FOR_ALL:
+        return ""
+    bit = 1 << (ended.signal - 1)
+    found = [
+        each
+        for each in index.snapshot.living()
+        if each.process != process.process
+        and ((each.sample.signals_caught or 0) | (each.sample.signals_ignored or 0)) & bit
+    ]
+    return f"{all_called(found, HANDLING)} {_HANDLE[len(found) == 1]}" if found else ""
+
+
+def sent_by(index: Index, ended: Ended) -> Mark | None:
+    """The statement of the program that sends such a signal, where it is only one."""
+    if ended.signal not in FOR_ALL:
+        return None
+    found = [e for e in marks(index, "sends-signal") if e.about == _name_of(ended.signal)]
+    return found[0] if len(found) == 1 else None
+
+
+def cause_of_sending(mark: Mark) -> str:
+    """What a statement of the program that sends a signal means for the process that it ended."""
+    return (
+        f"Most likely it was sent by {mark_words(mark)}, which asks no process whether it handles "
+        "that signal. "
+    )
 
 
 def _name_of(number: int) -> str:

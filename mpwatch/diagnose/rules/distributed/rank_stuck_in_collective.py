@@ -722,6 +722,7 @@ def _working(rank: Process, waiter: Process, at: str, index: Index) -> _Whereabo
             f"{way_out(drawn[1])}. If it stays there, nothing passes that.",
             end_of_loop(drawn[1], rank, is_draw=True),
             innocent_s=WORKING_S,
+            is_in_loop=True,
         )
     return _Whereabouts(
         f"{name} is still working{at}.",

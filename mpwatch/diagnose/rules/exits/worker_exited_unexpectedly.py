@@ -24,11 +24,14 @@ from mpwatch.diagnose.analysis.distributed.rank_exits import (
 from mpwatch.diagnose.analysis.exits.causes import (
     ADVICE_SENDER,
     PARENT_CHECKS,
+    cause_of_sending,
     death_signal,
     group_kill,
+    handling_words,
     last_exception,
     likely_killer,
     raised_words,
+    sent_by,
     why_ended,
 )
 from mpwatch.diagnose.analysis.exits.kinds import (
@@ -621,9 +624,11 @@ def _finding(
     evidence += parent_waiting(index, process)
     owed = _owed(index, process)
     evidence += [owed] if owed else []
-    handling = _handling(index, process, ended)
-    if handling:
-        evidence.insert(1, f"{all_called(handling, HANDLING)} {_HANDLE[len(handling) == 1]}")
+    if handling := handling_words(index, process, ended):
+        evidence.insert(1, handling)
+    sends = sent_by(index, ended) if sender is None else None
+    if sends is not None:
+        evidence.insert(2 if handling else 1, f"{mark_words(sends)} sends that signal")
     names = called(process) if not others else f"{called(process)} and {len(others)} more"
     severity = Severity.CRITICAL if is_certain or owed else Severity.WARNING
     if all(_is_survived(index, *one) for one in alike):
@@ -640,31 +645,9 @@ def _finding(
         process=process.process,
         summary=f"{names} ended unexpectedly: {ended.words}{why.brief}",
         evidence=tuple(evidence),
-        cause=why.cause,
+        cause=why.cause if sends is None else f"{cause_of_sending(sends)}{why.cause}",
         advice=why.advice,
     )
-
-
-HANDLING = 3
-_HANDLE = (
-    "handle or ignore that signal, and go on; the one that ended did not",
-    "handles or ignores that signal, and goes on; the one that ended did not",
-)
-_FOR_ALL = frozenset((Signals.SIGUSR1, Signals.SIGUSR2, Signals.SIGHUP))
-"""Sent to all processes of a job at once, and without a handler the end of a process."""
-
-
-def _handling(index: Index, process: Process, ended: Ended) -> list[Process]:
-    """The living processes of the job that such a signal does not end."""
-    if ended.signal not in _FOR_ALL:
-        return []
-    bit = 1 << (ended.signal - 1)
-    return [
-        each
-        for each in index.snapshot.living()
-        if each.process != process.process
-        and ((each.sample.signals_caught or 0) | (each.sample.signals_ignored or 0)) & bit
-    ]
 
 
 _TAKES = re.compile(r"(\w+)\.acquire\(")

@@ -6,12 +6,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 from mpwatch.describe import processes
+from mpwatch.diagnose.analysis.exits.causes import cause_of_sending, handling_words, sent_by
 from mpwatch.diagnose.analysis.exits.kinds import death_of, with_setting
 from mpwatch.diagnose.analysis.growth.forecast import growth
 from mpwatch.diagnose.analysis.idle_time import is_stalled, quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.pipes import kept_outputs
 from mpwatch.diagnose.analysis.process_queries import all_called, called
+from mpwatch.diagnose.analysis.source.lines import mark_words
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended
@@ -66,6 +68,10 @@ def _unjoined(index: Index, parent: Process, children: Sequence[tuple[Process, E
     has_stalled = is_stalled(parent, index)
     names = all_called(child for child, _ in ordered)
     evidence = [f"{called(child)} ended: {end.words}" for child, end in ordered[:4]]
+    handling, sends = handling_words(index, first, ended), sent_by(index, ended)
+    evidence += [handling] if handling else []
+    evidence += [f"{mark_words(sends)} sends that signal"] if sends is not None else []
+    is_unhandled = bool(handling) or sends is not None
     evidence.append(
         f"{called(parent)} has not collected the exit status for at least "
         f"{seconds_text(index.snapshot.at_s - ended.at_s)}"
@@ -76,14 +82,21 @@ def _unjoined(index: Index, parent: Process, children: Sequence[tuple[Process, E
     outputs = {each.child.process for each in kept_outputs(index) if each.child is not None}
     is_effect = first.process in outputs
     signal = ended.signal
-    why = "" if signal is None else f"{processes.signal_meaning(signal).cause} "
+    meaning = processes.signal_meaning(signal) if signal is not None else None
+    why = f"{meaning.cause} " if meaning is not None else ""
+    why = why if sends is None else f"{cause_of_sending(sends)}{why}"
     found = Finding(
         rule=RULE,
-        severity=Severity.WARNING if has_stalled and not is_effect else Severity.INFO,
+        severity=Severity.WARNING
+        if (has_stalled or is_unhandled) and not is_effect
+        else Severity.INFO,
         process=first.process,
         subject="failed",
         effect_of="no-progress" if is_effect else None,
-        summary=f"{called(parent)} has not joined {names}: {ended.words}",
+        summary=f"{called(parent)} has not joined {names}: {ended.words}"
+        if not is_unhandled
+        else f"{names}, started by {called(parent)}, did not handle a signal that ended it: "
+        f"{ended.words}",
         evidence=tuple(evidence),
         cause=(
             f"{why}The exit status of a child stays with the kernel until its parent asks for it, "
@@ -95,6 +108,12 @@ def _unjoined(index: Index, parent: Process, children: Sequence[tuple[Process, E
             )
         ),
         advice=(
+            f"{meaning.advice} Watch exitcode or the sentinel of the children in "
+            f"{called(parent)}, which tells of such an end. Larger queues or longer waits of the "
+            "others do not help."
+        )
+        if is_unhandled and meaning is not None
+        else (
             "Read the standard error of the job for what the child printed last. Join children, or "
             "check exitcode at intervals, and end the job when one has failed."
         ),

@@ -525,3 +525,23 @@ def test_callbacks_of_a_pool_that_may_raise_a_key_error_are_marked() -> None:
         ("run", "callback, lambda row: out.append(row['mean']); 33 row['mean']", 33),
         ("run", "error_callback, report.failed", 34),
     ]
+
+
+def test_signals_that_end_a_process_without_a_handler_are_marked() -> None:
+    text = """
+        def tell(children, process, group):
+            for child in children:
+                os.kill(child.pid, signal.SIGUSR2)
+            process.send_signal(signal.SIGHUP)
+            os.killpg(group, signal.SIGUSR1)
+            os.kill(os.getpid(), signal.SIGUSR1)
+            os.kill(process.pid, signal.SIGTERM)
+            process.kill()
+            signal.signal(signal.SIGUSR1, tell)
+    """
+
+    assert sorted(found(text, "sends-signal"), key=lambda each: each[2]) == [
+        ("tell", "SIGUSR2", 4),
+        ("tell", "SIGHUP", 5),
+        ("tell", "SIGUSR1", 6),
+    ]

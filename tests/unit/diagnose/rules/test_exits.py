@@ -15,6 +15,7 @@ from mpwatch.diagnose.rules.exits import (
     worker_exited_unexpectedly,
     worker_oom_killed,
     worker_segfault,
+    zombie_processes,
 )
 from mpwatch.diagnose.rules.transport import producer_exits_before_get
 from mpwatch.model.account import Activity
@@ -1192,6 +1193,43 @@ def test_processes_that_handle_the_signal_that_ended_another_one_are_reported() 
 
     assert any("main (100) handles or ignores that signal" in each for each in told.evidence)
     assert not any("handles or ignores" in each for each in alone.evidence)
+
+
+SENDS = Mark(
+    "sends-signal", "/home/me/train.py", "tell", "SIGUSR1", Statement(53, "os.kill(pid, SIGUSR1)")
+)
+
+
+def test_the_only_statement_that_sends_such_a_signal_is_reported() -> None:
+    dead = dead_worker(role="spawned", signal=SIGUSR1)
+    other = SENDS._replace(statement=Statement(90, "os.kill(first, SIGUSR1)"))
+
+    told = only(worker_exited_unexpectedly.check, snapshot_of(main(), dead, marks=(SENDS,)))
+    several = [SENDS, other], [SENDS._replace(about="SIGUSR2")]
+
+    assert "`os.kill(pid, SIGUSR1)` at train.py:53 tell sends that signal" in told.evidence
+    assert told.cause.startswith("Most likely it was sent by `os.kill(pid, SIGUSR1)`")
+    for marks in several:
+        job = snapshot_of(main(), dead, marks=tuple(marks))
+        assert "os.kill" not in only(worker_exited_unexpectedly.check, job).cause
+
+
+def test_an_unread_exit_by_a_signal_that_others_handle_is_about_that_signal() -> None:
+    own = main()
+    handles = replace(own, sample=replace(own.sample, signals_caught=1 << (SIGUSR1 - 1)))
+    dead = dead_worker(NOW_S - 30, role="other", signal=SIGUSR1)
+    dead = replace(dead, parent=pid(MAIN), sample=replace(dead.sample, state="Z"))
+
+    told = only(zombie_processes.check, snapshot_of(handles, dead, marks=(SENDS,)))
+    alone = only(zombie_processes.check, snapshot_of(own, dead))
+
+    assert "did not handle a signal that ended it: signal 10 (SIGUSR1)" in told.summary
+    assert told.severity is Severity.WARNING
+    assert any("main (100) handles or ignores that signal" in each for each in told.evidence)
+    assert "Most likely it was sent by `os.kill(pid, SIGUSR1)`" in told.cause
+    assert "ignore the signal (signal.SIG_IGN)" in told.advice
+    assert alone.severity is Severity.INFO
+    assert "has not joined" in alone.summary
 
 
 def test_a_parent_that_waits_for_what_only_the_ended_process_released_is_critical() -> None:

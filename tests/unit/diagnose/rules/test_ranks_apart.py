@@ -1315,6 +1315,7 @@ def test_a_rank_whose_rounds_are_not_seen_is_only_at_work(job: Snapshot) -> None
 def test_a_rank_that_may_draw_for_ever_is_told_by_its_line_alone() -> None:
     finding = busy_search(drawing(RANDOM, for_s=6.0))
 
+    assert finding.says_why
     assert "draws at random: it ends only by `if fits(item): return item`" in finding.cause
     assert "nothing may be left to draw" in finding.advice
 
