@@ -147,15 +147,8 @@ test."""
 def explained(finding: Finding) -> Explained | None:
     """What the exception that a finding quotes means; `None` for all others."""
     whole = "\n".join((finding.summary, *finding.evidence))
-    return next(
-        (
-            row
-            for row in EXPLAINED
-            if all(text in whole for text in row.texts)
-            and (finding.rule in (row.rules or (finding.rule,)))
-        ),
-        None,
-    )
+    found = (row for row in EXPLAINED if not row.rules or finding.rule in row.rules)
+    return next((row for row in found if all(text in whole for text in row.texts)), None)
 
 
 _FIX_THERE = re.compile(r"^Fix the code .*?\.(?: (?=[A-Z])|$)")

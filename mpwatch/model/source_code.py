@@ -212,8 +212,6 @@ class LoopEnd(NamedTuple):
 class Ending(NamedTuple):
     """A statement of the program that would end a wait, as far as the name of an object tells."""
 
-    name: str
-    """Of what is waited for: `ready` of `self.ready.wait()`."""
     file: str
     function: str
     """That contains it; `<module>` for none."""

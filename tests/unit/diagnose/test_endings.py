@@ -14,7 +14,6 @@ from tests.builders.snapshots import MAIN, main, snapshot_of, thread
 
 FILE = "/home/me/train.py"
 ENDING = Ending(
-    "ready",
     "/home/me/data.py",
     "load",
     Statement(24, "self.ready.set()"),

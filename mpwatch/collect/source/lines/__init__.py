@@ -1,1 +1,1 @@
-"""What is read of the lines that stacks name: what they wait for, decide by, and would end."""
+"""What is read of a line that stacks name: its waits and conditions, and what would end a wait."""

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from mpwatch.collect.source.call_graph import expressions_of
 from mpwatch.collect.source.lines.control_flow import headers_around, leaving_before
 from mpwatch.collect.source.syntax import (
     LOOPS,
@@ -106,14 +107,13 @@ def endings(
                 is_reached = wait.loop is None or wait.loop in site.inside[:-1]
                 if site.way in wait.ways and is_reached and site.inside[-1] not in told:
                     told.add(site.inside[-1])
-                    yield _ending(path, module, wait.name, site)
+                    yield _ending(path, module, site)
 
 
-def _ending(file: str, module: ParsedFile, name: str, site: _Site) -> Ending:
+def _ending(file: str, module: ParsedFile, site: _Site) -> Ending:
     around = [e for e in headers_around(module, site.inside) if e.text.startswith(_CONDITIONS)]
     before = list(leaving_before(module, site.function, site.inside))
     return Ending(
-        name,
         file,
         getattr(site.function, "name", "<module>"),
         quoted(module, site.inside[-1]),
@@ -124,23 +124,18 @@ def _ending(file: str, module: ParsedFile, name: str, site: _Site) -> Ending:
 
 def _called(statement: ast.AST) -> Iterator[_Wait]:
     """`self.ready.wait()` of a statement, or of the header of a compound one."""
-    for part in _parts(statement):
-        for call in calls_in(part):
-            name, ways = _receiver(call), _OF_CALLS.get(last_name(call.func))
-            # `record.get("text")` is of a dict, and `", ".join(names)` of a text.
-            is_other = last_name(call.func) in ("get", "join") and not all(
-                map(_is_limit, call.args)
-            )
-            if name and ways and not is_other:
-                yield _Wait(name, ways)
+    for call in _calls(statement):
+        method = last_name(call.func)
+        name, ways = _receiver(call), _OF_CALLS.get(method)
+        # `record.get("text")` is of a dict, and `", ".join(names)` of a text.
+        is_other = method in ("get", "join") and not all(map(_is_limit, call.args))
+        if name and ways and not is_other:
+            yield _Wait(name, ways)
 
 
-def _parts(statement: ast.AST) -> Sequence[ast.AST]:
-    if isinstance(statement, ast.If | ast.While):
-        return (statement.test,)
-    if isinstance(statement, ast.For | ast.AsyncFor):
-        return (statement.iter,)
-    return () if list(children(statement)) else (statement,)
+def _calls(statement: ast.AST) -> Iterator[ast.Call]:
+    """The calls of a statement, or of the header of a compound one."""
+    return (each for each in expressions_of(statement) if isinstance(each, ast.Call))
 
 
 def _is_limit(argument: ast.expr) -> bool:
@@ -189,9 +184,8 @@ def _tested(function: ast.AST, inside: Sequence[ast.AST]) -> Iterator[_Wait]:
 
 def _pauses(statement: ast.AST) -> bool:
     """Whether a statement sleeps or waits, or goes on with the next round."""
-    calls = (call for part in _parts(statement) for call in calls_in(part))
     is_next = isinstance(statement, ast.Continue | ast.Pass | ast.ExceptHandler)
-    return is_next or any(last_name(each.func) in _PAUSES for each in calls)
+    return is_next or any(last_name(each.func) in _PAUSES for each in _calls(statement))
 
 
 def _changed(target: ast.AST) -> str:
@@ -215,11 +209,10 @@ def _sites(tree: ast.Module) -> Mapping[str, Sequence[_Site]]:
                 if not name:
                     name, way = _plain(target), _SET_VARIABLE
                 found[name].append(_Site(way, function, inside))
-            for part in _parts(node):
-                for call in calls_in(part):
-                    name, way = _receiver(call), last_name(call.func)
-                    if name and way in _WAYS:
-                        found[name].append(_Site(way, function, inside))
+            for call in _calls(node):
+                name, way = _receiver(call), last_name(call.func)
+                if name and way in _WAYS:
+                    found[name].append(_Site(way, function, inside))
     return found
 
 

@@ -113,7 +113,6 @@ def test_an_ending_has_the_condition_around_it_and_what_leaves_before(tmp_path: 
     (found,) = read(tmp_path, "server.py", "run", 11)
     (caught,) = read(tmp_path, "server.py", "run", 13)
 
-    assert found.name == "ready"
     assert found.function == "load"
     assert found.under == Statement(24, "if self.check():")
     assert found.after == Statement(22, "if rank != 0: return")
