@@ -196,9 +196,9 @@ HOT_SPOT = "hot-spot"
 """The rule about where the time of a job goes that nothing is known to be wrong with: shown only
 without any other finding."""
 
-OUTPUT = frozenset(((GROWTH, "files"), (GROWTH, "temporary files")))
-"""The rule and the subjects of files that a program makes and does not remove, which may be what it
-is for, also in a folder for temporary files."""
+OUTPUT = frozenset(("files", "temporary files"))
+"""The subjects of `GROWTH` about files that a program makes and does not remove, which may be what
+it is for, also in a folder for temporary files."""
 
 ONLY_ALONE = frozenset(("standing-still", "no-progress", GROWTH))
 """Shown only without a finding that explains it, which would say the same more exactly."""

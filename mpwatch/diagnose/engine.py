@@ -595,7 +595,7 @@ def _is_of_wrong(finding: Finding) -> bool:
 
 def _may_be_output(finding: Finding) -> bool:
     """Whether a finding is about files that may be what the program is to write."""
-    is_of_files = (finding.rule, finding.subject) in OUTPUT
+    is_of_files = finding.rule == GROWTH and finding.subject in OUTPUT
     return is_of_files and finding.is_doubtful
 
 

@@ -319,7 +319,7 @@ def test_a_part_of_a_tensor_that_is_saved_with_all_of_it_is_told_where_that_take
     assert told.summary.endswith("store.py:20 put: all of feats is saved for each feats[i]")
     assert told.cause.startswith(
         "`store.put(clip, feats[i])` at run.py:49 dump gives feats[i] to put(), which saves it at "
-        "`torch.save(x, buffer)` at store.py:19 put. As a part of a tensor, that is a view of feats"
+        "`torch.save(x, buffer)` at store.py:19 put. If feats is a tensor, feats[i] is a view of it"
     )
     assert told.advice.startswith("Save a copy of the part: feats[i].clone() at run.py:49")
     assert ".contiguous() and .detach() do not help" in told.advice
@@ -357,5 +357,5 @@ def test_a_line_that_saves_a_part_itself_is_told() -> None:
     )
     told = of_saving(part)
 
-    assert told.cause.startswith("`torch.save(x[a:b], path)` at store.py:19 put saves x[a:b]. As a")
+    assert told.cause.startswith("`torch.save(x[a:b], path)` at store.py:19 put saves x[a:b]. If x")
     assert told.advice.startswith("Save a copy of the part: x[a:b].clone() at store.py:19 (or")

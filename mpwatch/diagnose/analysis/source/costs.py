@@ -592,9 +592,9 @@ def with_saved_parts(index: Index, finding: Finding) -> Finding:
         summary=f"{finding.summary}: all of {whole} is saved for each {part}",
         is_doubtful=False,
         cause=(
-            f"{given_words}As a part of a tensor, that is a view of {whole}, and torch.save() "
-            f"writes the whole storage behind a view, not only what the view shows: each time all "
-            f"of {whole} is serialised, and then compressed, copied or written. The time and what "
+            f"{given_words}If {whole} is a tensor, {part} is a view of it, and torch.save() writes "
+            f"the whole storage behind a view, not only what the view shows: each time all of "
+            f"{whole} is serialised, and then compressed, copied or written. The time and what "
             f"is saved are as many times too large as {whole} has such parts."
         ),
         advice=(

@@ -37,6 +37,7 @@ from mpwatch.diagnose.analysis.growth.newest import (
 )
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called, called, counted
+from mpwatch.diagnose.consequences import OUTPUT
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.host import NewFiles
 from mpwatch.model.ids import ProcessId
@@ -201,7 +202,7 @@ def _finding_of_files(index: Index, found: GrowingFiles) -> Finding:
         severity=severity,
         # Files that fill no limit within a day may be what the program is to make; and so may those
         # of a program whose limit is hours away, but for blocks and semaphores.
-        is_doubtful=found.eta_s is None or (severity is Severity.INFO and kind in _OUTPUT),
+        is_doubtful=found.eta_s is None or (severity is Severity.INFO and kind in OUTPUT),
         process=found.makers[0].process if found.makers else index.snapshot.root,
         others=tuple(each.process for each in found.makers[1:]),
         subject=kind,
@@ -362,8 +363,6 @@ def _of_mappings(index: Index, found: Growing) -> Explanation:
     )
 
 
-_OUTPUT: frozenset[FileKind] = frozenset(("files", "temporary files"))
-"""Files that may be what a program is to write."""
 _FILES: Mapping[FileKind, tuple[str, str]] = {
     "shared-memory files": (
         "Blocks of multiprocessing.shared_memory are made and never unlinked. close() only unmaps "
