@@ -48,6 +48,9 @@ _STACK_BYTES = 8 << 20
 _LOADED_BYTES = 16 << 20
 """Several times what the hook and the program that loads it map besides; of a process whose control
 group had 4 MiB left, an injection took so much that the kernel killed it."""
+_LOADED_MAPPINGS = 256
+"""Several times what it adds to them: 78 in a plain program, by the modules of the standard library
+that it imports, and 17 where torch is loaded."""
 STARTED_WITHIN_S = 1.0
 _STARTING_S = 0.02
 _ENDING_S = 0.02
@@ -140,6 +143,11 @@ def require_usable(attempt: Attempt) -> None:
     require_address_space(target)
     require_stoppable(target)
     _require_rights(target)
+    if not target.sees_itself:
+        raise Refused(
+            "it has no procfs at /proc that shows it, and the hook reads its own entries there",
+            "mount procfs at /proc in its root directory before starting it",
+        )
     if target.has_shadow_stack:
         raise Refused(
             "CET shadow stacks are on, so a call cannot be injected",
@@ -151,6 +159,7 @@ def require_usable(attempt: Attempt) -> None:
         shown = "an unknown version" if version is None else f"{version[0]}.{version[1]}"
         raise Refused(f"its Python is {shown}; mpwatch supports 3.10 and later")
     _require_gil(attempt.interpreter)
+    require_mappings(attempt.interpreter)
     code_cave.require_unused_bytes(attempt.interpreter.modules)
 
 
@@ -346,6 +355,24 @@ def require_address_space(target: Target) -> None:
         left = max(0, limit - size) >> 20
         raise Refused(
             f"it may map only {left} MiB more (ulimit -v), and an injection could end it there"
+        )
+
+
+def require_mappings(found: Interpreter) -> None:
+    """Refuse a process that may hardly make more mappings: what the hook adds, it could not add.
+
+    A thread that cannot be started there, or a module that cannot be loaded, fails the injection;
+    and of a program that grows to the limit, the hook would take what is left.
+    """
+    try:
+        limit = procfs.number(procfs.read(f"{PROC}/sys/vm/max_map_count", 64))
+    except OSError:
+        limit = None
+    if limit is not None and limit - len(found.mappings) < _LOADED_MAPPINGS:
+        left = max(0, limit - len(found.mappings))
+        raise Refused(
+            f"it may make only {left} mappings more (vm.max_map_count), and an injection could use"
+            " them up"
         )
 
 
