@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import pty
 import resource
 import signal
 import statistics
+import struct
 import subprocess
 import sys
+import termios
+import threading
 import time
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
@@ -117,6 +122,55 @@ def test_all_of_a_thousand_processes_are_injected_and_detached(start: Start, run
     print(f"detached in {time.monotonic() - began_s:.1f} s")
     assert [each for each in gone if each.state != "absent"] == []
     assert list((runtime / "mpwatch").iterdir()) == []
+    assert len(children(running.pid)) == 999
+
+
+@contextlib.contextmanager
+def dashboard(*arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """The dashboard in a terminal that is read and thrown away, and that terminal for keys."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 48, 160, 0, 0))
+    command = [sys.executable, "-m", "mpwatch", "attach", *arguments]
+    popen = subprocess.Popen(
+        command, stdin=slave, stdout=slave, stderr=slave, start_new_session=True
+    )
+    os.close(slave)
+
+    def drain() -> None:
+        with contextlib.suppress(OSError):  # of a terminal that nobody has open any more
+            while os.read(master, 65536):
+                continue
+
+    reading = threading.Thread(target=drain)
+    reading.start()
+    try:
+        yield popen, master
+    finally:
+        popen.kill()
+        popen.wait()
+        reading.join()
+        os.close(master)
+
+
+@on_demand.ON_DEMAND
+@pytest.mark.timeout(1800)
+def test_a_dashboard_injects_a_thousand_processes_and_detaches_them_as_it_ends(
+    start: Start, runtime: Path
+) -> None:
+    running = start("attach_many", "calm", "999")
+    folder = runtime / "mpwatch"
+    began_s = time.monotonic()
+    with dashboard(str(running.pid), "--hook") as (popen, keys):
+        assert eventually(lambda: len(list(folder.glob("*.sock"))) == 1000, 900)
+        print(f"injected after {time.monotonic() - began_s:.0f} s; {os.getloadavg()}")
+        began_s = time.monotonic()
+        while popen.poll() is None:
+            os.write(keys, b"q")
+            assert time.monotonic() < began_s + 600
+            time.sleep(5.0)
+        print(f"left after {time.monotonic() - began_s:.0f} s")
+    assert popen.returncode == 0
+    assert list(folder.iterdir()) == []
     assert len(children(running.pid)) == 999
 
 
@@ -259,7 +313,7 @@ def with_memory_left(pid: int, left_bytes: int) -> Iterator[None]:
         )
         if os.path.exists(f"{parent}/cgroup.procs")
     ]
-    if not found:
+    if not found or os.geteuid() != 0:
         pytest.skip("run as root with control groups")
     parent, limit, used, none = found[0]
     group = Path(parent, f"mpwatch-test-{pid}")

@@ -84,9 +84,9 @@ def test_a_disk_is_asked_by_a_process_with_very_many_descriptors(
 ) -> None:
     """An mpwatch that is connected to the hooks of 1,000 processes has more than 1,024."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if before[1] < 1200:
+    if before[1] < 1200 and os.geteuid() != 0:
         pytest.skip("only root may open more than 1,024 descriptors here")
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(before[0], 1200), before[1]))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(before[0], 1200), max(before[1], 1200)))
     os.utime(tmp_path, (0, 0))
     opened = []
     try:
