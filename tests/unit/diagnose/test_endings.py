@@ -95,6 +95,7 @@ def test_the_condition_under_which_a_wait_would_end_is_told_with_its_origin() ->
     "found",
     [
         BY_FILE._replace(steps=()),
+        BY_FILE._replace(kind="argument", is_certain=False),
         BY_FILE._replace(kind="shared"),
         BY_FILE._replace(statement=Statement(22, "if other:")),
     ],
@@ -103,6 +104,13 @@ def test_an_origin_that_says_nothing_more_is_left_out(found: Origin) -> None:
     job = index_of("train.py:run:11", "data.py:load:30")
 
     assert endings_for(Index(replace(job.snapshot, origins=(found,))), FINDING) == (WORDS,)
+
+
+def test_a_setting_tells_nothing_beside_what_the_condition_shows() -> None:
+    job = index_of("train.py:run:11", "data.py:load:30")
+    found = (BY_FILE._replace(kind="argument"), BY_FILE._replace(steps=()))
+
+    assert endings_for(Index(replace(job.snapshot, origins=found)), FINDING) == (WORDS,)
 
 
 def test_an_origin_whose_statement_the_finding_names_is_left_out() -> None:

@@ -58,10 +58,10 @@ PASSED_ON: Final = 8
 """Those."""
 QUOTED: Final = 5
 """Statements of a chain that are kept: the first, and the last ones."""
-NODES: Final = 240
+NODES: Final = 160
 """Expressions that are looked at for one condition."""
-NODES_OF_JOB: Final = 60_000
-"""The same for all conditions of a job: at 20 us each that is a second of cpu."""
+NODES_OF_JOB: Final = 12_000
+"""The same for all conditions of a job: at 130 us each that is 1.6 s of cpu, on a thread."""
 KINDS: Final = 4
 """Origins kept of one condition."""
 ABOUT: Final = 80

@@ -331,15 +331,20 @@ def passed_words(index: Index, frame: Frame) -> str:
     )
 
 
+_WEAK: Final = ("argument", "counter", "")
+
+
 def wait_words(index: Index, file: str, statement: Statement) -> str:
     """On what a condition depends under which a wait ends, as a sentence; empty if not known.
 
     ``` `while not self.ok:` (load.py:60) depends on `self.ok = found` (load.py:41 run) ```.
     """
     found = [each for each in origins_at(index, file, statement.line) if not each.names]
-    known = [each for each in found if each.steps and each.kind not in ("shared", "rank")]
-    known.sort(key=lambda each: each.kind in ("argument", "counter", ""))
-    for origin in known[:1]:
+    known = [each for each in found if each.kind not in ("shared", "rank")]
+    known.sort(key=lambda each: each.kind in _WEAK)
+    # Where the condition itself shows what it depends on, a setting beside that tells nothing.
+    known = [e for e in known[:1] if e.steps and (e.is_certain or e.kind not in _WEAK)]
+    for origin in known:
         depends = "depends on" if origin.is_certain else "may depend on"
         kind = kind_words(origin.kind)
         return (
