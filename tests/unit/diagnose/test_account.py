@@ -251,6 +251,22 @@ def test_a_wait_for_a_disk_names_file_and_call() -> None:
     assert at_disk("fsync").target == at_disk("read").target == "file"
 
 
+@pytest.mark.parametrize(
+    ("channel", "what"),
+    [
+        ("os_acquire_rwlock_write", "a lock of the NVIDIA driver"),
+        ("do_madvise", "the lock of its own memory mappings"),
+        ("usb_wait", "a disk or driver in the kernel's usb_wait"),
+    ],
+)
+def test_an_uninterruptible_wait_is_named_by_the_function_of_the_kernel(
+    channel: str, what: str
+) -> None:
+    wait = WaitedOn("disk", "ioctl", (channel,))
+
+    assert doing("train.py:write:12", waits=wait, state="D", wchan=channel).what == what
+
+
 def test_a_stack_of_another_wait_shows_the_line_where_all_waits_are_for_a_disk() -> None:
     wait = WaitedOn("disk", "fsync", ("/runs/a.log",), (3,))
     stack: dict[str, Any] = {"stack_age_s": 1.0, "is_active": False, "still_s": 0.0}

@@ -141,6 +141,10 @@ _MAPPING_CHANNELS = ("__do_sys_brk", "__vm_munmap", "vm_mmap_pgoff", "do_mprotec
 """Kernel functions that wait for the lock of the address space (mmap_lock, mm/mmap.c of Linux 6):
 other threads of the process fault pages in, or it is being read from outside."""
 MAPPINGS_LOCK = "the lock of its own memory mappings"
+_GPU_DRIVER_CHANNELS = ("os_acquire_rwlock", "os_acquire_mutex", "os_acquire_semaphore")
+"""Functions of the NVIDIA driver (os-interface.c of its open kernel modules, 580) that wait for its
+locks, which it holds while it sets up or ends the CUDA contexts of other processes."""
+GPU_DRIVER_LOCK = "a lock of the NVIDIA driver"
 
 
 def advanced(before: Account, index: Index, waits: WaitGraph) -> Account:
@@ -624,6 +628,8 @@ def _blocked(thread: Thread, sample: ThreadSample, shows_disk: bool) -> Activity
         return Activity("waiting", "pages that are not in memory (page faults)", "page-faults")
     if (thread.wchan or "").startswith(_MAPPING_CHANNELS):
         return Activity("waiting", MAPPINGS_LOCK, place=place)
+    if (thread.wchan or "").startswith(_GPU_DRIVER_CHANNELS):
+        return Activity("waiting", GPU_DRIVER_LOCK, place=place)
     where = f" in the kernel's {thread.wchan}" if thread.wchan else ""
     return Activity("waiting", f"a disk or driver{where}", "file", place=place)
 

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.diagnose.analysis.exits.kinds import death_of
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import age_s, called
-from mpwatch.diagnose.analysis.stack_patterns import calls, innermost, main_thread
+from mpwatch.diagnose.analysis.process_queries import age_s, called, family_head
+from mpwatch.diagnose.analysis.source.lines import source_of
+from mpwatch.diagnose.analysis.stack_patterns import innermost, main_thread, outermost_first
 from mpwatch.diagnose.known_errors import reported
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import Frame
@@ -31,7 +32,9 @@ _ADVICE = (
 def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each child that failed so, or has run the main program for long.
 
-    A child that imports modules for the main program does what it should.
+    A child that imports modules for the main program does what it should, and so does one of a
+    program that has the guard, however long its imports and definitions take: where many children
+    start at once, `torch.cuda.is_available()` alone took more than ten seconds on a GPU.
     """
     yield from reported(
         index.snapshot,
@@ -42,7 +45,7 @@ def check(index: Index) -> Iterator[Finding]:
     )
     for process in index.snapshot.processes:
         frame = _rerun_at(index.snapshot, process)
-        if frame is not None:
+        if frame is not None and not _is_guarded(index, process):
             yield Finding(
                 rule=RULE,
                 severity=Severity.WARNING,
@@ -68,11 +71,21 @@ def _rerun_at(snapshot: Snapshot, process: Process) -> Frame | None:
     if thread is None or not _is_telling(snapshot, process):
         return None
     frames = own_frames(thread.stack)
-    if not calls(frames, "spawn.py:_fixup_main_from_path"):
+    fixup = innermost(frames, "spawn.py:_fixup_main_from_path")
+    if fixup is None:
         return None
-    top = innermost(frames, ":<module>")
-    if top is None or is_library(top):
+    inside = frames[: list(frames).index(fixup)]
+    modules = [place for place, frame in enumerate(inside) if frame.function == "<module>"]
+    if not modules or is_library(inside[modules[-1]]):
         return None
-    above = frames[: list(frames).index(top)]
-    is_importing = any(frame.function == "_find_and_load" for frame in above)
-    return None if is_importing else top
+    is_importing = any(frame.function == "_find_and_load" for frame in inside[: modules[-1]])
+    return None if is_importing else inside[modules[-1]]
+
+
+def _is_guarded(index: Index, process: Process) -> bool:
+    """Whether what started a child runs below the guard, as far as its source is known."""
+    parent = family_head(index, process)
+    frames = outermost_first(parent) if parent is not None else []
+    top = next((frame for frame in frames if frame.function == "<module>"), None)
+    line = source_of(index, top) if top is not None and not is_library(top) else None
+    return line is not None and any("__main__" in each.text for each in line.within)

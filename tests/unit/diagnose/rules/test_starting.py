@@ -66,12 +66,27 @@ def test_a_child_that_runs_the_script_again_is_named() -> None:
             *IMPORT_MAIN,
         ),
         ("importlib:_find_and_load", "train.py:<module>", *IMPORT_MAIN),
+        ("data.py:<module>", "importlib:_find_and_load", "train.py:<module>", *IMPORT_MAIN),
         IMPORT_MAIN,
         ("train.py:work", "multiprocessing/process.py:_bootstrap"),
     ],
 )
 def test_a_child_that_imports_the_script_is_ordinary(calls: tuple[str, ...]) -> None:
     assert found(no_main_guard.check, snapshot_of(main(), child(*calls))) == []
+
+
+@pytest.mark.parametrize("is_guarded", [True, False])
+def test_a_program_with_the_guard_may_take_long_to_import(is_guarded: bool) -> None:
+    again = child("torch/cuda/__init__.py:is_available", "train.py:<module>:16", *IMPORT_MAIN)
+    parent = main(threads=[thread(100, "train.py:run:80", "train.py:<module>:99")])
+    guard = (Statement(98, 'if __name__ == "__main__":'),) if is_guarded else ()
+    line = SourceLine(
+        parent.threads[0].stack[-1].file, 99, "<module>", Statement(99, "run()"), guard
+    )
+
+    findings = found(no_main_guard.check, snapshot_of(parent, again, source=(line,)))
+
+    assert bool(findings) is not is_guarded
 
 
 def test_a_young_child_is_given_time_to_import() -> None:
