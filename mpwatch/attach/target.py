@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from dataclasses import dataclass
 
 from mpwatch.attach.outcomes import Refused
 from mpwatch.collect.host import ptrace_access
+from mpwatch.collect.process.foreign_files import open_regular
 from mpwatch.collect.process.identify import uid_inside
-from mpwatch.collect.process.procfs import stat_of
+from mpwatch.collect.process.procfs import parse_stat, stat_of
 from mpwatch.hook import wire
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample
@@ -143,11 +145,20 @@ def _sees_itself(process: ProcessId, pids: list[str], proc: str) -> bool:
     """
     for pid in pids:
         try:
-            found = stat_of(int(pid), f"{proc}/{process.pid}/root/proc")
-        except PermissionError:
+            # What stands there may be anything: its owner decides.
+            descriptor = open_regular(f"/proc/{int(pid)}/stat", f"{proc}/{process.pid}/root")
+        except (FileNotFoundError, NotADirectoryError, ValueError):
+            continue
+        except OSError as problem:
+            if problem.errno == errno.EINVAL:
+                continue  # it is no regular file, so no procfs
             return True  # not known
+        try:
+            found = parse_stat(os.read(descriptor, 4096))
         except (OSError, ValueError):
             continue
+        finally:
+            os.close(descriptor)
         if found.start_ticks == process.start_ticks:
             return True
     return False

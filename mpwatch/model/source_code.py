@@ -467,10 +467,10 @@ MarkKind: TypeAlias = Literal[
     # its name, the lines of the loop, and what that goes through,
     # `all_reduce, 25-27, net.parameters()`.
     "looped-collective",
-    # Makes a queue without a bound in the process of a Manager. About: the queue.
-    "managed-queue",
     # Makes a process group of torch.distributed, in a file that ends none. About: the function.
     "makes-group",
+    # Makes a queue without a bound in the process of a Manager. About: the queue.
+    "managed-queue",
     # Gets a logger by a name that is put together from values of its function or object, and a
     # handler is added to it there. About: the variable of the logger, `self.logger`.
     "named-logger",
