@@ -18,7 +18,7 @@ from mpwatch.model.collectives import NcclAnswer, NcclCommunicator, NcclPart, Nc
 from mpwatch.model.findings import Severity
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import GpuUse, Process, Snapshot, Thread
-from mpwatch.model.source_code import SourceLine, Statement
+from mpwatch.model.source_code import Mark, SourceLine, Statement
 from tests.builders.snapshots import (
     MAIN,
     NO_HISTORY,
@@ -198,12 +198,109 @@ def test_a_rank_on_its_way_to_its_own_wait_for_the_gpu_is_not_named() -> None:
     assert found(collective_mismatch.check, job) == []
 
 
-def test_ranks_that_all_poll_for_the_gpu_are_not_named_without_more() -> None:
+def test_ranks_that_all_poll_for_the_gpu_are_no_more_than_information() -> None:
     both = (rank(0, polls(*SYNCHRONIZE)), rank(1, polls(*SYNCHRONIZE, number=301)))
-    job = readings(*both)
 
-    for rule in (rank_stuck_in_collective, collective_mismatch, no_progress):
-        assert found(rule.check, job) == []
+    finding = only(rank_stuck_in_collective.check, readings(*both))
+
+    assert finding.severity is Severity.INFO
+    assert "each at one line" in finding.summary
+    assert "or each of its steps waits there" in finding.cause
+    assert found(rank_stuck_in_collective.check, readings(*both, seconds=35)) == []
+    for rule in (collective_mismatch, no_progress):
+        assert found(rule.check, readings(*both)) == []
+
+
+def counted(it: Process, *groups: tuple[int, int]) -> Process:
+    """The rank with the launched and ended collectives of its groups, unchanged for 45 s."""
+    states = [
+        {"id": f"nccl:{n}", "enqueued": begun, "completed": ended, "unchanged_ns": 45 * 10**9}
+        for n, (begun, ended) in enumerate(groups)
+    ]
+    return replace(it, gauges={"collectives": {"groups": {}, "states": states}})
+
+
+def test_ranks_whose_launched_collectives_do_not_end_stand_still() -> None:
+    both = (rank(0, polls(*SYNCHRONIZE)), rank(1, polls(*SYNCHRONIZE, number=301)))
+
+    finding = only(rank_stuck_in_collective.check, readings(*(counted(r, (8, 7)) for r in both)))
+
+    assert finding.severity is Severity.WARNING
+    assert "what they have launched does not end" in finding.summary
+
+
+def test_ranks_of_which_torch_has_counted_more_launches_are_a_mismatch() -> None:
+    """RAS counts no all_to_all, so that it calls all ranks equal."""
+    ahead = counted(rank(0, polls("train.py:step:42")), (25, 24), (120, 116))
+    behind = counted(rank(1, polls("train.py:step:42", number=301)), (25, 24), (116, 116))
+    source = lines((42, "x = x.to(device)", ("for x in batches:",)))
+    empty = Statement(22, "if x.size(0) == 0: return torch.empty(0, self.dim)")
+    forward = SourceLine(
+        source[0].file, 24, "forward", Statement(24, "y = self.net(x)"), after=(empty,)
+    )
+
+    job = readings(ahead, behind, source=source)
+    finding = only(collective_mismatch.check, job)
+    shown = only(collective_mismatch.check, readings(ahead, behind, source=(*source, forward)))
+
+    assert finding.severity is Severity.CRITICAL
+    assert finding.process == pid(301)
+    assert "rank 1 (301) has launched 116 collectives of group 1, rank 0 (300) 4" in finding.summary
+    assert "backward" not in finding.cause
+    assert "return torch.empty(0, self.dim)` at train.py:22 forward" in shown.cause
+    assert found(rank_stuck_in_collective.check, job) == []
+
+
+def test_a_rank_that_is_only_a_few_launches_ahead_of_the_gpu_is_no_mismatch() -> None:
+    ahead = counted(rank(0, polls(*SYNCHRONIZE)), (120, 112))
+    behind = counted(rank(1, polls(*SYNCHRONIZE, number=301)), (116, 112))
+
+    assert found(collective_mismatch.check, readings(ahead, behind)) == []
+
+
+def test_the_one_line_that_launches_a_collective_is_named_where_ranks_wait_later() -> None:
+    waiting, other = rank(0, polls("train.py:step:42")), waits_in(1, "barrier", "train.py:step:45")
+    source = lines((42, "loss = loss.item()", ()), (45, "dist.barrier(cpu)", ()))
+    file = source[0].file
+    launches = Mark("collective", file, "average", "all_reduce", Statement(9, "all_reduce(flat)"))
+    scales = Mark("backward", file, "step", "", Statement(40, "self.scaler.scale(loss).backward()"))
+    job = replace(readings(waiting, other, status=status(*BEHIND), source=source))
+
+    known = only(collective_mismatch.check, replace(job, marks=(launches,)))
+    scaled = only(collective_mismatch.check, replace(job, marks=(launches, scales)))
+
+    assert "`all_reduce(flat)` at train.py:9 average" in known.cause
+    assert "GradScaler" not in known.cause
+    assert "a GradScaler leaves out optimizer.step()" in scaled.cause
+
+
+def test_the_early_return_before_a_collective_of_nccl_is_named() -> None:
+    """One rank has returned before it and is in the next round, at an earlier line of the loop."""
+    ahead = rank(0, polls("train.py:load:12", "train.py:step:42"))
+    inside = rank(1, polls("train.py:update:55", "train.py:step:46", number=301))
+    parts = (
+        NcclCommunicator("0x1f", 2, parts=BEHIND),
+        NcclCommunicator(
+            "0x2f",
+            2,
+            parts=(NcclPart("AllReduce", "0", 1, (0,)), NcclPart("AllReduce", "1", 1, (1,))),
+        ),
+    )
+    returns = Statement(50, "if denom == 0: return None")
+    round_ = ("for step in range(steps):",)
+    of_step = lines((42, "x = load()", round_), (46, "update()", round_))
+    file = of_step[0].file
+    source = (
+        *of_step,
+        SourceLine(file, 12, "load", Statement(12, "return x.to(device)")),
+        SourceLine(file, 55, "update", Statement(55, "total.tolist()"), after=(returns,)),
+    )
+    nccl = NcclStatus(pid(300), NOW_S, NcclAnswer("2.28.9", 2, parts), NOW_S - 40)
+
+    finding = only(collective_mismatch.check, readings(ahead, inside, status=nccl, source=source))
+
+    assert "comes after `if denom == 0: return None` of line 50" in finding.cause
+    assert "rank 0 (300) has gone on to AllReduce 21 of NCCL" in finding.cause
 
 
 def test_ranks_that_all_poll_and_have_launched_different_collectives_are_a_mismatch() -> None:

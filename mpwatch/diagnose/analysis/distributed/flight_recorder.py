@@ -62,6 +62,71 @@ def unfinished(process: Process) -> Recorded | None:
     return found[0] if len(found) == 1 else None
 
 
+class Launched(NamedTuple):
+    """How many collectives of NCCL a rank has launched in one group, and how many have ended."""
+
+    launched: int
+    ended: int
+    unchanged_s: float
+    """For how long neither number has changed."""
+
+
+def launched(process: Process) -> Mapping[str, Launched]:
+    """The counts of a rank, by torch's number of the group in the process; empty if not known.
+
+    A collective of NCCL is launched by its call, which returns at once.
+    """
+    gauge = process.gauges.get("collectives")
+    states = gauge.get("states") if isinstance(gauge, Mapping) else None
+    found: dict[str, Launched] = {}
+    for state in states if isinstance(states, list) else ():
+        if not isinstance(state, Mapping):
+            continue
+        name, begun, ended, unchanged_ns = (state.get(key) for key in _COUNTS)
+        kind, _, number = name.partition(":") if isinstance(name, str) else ("", "", "")
+        if (
+            kind == "nccl"
+            and isinstance(begun, int)
+            and isinstance(ended, int)
+            and isinstance(unchanged_ns, int)
+        ):
+            found[number] = Launched(begun, ended, unchanged_ns / 1e9)
+    return found
+
+
+_COUNTS = ("id", "enqueued", "completed", "unchanged_ns")
+
+
+class LaunchedApart(NamedTuple):
+    """A group in which some ranks wait for what others have not launched."""
+
+    group: str
+    """As of `launched`."""
+    counts: tuple[Launched, ...]
+    """Of the ranks, in their order."""
+    least: int
+    """What all of them have launched, and what has ended on those that have launched more."""
+
+    @property
+    def unchanged_s(self) -> float:
+        """For how long no count of any rank has changed."""
+        return min(each.unchanged_s for each in self.counts)
+
+
+def launched_apart(ranks: Sequence[Process]) -> Iterator[LaunchedApart]:
+    """Yield the groups in which some of these ranks have launched more than others.
+
+    Only where all that all have launched has ended on those, and nothing since.
+    """
+    counts = [launched(rank) for rank in ranks]
+    for group in counts[0] if counts else ():
+        known = tuple(each[group] for each in counts if group in each)
+        least = min(each.launched for each in known)
+        ahead = [each for each in known if each.launched > least]
+        if len(known) == len(ranks) and ahead and all(each.ended == least for each in ahead):
+            yield LaunchedApart(group, known, least)
+
+
 def number_of(process: Process) -> int | None:
     """The number of a rank, by its place in the first process group; `None` if unknown."""
     if process.sample.rank is not None:

@@ -15,7 +15,7 @@ from mpwatch.diagnose.analysis.source.lines import is_in_loop, mark_words, marks
 from mpwatch.diagnose.analysis.stack_patterns import main_thread
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process
-from mpwatch.model.source_code import Mark, Statement
+from mpwatch.model.source_code import Mark, SourceLine, Statement
 
 _ON_RANK = re.compile(
     r"(?<![a-z])rank(?![a-z])|\bis_(main|master|first|chief|coordinator)\w*|\bis_(?:global_|local_)zero\b",
@@ -142,7 +142,8 @@ def collective_under_rank(index: Index, frame: Frame) -> UnderRank | None:
 
 
 _ON_DATA = re.compile(
-    r"[<>]|\b(?:any|all|isnan|isinf|isfinite|numel|len)\(|loss|best|improv|converg|overflow|empty",
+    r"[<>]|\b(?:any|all|isnan|isinf|isfinite|numel|len)\(|loss|best|improv|converg|overflow|empty"
+    r"|[\w)\]] [!=]= 0(?:\.0*)?(?![\w.])",
     re.IGNORECASE,
 )
 _SAME_FOR_ALL = re.compile(
@@ -192,6 +193,24 @@ def branch_of_one_side(
                 if is_branch and statement not in shared and _is_own(statement.text, is_once):
                     return Guard(frame, statement, leaves)
     return None
+
+
+def graph_left(index: Index) -> tuple[SourceLine, Statement] | None:
+    """Where a forward pass returns a tensor that is made anew if its input is empty.
+
+    Such a tensor is not part of the graph of autograd: the backward pass ends there.
+
+    Returns:
+        A line behind that condition, and the statement.
+    """
+    for line in index.snapshot.source:
+        for statement in line.after if line.function.rpartition(".")[2] == "forward" else ():
+            if _MADE_ANEW.search(statement.text) and _is_own(statement.text, is_once=False):
+                return line, statement
+    return None
+
+
+_MADE_ANEW = re.compile(r": return (?:\w+\.)*(?:new_)?(?:empty|zeros|ones|full)(?:_like)?\(")
 
 
 def _are_run_once(index: Index, frames: Sequence[Frame]) -> bool:

@@ -61,11 +61,16 @@ def waiting_for_gpu(place: str) -> Activity:
     return Activity("spinning", "", "gpu", place=place)
 
 
-def gpu_wait_s(process: Process, index: Index) -> float | None:
+def gpu_wait_s(process: Process, index: Index, *, is_at_one_line: bool = False) -> float | None:
     """Seconds for which every reading has found the main thread waiting for the GPU.
 
     `None` if it does not now, or before the time of this reading is accounted for. A training whose
     steps are long waits like that as well: this is no sign of a fault by itself.
+
+    Args:
+        process: The process.
+        index: The snapshot.
+        is_at_one_line: Only as long as all these readings were of the line that it is at now.
     """
     thread = main_thread(process)
     account = index.snapshot.account.processes.get(process.process)
@@ -76,7 +81,10 @@ def gpu_wait_s(process: Process, index: Index) -> float | None:
         return None
     since_s = main.counted_s
     for bucket in reversed(main.buckets):
-        if any(each.target != "gpu" and each != NO_PLACE for each in bucket.tally.seen):
+        seen = [each for each in bucket.tally.seen if each != NO_PLACE]
+        if any(each.target != "gpu" for each in seen):
+            break
+        if is_at_one_line and any(each.place not in ("", main.now.place) for each in seen):
             break
         since_s -= bucket.tally.observed_s
     return max(0.0, index.snapshot.at_s - since_s)

@@ -17,6 +17,7 @@ from mpwatch.diagnose.analysis.distributed.flight_recorder import (
     SAME_SHAPES,
     SURE_S,
     WAIT_FOR_TIMEOUT,
+    launched_apart,
     number_of,
     unfinished,
 )
@@ -28,6 +29,7 @@ from mpwatch.diagnose.analysis.distributed.rank_exits import (
     ranks_beside,
 )
 from mpwatch.diagnose.analysis.distributed.ranks import (
+    ALL_INSIDE_S,
     BACKWARD,
     NEW_GROUP,
     OF_NCCL,
@@ -54,6 +56,7 @@ from mpwatch.diagnose.analysis.source.branches import (
     branch_of_one_side,
     collective_under_rank,
     ends_by_clock,
+    graph_left,
     guard_on_rank,
     loop_ends,
     passed_loop,
@@ -119,9 +122,13 @@ def _on_gpu(index: Index) -> Iterator[Finding]:
     One that has launched fewer and waits itself waits in a collective that the others are not in.
     """
     ranks = all_on_gpu(index)
-    for late in late_ranks(index) if ranks else ():
-        if not late.next_call:
-            continue
+    differing = [late for late in late_ranks(index) if late.next_call] if ranks else []
+    for late in differing:
+        behind = [rank for rank in ranks if number_of(rank) in late.ranks]
+        others = [rank for rank in ranks if rank not in behind]
+        sides = ((late.next_call, others), ("its own wait for the GPU", behind))
+        branched = _branched(index, sides, ()) if behind and others else None
+        cause, advice = branched or (_LAUNCHES_DIFFER, _FIND_CALL)
         yield Finding(
             rule=RULE,
             severity=Severity.CRITICAL if late.same_s >= SURE_S else Severity.WARNING,
@@ -132,18 +139,90 @@ def _on_gpu(index: Index) -> Iterator[Finding]:
                 "others have"
             ),
             evidence=(*nccl_words(index, ranks), *filter(None, [merge(ranks).sentence])),
-            cause=(
-                "The collectives of a communicator run on the GPU in the order in which each rank "
-                "launches them, and the order has to be the same on all ranks. Each rank waits for "
-                f"the others in another one. {WAIT_FOR_TIMEOUT}"
-            ),
-            advice=(
-                "Look for a collective that only some of the ranks call: inside a branch on the "
-                "rank, in one more step, or in code for the main rank alone. Call it on all ranks, "
-                "or on none. TORCH_DISTRIBUTED_DEBUG=DETAIL checks each call and names the first "
-                "difference, at a cost in speed."
-            ),
+            cause=f"{cause} {WAIT_FOR_TIMEOUT}",
+            advice=advice,
         )
+    if not differing:
+        yield from _counted_apart(index, ranks)
+
+
+_LAUNCHES_DIFFER = (
+    "The collectives of a communicator run on the GPU in the order in which each rank launches "
+    "them, and the order has to be the same on all ranks. Each rank waits for the others in "
+    "another one."
+)
+_FIND_CALL = (
+    "Look for a collective that only some of the ranks call: inside a branch on the rank, in one "
+    "more step, or in code for the main rank alone. Call it on all ranks, or on none. "
+    "TORCH_DISTRIBUTED_DEBUG=DETAIL checks each call and names the first difference, at a cost in "
+    "speed."
+)
+
+
+def _counted_apart(index: Index, ranks: Sequence[Process]) -> Iterator[Finding]:
+    """Yield a finding where torch has counted more launches of a group on some ranks.
+
+    NCCL RAS does not count messages between two ranks, of which an all_to_all consists. A rank
+    waits for others where all that they have launched has ended, and what it has launched since
+    has not.
+    """
+    for parted in launched_apart(ranks):
+        if parted.unchanged_s < ALL_INSIDE_S:
+            continue
+        group, least = parted.group, parted.least
+        pairs = list(zip(ranks, parted.counts, strict=True))
+        most = max(each.launched for each in parted.counts)
+        behind = [rank for rank, each in pairs if each.launched == least]
+        waiting = [rank for rank, each in pairs if each.launched > least]
+        cause, advice = _fewer_launched(index, behind, waiting, least)
+        words = ", ".join(
+            f"{called(rank)} {each.launched} ({each.ended} of them have ended)"
+            for rank, each in pairs[:8]
+        )
+        yield Finding(
+            rule=RULE,
+            severity=Severity.CRITICAL,
+            process=behind[0].process,
+            summary=(
+                f"all {len(ranks)} ranks wait for the GPU, and {all_called(behind)} "
+                f"{_have(behind)} launched {least} collectives of group {group}, "
+                f"{all_called(waiting)} {most - least} more"
+            ),
+            evidence=(
+                f"collectives of group {group} that torch has counted: {words}; unchanged for "
+                f"{seconds_text(parted.unchanged_s)}",
+                *filter(None, [merge(ranks).sentence]),
+            ),
+            cause=f"{cause} {WAIT_FOR_TIMEOUT}",
+            advice=advice,
+        )
+
+
+def _fewer_launched(
+    index: Index, behind: Sequence[Process], waiting: Sequence[Process], least: int
+) -> tuple[str, str]:
+    """Cause and advice where some ranks have launched fewer collectives of a group."""
+    what = (
+        f"{all_called(waiting)} {wait_verb(waiting)} for collective {least + 1} of the group, "
+        f"which {all_called(behind)} {_have(behind)} not launched and {_have(behind)} gone on "
+        "without. The lines above are those at which the ranks need a result, not those of the "
+        "calls."
+    )
+    found = graph_left(index)
+    if found is None:
+        return f"{what} {_LAUNCHES_DIFFER}", _FIND_CALL
+    line, statement = found
+    at = frame_words(Frame(line.function, line.file, statement.line))
+    return (
+        f"{what} Most likely in the backward pass: `{statement.text}` at {at} returns a tensor "
+        "that is made anew and not part of the graph, so that a rank which meets that condition "
+        "runs no backward pass of what comes before it and behind it there, and leaves out the "
+        "collectives of that; the others call them.",
+        f"Let all ranks run the same backward pass: in place of what `{statement.text}` makes "
+        "anew, return the empty input itself, or a result that depends on it and on the "
+        "parameters, so that the collectives of the backward pass are called on every rank. A "
+        "longer timeout or find_unused_parameters does not help.",
+    )
 
 
 def _aborted(index: Index) -> Iterator[Finding]:
@@ -356,11 +435,68 @@ def _explained(
         if resumed is not None:
             return _Explained(*resumed)
     if left is None:
+        before = _launched_before(index, by_call)
+        if before is not None:
+            return _Explained(*before)
         return _Explained(why, COMPARE_CALLS, is_open=True)
     if left.is_known:
         return _Explained(left.cause, left.advice)
     is_open = not left.is_under_rank
     return _Explained(f"{left.cause} {why}", f"{left.advice} {COMPARE_CALLS}", is_open)
+
+
+def _launched_before(
+    index: Index, by_call: Sequence[tuple[str, list[Process]]]
+) -> tuple[str, str] | None:
+    """Cause and advice where the source has few lines that can have launched what a rank waits for.
+
+    The line at which that rank waits is a later one, which needs a result of the GPU.
+    """
+    of_nccl = [each for each in by_call if each[0].endswith(OF_NCCL)]
+    if len(of_nccl) != 1:
+        return None
+    name, waiting = of_nccl[0]
+    words = re.findall(r"[A-Z][a-z]+", name.partition(" ")[0])
+    operation = "_".join(words).lower()
+    calls = {
+        (each.file, each.statement.line): each
+        for each in marks(index, "collective")
+        if operation and each.about.partition("_into")[0].removesuffix("_tensor") == operation
+    }
+    others = [rank for other, ranks in by_call if other != name for rank in ranks]
+    if not 0 < len(calls) <= FEW_LINES:
+        return None
+    lines = " or ".join(mark_words(each) for each in calls.values())
+    cause = (
+        f"{all_called(waiting)} {_have(waiting)} launched {name}, which {all_called(others)} "
+        f"{_have(others)} not launched: as far as the source shows, by {lines}. The lines at "
+        "which the ranks wait now come later."
+    )
+    scaled = next((e for e in marks(index, "backward") if _SCALED.search(e.statement.text)), None)
+    if scaled is None:
+        return (
+            f"{cause} What decides whether that is called was not the same on all ranks (a "
+            "counter or a flag of each rank, its data, or the rank itself).",
+            f"Compare what decides that {operation} is called there: let it be what all ranks "
+            "count alike (the number of the iteration), or decide on one rank and broadcast it. "
+            "A longer timeout does not help.",
+        )
+    return (
+        f"{cause} Possible: {mark_words(scaled)} scales the loss, and a GradScaler leaves out "
+        "optimizer.step() on a rank whose gradients are not finite, on that rank alone. If the "
+        "call is below optimizer.step(), or depends on a counter of its calls, that rank leaves it "
+        "out, or makes it in another iteration.",
+        "Let no collective depend on how often optimizer.step() was run: decide by the number of "
+        "the iteration, which all ranks share, and call it outside of step(); or all_reduce the "
+        "scaler's found_inf (with MAX) so that all ranks skip a step together. The scale of each "
+        "rank (scaler.get_scale()) shows which one has skipped steps. A longer timeout does not "
+        "help.",
+    )
+
+
+FEW_LINES = 2
+"""With more lines that call one operation, the source does not show which of them it was."""
+_SCALED = re.compile(r"\b\w*scaler\w*\.scale\(", re.IGNORECASE)
 
 
 _MESSAGES = frozenset(("send", "recv"))

@@ -12,6 +12,8 @@ from mpwatch.describe.frames import frame_words, own_frames, program_frames
 from mpwatch.describe.processes import names_text, wait_verb
 from mpwatch.describe.waits import LOCK_OF_THREADS, object_words
 from mpwatch.diagnose.analysis.distributed.flight_recorder import (
+    launched,
+    launched_apart,
     number_of,
     recorded,
     world_size,
@@ -105,6 +107,7 @@ from mpwatch.diagnose.analysis.throughput.shares import is_at_one_wait
 from mpwatch.diagnose.analysis.values import difference
 from mpwatch.diagnose.analysis.waits.blockages import usual_pause_s
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
+from mpwatch.diagnose.analysis.waits.gpu import gpu_wait_s
 from mpwatch.model.collectives import HABIT
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import Frame
@@ -156,6 +159,8 @@ def check(index: Index) -> Iterator[Finding]:
     yield from found
     yield from _joining(index)
     late = late_ranks(index)
+    if not late and not found:
+        yield from _all_on_gpu(index)
     if not late or found or all_on_gpu(index):
         return
     if not any(len(set(apart(index, ranks))) > 1 for ranks in rank_groups(index)):
@@ -284,6 +289,60 @@ def _of_nccl(index: Index, late: Late) -> Finding:
 def _with_nccl(finding: Finding, index: Index, ranks: Sequence[Process]) -> Finding:
     """The finding with what NCCL RAS says of its ranks."""
     return replace(finding, evidence=(*finding.evidence, *nccl_words(index, ranks)))
+
+
+def _all_on_gpu(index: Index) -> Iterator[Finding]:
+    """Yield a finding where all ranks wait for the GPU, each at one line, and none was seen late.
+
+    Steps that take nearly all of their time on the GPU look like that from outside. With a hook,
+    torch's counts of what was launched and has ended tell whether the ranks go on.
+    """
+    ranks = all_on_gpu(index)
+    waits_s = [gpu_wait_s(rank, index, is_at_one_line=True) or 0.0 for rank in ranks]
+    counts = [launched(rank) for rank in ranks]
+    known = [each for rank in counts for each in rank.values()]
+    since_s = min([*waits_s, *(each.unchanged_s for each in known)], default=0.0)
+    if since_s < ON_GPU_S or any(launched_apart(ranks)):
+        return
+    is_counted = all(counts) and any(each.ended < each.launched for each in known)
+    stands = "and what they have launched does not end" if is_counted else "each at one line"
+    yield Finding(
+        rule=RULE,
+        severity=Severity.WARNING if is_counted else Severity.INFO,
+        process=ranks[0].process,
+        summary=f"all {len(ranks)} ranks have waited for the GPU, {stands}",
+        evidence=(
+            *(
+                f"{called(rank)} has waited for {seconds_text(since_s)} at {called_from(rank)}"
+                for rank in ranks[:4]
+            ),
+            *nccl_words(index, ranks),
+        ),
+        cause=(
+            "A collective of NCCL returns at once and runs on the GPU; a later line that needs a "
+            "result waits for it. "
+            + (
+                "torch has counted no collective that was begun or has ended in this time: most "
+                "likely one on the GPU waits for a rank that does not take part in it."
+                if is_counted
+                else "Either the job stands still in a collective in which not all ranks take "
+                "part (NCCL RAS counts neither messages between two ranks nor all_to_all), or each "
+                "of its steps waits there for nearly all of its time."
+            )
+        ),
+        advice=(
+            ""
+            if is_counted
+            else "If the job should have logged a step in this time, it stands still: mpwatch "
+            "diagnose --hook reads how many collectives each rank has launched. "
+        )
+        + "Look for a collective or a message that one of the ranks leaves out before the lines "
+        "above, also in a backward pass (a part of the model that has no input on one rank).",
+    )
+
+
+ON_GPU_S = 40.0
+"""Few kernels take so long, and few programs wait for the GPU at one line alone."""
 
 
 def _joining(index: Index) -> Iterator[Finding]:
