@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import os
 import socket
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mpwatch.hook import wire
 from mpwatch.model.events import HookNote, HookStatus
