@@ -188,15 +188,24 @@ def deliver_once(
     Raises:
         Refused: As `deliver`.
     """
-    try:
-        require_usable(attempt)
-        exchange = later or _create_exchange(attempt, action)
-        if later is not None and not later.renew():
-            raise Refused(_WAS_CALLED_OFF)
-    except BaseException:
-        if later is not None:
-            later.remove()
-        raise
+    with contextlib.ExitStack() as claims:
+        try:
+            require_usable(attempt)
+            claims.enter_context(methods.memory_claimed(attempt.target))
+            exchange = later or _create_exchange(attempt, action)
+            if later is not None and not later.renew():
+                raise Refused(_WAS_CALLED_OFF)
+        except BaseException:
+            if later is not None:
+                later.remove()
+            raise
+        return _deliver_in(exchange, attempt, action, timeout_s)
+
+
+def _deliver_in(
+    exchange: ExchangeDir, attempt: Attempt, action: str, timeout_s: float
+) -> tuple[PayloadAnswer | None, float | None, ExchangeDir]:
+    """As `deliver_once`, where the exchange directory is there."""
     target = attempt.target
     attempt.step("exchange made")
     if not exchange.is_ours and _is_lost(exchange, attempt):

@@ -16,7 +16,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 
 from mpwatch.attach.native import code_cave, cpython_symbols, native_call, pending_call, tracer
@@ -27,6 +27,7 @@ from mpwatch.attach.payload import compiled_payload
 from mpwatch.attach.payload.exchange_dir import ExchangeDir
 from mpwatch.attach.target import Target, read_target
 from mpwatch.collect.host import ptrace_access
+from mpwatch.collect.host.host import memory_left
 from mpwatch.collect.process import fds, procfs
 from mpwatch.hook import wire
 from mpwatch.model.cmdline import has_x_option
@@ -45,12 +46,19 @@ _SIGXFSZ = 1 << (signal.SIGXFSZ - 1)
 _STACK_BYTES = 8 << 20
 """A thread's stack where RLIMIT_STACK does not say more; `threading.stack_size` is not seen."""
 _LOADED_BYTES = 16 << 20
-"""Several times what the hook and the program that loads it map besides."""
+"""Several times what the hook and the program that loads it map besides; of a process whose control
+group had 4 MiB left, an injection took so much that the kernel killed it."""
+_LOADED_MAPPINGS = 256
+"""Several times what it adds to them: 78 in a plain program, by the modules of the standard library
+that it imports, and 17 where torch is loaded."""
 STARTED_WITHIN_S = 1.0
 _STARTING_S = 0.02
 _ENDING_S = 0.02
 # One target is stopped at a time: a stopped target must not wait for another thread.
 _STOPPING = threading.Lock()
+_CLAIMING = threading.Lock()
+_claims: list[Target] = []
+"""The targets that just load the hook: what each of them may take is not left for others."""
 
 
 class NotFinished(Refused):
@@ -135,6 +143,11 @@ def require_usable(attempt: Attempt) -> None:
     require_address_space(target)
     require_stoppable(target)
     _require_rights(target)
+    if not target.sees_itself:
+        raise Refused(
+            "it has no procfs at /proc that shows it, and the hook reads its own entries there",
+            "mount procfs at /proc in its root directory before starting it",
+        )
     if target.has_shadow_stack:
         raise Refused(
             "CET shadow stacks are on, so a call cannot be injected",
@@ -146,6 +159,7 @@ def require_usable(attempt: Attempt) -> None:
         shown = "an unknown version" if version is None else f"{version[0]}.{version[1]}"
         raise Refused(f"its Python is {shown}; mpwatch supports 3.10 and later")
     _require_gil(attempt.interpreter)
+    require_mappings(attempt.interpreter)
     code_cave.require_unused_bytes(attempt.interpreter.modules)
 
 
@@ -342,6 +356,59 @@ def require_address_space(target: Target) -> None:
         raise Refused(
             f"it may map only {left} MiB more (ulimit -v), and an injection could end it there"
         )
+
+
+def require_mappings(found: Interpreter) -> None:
+    """Refuse a process that may hardly make more mappings: what the hook adds, it could not add.
+
+    A thread that cannot be started there, or a module that cannot be loaded, fails the injection;
+    and of a program that grows to the limit, the hook would take what is left.
+    """
+    try:
+        limit = procfs.number(procfs.read(f"{PROC}/sys/vm/max_map_count", 64))
+    except OSError:
+        limit = None
+    if limit is not None and limit - len(found.mappings) < _LOADED_MAPPINGS:
+        left = max(0, limit - len(found.mappings))
+        raise Refused(
+            f"it may make only {left} mappings more (vm.max_map_count), and an injection could use"
+            " them up"
+        )
+
+
+def require_memory(target: Target, count: int = 1) -> None:
+    """Refuse a process that would be killed for want of memory, or for which another one would be.
+
+    Args:
+        target: The process.
+        count: How many processes load the hook at a time, this one included.
+    """
+    left = memory_left(target.pid, PROC)
+    for left_bytes, whose in (
+        (left.group_bytes, "its control group"),
+        (left.machine_bytes, "the machine"),
+    ):
+        if left_bytes is not None and left_bytes < count * _LOADED_BYTES:
+            what = "an injection" if count == 1 else f"{count} injections at a time"
+            words = f"only {left_bytes >> 20} MiB of memory left, and {what} could use it up"
+            raise Refused(f"{whose} has {words}", passes=True)
+
+
+@contextlib.contextmanager
+def memory_claimed(target: Target) -> Iterator[None]:
+    """Claim the memory that an injection may take, for as long as that is under way.
+
+    Raises:
+        Refused: It is not left; see `require_memory`.
+    """
+    with _CLAIMING:
+        require_memory(target, len(_claims) + 1)
+        _claims.append(target)
+    try:
+        yield
+    finally:
+        with _CLAIMING:
+            _claims.remove(target)
 
 
 def require_same_clocks(target: Target) -> None:

@@ -93,6 +93,7 @@ def _examined(sample: ProcSample) -> tuple[Target, str]:
         require_same_clocks(target)
         try:
             require_usable(Attempt(target))
+            methods.require_memory(target)
             return target, exchange_dir.runtime_directory(target, make=False)
         except Refused as refusal:
             if not refusal.passes or time.monotonic() > deadline_s:

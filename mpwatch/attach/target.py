@@ -44,6 +44,8 @@ class Target:
     """Root directory and mounts are those of this process, so paths are the same in both."""
     shares_pids: bool
     has_shadow_stack: bool
+    sees_itself: bool = True
+    """A procfs is mounted for it at /proc, of a pid namespace that it is in."""
     turns: int = 0
     """Context switches of the main thread, voluntary and not."""
     privileges: str = ""
@@ -125,9 +127,30 @@ def read_target(process: ProcessId, proc: str = "/proc") -> Target:
         shares_pids=shares_pids,
         turns=int(status.get("voluntary_ctxt_switches", "0"))
         + int(status.get("nonvoluntary_ctxt_switches", "0")),
+        sees_itself=_sees_itself(process, status.get("NSpid", str(pid)).split(), proc),
         has_shadow_stack="shstk" in status.get("x86_Thread_features", "").split(),
         privileges=_privileges(status, pid, inside, proc),
     )
+
+
+def _sees_itself(process: ProcessId, pids: list[str], proc: str) -> bool:
+    """Whether the procfs in the root directory of a process shows that process; see `Target`.
+
+    Args:
+        process: The process.
+        pids: Its ids in all pid namespaces that it is in: that of the procfs may be any of them.
+        proc: Path of procfs.
+    """
+    for pid in pids:
+        try:
+            found = stat_of(int(pid), f"{proc}/{process.pid}/root/proc")
+        except PermissionError:
+            return True  # not known
+        except (OSError, ValueError):
+            continue
+        if found.start_ticks == process.start_ticks:
+            return True
+    return False
 
 
 def _privileges(status: dict[str, str], pid: int, inside: int, proc: str) -> str:

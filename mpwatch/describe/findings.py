@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from mpwatch.describe.processes import full_name, full_name_of, is_on_gpu, lasting_text
+from mpwatch.model.account import NO_CORE
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import NO_GPUS
 from mpwatch.model.snapshot import Process, Snapshot
@@ -29,6 +30,8 @@ GROWTH_TOLD_S = 35.0
 """A growth takes this long to differ from a warm-up (`diagnose.analysis.growth.growing`)."""
 WAIT_SHOWN_S = 5.0
 """A shorter wait is none that lasts."""
+SHORT_OF_CORES = 0.5
+"""A share of a minute; less than this is usual where a machine is well used."""
 ITEMS_SHOWN = 3
 
 
@@ -41,7 +44,7 @@ def no_findings_lines(snapshot: Snapshot, *, is_timed: bool = True) -> tuple[str
     """
     watched_s = snapshot.account.watched_s
     time = f" in {seconds_text(watched_s)}" if is_timed and watched_s >= 1.0 else ""
-    seen = [*_lasting_waits(snapshot), *_rises_words(snapshot)]
+    seen = [*_lasting_waits(snapshot), *_short_of_cores(snapshot), *_rises_words(snapshot)]
     if not seen:
         return (NO_FINDINGS.replace("No findings", f"No findings{time}", 1),)
     return (f"No findings{time}. Seen so far:", *seen)
@@ -59,6 +62,34 @@ def _lasting_waits(snapshot: Snapshot) -> Iterator[str]:
         shown += 1
         time = lasting_text(since_s, snapshot)
         yield f"{first.name} {first.words} for {time}: {chain.conclusion} ({told})"
+
+
+def _short_of_cores(snapshot: Snapshot) -> Iterator[str]:
+    """That processes wait for a core most of the time, and how much of the machine the job uses.
+
+    It explains a job that is slow, or has hardly begun, for a reason outside of it.
+    """
+    found: list[tuple[float, Process]] = []
+    for process in snapshot.living():
+        account = snapshot.account.processes.get(process.process)
+        if account is not None:
+            shares = account.main.last_minute().shares()
+            share = sum(each.share for each in shares if each.activity == NO_CORE)
+            if share >= SHORT_OF_CORES:
+                found.append((share, process))
+    host = snapshot.host
+    if not found or host.usable_cpus is None or host.load_1m is None:
+        return
+    used = sum(process.cpu_percent or 0.0 for process in snapshot.living())
+    found.sort(key=lambda each: -each[0])
+    shown = [f"{full_name(process)} {share:.0%}" for share, process in found[:ITEMS_SHOWN]]
+    more = len(found) - len(shown)
+    names = ", ".join(shown) + (f" and {more} more" if more else "")
+    cores = "1 core" if host.usable_cpus == 1 else f"{host.usable_cpus} cores"
+    yield (
+        f"of the last minute these waited for a free core: {names} ({cores}, a load of "
+        f"{host.load_1m:.0f}; the job itself uses {used / 100:.1f} cores)"
+    )
 
 
 def _rises_words(snapshot: Snapshot) -> Iterator[str]:

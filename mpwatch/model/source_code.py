@@ -277,6 +277,62 @@ class SourceLine(Struct, frozen=True):
     """The conditions that leave the loops around the innermost one of its function, as `ends`."""
 
 
+OriginKind: TypeAlias = Literal[
+    "argument",
+    "clock",
+    "counter",
+    "data",
+    "environment",
+    "exception",
+    "file",
+    "flag",
+    "hash",
+    "limit",
+    "machine",
+    "message",
+    "one-rank",
+    "queue",
+    "random",
+    "rank",
+    "set-order",
+    "shared",
+    "",
+]
+"""Where a value comes from. `argument`: the command line. `counter`: is added to on some ways only.
+`data`: what the process reads or iterates over. `environment`: a variable of the environment.
+`exception`: one that was caught, or not. `file`: which files there are. `flag`: an event or a
+variable that a thread sets. `hash`: hash(). `limit`: whether a time limit has passed. `machine`:
+memory or load. `message`: from another process. `one-rank`: of a collective whose result only one
+rank gets. `queue`: the size of one. `random`: a random number. `set-order`: the order of a set.
+`shared`: a collective that gives all ranks the same. Empty: not known."""
+
+
+class OriginStep(NamedTuple):
+    """A statement by which a value gets to a condition."""
+
+    file: str
+    function: str
+    statement: Statement
+
+
+class Origin(NamedTuple):
+    """Where a value comes from that decides at a statement, as far as names show."""
+
+    file: str
+    statement: Statement
+    """The condition, loop, `except` clause or call that the value decides at."""
+    kind: OriginKind
+    about: str
+    """The expression that it comes from, `time.monotonic()`."""
+    steps: tuple[OriginStep, ...] = ()
+    """The statements in between, the nearest first; the last contains `about`. None where the first
+    statement does."""
+    is_certain: bool = True
+    """Whether each step is the only one that the source shows."""
+    names: tuple[str, ...] = ()
+    """What the first statement passes it as, where that is a call: `src`."""
+
+
 class DroppedResult(NamedTuple):
     """A call that starts a task and drops its result: an exception in the task is never raised."""
 
@@ -413,6 +469,8 @@ MarkKind: TypeAlias = Literal[
     "looped-collective",
     # Makes a queue without a bound in the process of a Manager. About: the queue.
     "managed-queue",
+    # Makes a process group of torch.distributed, in a file that ends none. About: the function.
+    "makes-group",
     # Gets a logger by a name that is put together from values of its function or object, and a
     # handler is added to it there. About: the variable of the logger, `self.logger`.
     "named-logger",
@@ -698,3 +756,5 @@ class SourceRead(Struct, frozen=True):
     """Those of all files that were read until then, in place of earlier ones; `None`: as before."""
     problems: tuple[str, ...] = ()
     """Files at which the reading itself failed, each in one sentence."""
+    origins: tuple[Origin, ...] = ()
+    """Of the conditions, loops and calls of these lines, each once."""

@@ -273,7 +273,10 @@ def _is_frozen(folder: int) -> bool:
     runtime_dir: Any = sys.modules.get(f"{getattr(package, '__name__', '')}.transport.runtime_dir")
     if session is None or not hasattr(runtime_dir, "is_frozen"):
         return False
-    above = posix.readlink(f"/proc/self/fd/{folder}").rpartition("/")[0]
+    try:
+        above = posix.readlink(f"/proc/self/fd/{folder}").rpartition("/")[0]
+    except OSError:  # there is no procfs, or an audit hook refuses
+        return False
     return bool(runtime_dir.is_frozen(session.system, above, session.identity.stem))
 
 

@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from mpwatch.collect.host.new_files import SHM, NewFilesReader, file_system_of
 from mpwatch.collect.host.orphans import left_segments
@@ -43,7 +43,7 @@ RELOCATE_S = 30.0
 REREAD_S = 2.0
 """How old a list of orphaned segments may become: they may be removed at any time."""
 
-_MEMORY = re.compile(rb"^(MemTotal|MemAvailable):\s+(\d+) kB", re.M)
+_MEMORY = re.compile(rb"^(MemTotal|MemAvailable|SwapFree):\s+(\d+) kB", re.M)
 TMP = "/tmp"
 ANSWER_S = 0.2
 """How long a reading waits for a file system that may be remote; a server on the local network
@@ -453,6 +453,21 @@ class CgroupReader:
             values.update(cpu_numbers(cpu))
         return CgroupSample(first.version, clean(first.path), **values)  # type: ignore[arg-type]
 
+    def memory_left(self, swap_bytes: int) -> int | None:
+        """Bytes that the groups still allow before the kernel kills; `None` if nothing limits them.
+
+        Pages of files count as left: the kernel drops them first.
+
+        Args:
+            swap_bytes: What the machine has left of its swap.
+        """
+        group = self._groups.get("memory")
+        if group is None:
+            return None
+        names = _MEMORY_V2 if group.version == 2 else _MEMORY_V1
+        left = (_memory_left(group.read, each, names, swap_bytes) for each in group.folders)
+        return min((each for each in left if each is not None), default=None)
+
     def _locate(
         self, controller: str, membership: dict[str, str], mounts: tuple[Mount, ...]
     ) -> Group | None:
@@ -533,6 +548,73 @@ def _tightest(group: Group, limit: str, current: str) -> tuple[str, int | None, 
         if used is not None:
             return folder, None, used
     return group.folders[0], None, None
+
+
+class _MemoryNames(NamedTuple):
+    """The files and fields of a memory group; those of version 1 that include the groups below."""
+
+    limit: str
+    used: str
+    swap_limit: str
+    swap_used: str
+    files: tuple[bytes, ...]
+    """Fields of `memory.stat` with the pages of files, of which those of tmpfs are none."""
+
+
+_MEMORY_V2 = _MemoryNames(
+    "memory.max",
+    "memory.current",
+    "memory.swap.max",
+    "memory.swap.current",
+    (b"inactive_file", b"active_file"),
+)
+# Limit and use of version 1 are those of memory and swap together.
+_MEMORY_V1 = _MemoryNames(
+    "memory.limit_in_bytes",
+    "memory.usage_in_bytes",
+    "memory.memsw.limit_in_bytes",
+    "memory.memsw.usage_in_bytes",
+    (b"total_inactive_file", b"total_active_file"),
+)
+
+
+def _memory_left(read: Read, folder: str, names: _MemoryNames, swap_bytes: int) -> int | None:
+    """Bytes that one group still allows; `None` if it sets no limit, or that cannot be read."""
+    limit = _number(read, f"{folder}/{names.limit}")
+    used = _number(read, f"{folder}/{names.used}")
+    if limit is None or used is None:
+        return None
+    of_files = sum(_counter(read, f"{folder}/memory.stat", name) or 0 for name in names.files)
+    swap_limit = _number(read, f"{folder}/{names.swap_limit}")
+    if swap_limit is not None:
+        swap_used = _number(read, f"{folder}/{names.swap_used}") or 0
+        swap_bytes = min(swap_bytes, max(0, swap_limit - swap_used))
+    return max(0, limit - used) + of_files + swap_bytes
+
+
+class MemoryLeft(NamedTuple):
+    """Bytes that a process and others may still use; `None` for what is unlimited or unknown."""
+
+    group_bytes: int | None
+    """By its control groups."""
+    machine_bytes: int | None
+
+
+def memory_left(pid: int, proc: str = "/proc") -> MemoryLeft:
+    """How much memory is left for a process before the kernel kills one for want of it."""
+    machine: dict[bytes, int] = {}
+    try:
+        found = _MEMORY.findall(procfs.read(f"{proc}/meminfo", 4096))
+        machine = {key: int(value) << 10 for key, value in found}
+    except OSError:
+        pass
+    swap_bytes = machine.get(b"SwapFree", 0)
+    available = machine.get(b"MemAvailable")
+    try:
+        group = CgroupReader(proc, pid).memory_left(swap_bytes)
+    except OSError:
+        group = None
+    return MemoryLeft(group, None if available is None else available + swap_bytes)
 
 
 def memory_v2(group: Group) -> dict[str, int | float | None]:

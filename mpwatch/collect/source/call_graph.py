@@ -46,6 +46,8 @@ _FAMILY: Final = 64
 """Classes that one is derived from."""
 STEPS: Final = 400_000
 """Calls of one program that are followed, again included: those of asyncio are 17,000."""
+NODES: Final = 120_000
+"""Syntax nodes of a program that are looked at."""
 _FROM_OUTSIDE: Final = re.compile(
     r"do_[A-Z]+|on_\w+|handle(?:_\w+)?|__call__|__getitem__|__iter__|__next__|forward"
     r"|training_step|validation_step|test_step|predict_step|collate\w*|emit|filter|run|step"
@@ -525,6 +527,23 @@ class Program:
                     waiting.extend(site.called for site in at.calls)
             self._reached[key] = frozenset(seen)
         return self._reached[key]
+
+
+def program_of(files: Iterable[tuple[str, ParsedFile]]) -> Program | None:
+    """The program of some files, `None` for one of more than `NODES` or with too many calls.
+
+    What is asked of it, such as what removes from a container, may be in what is not looked at.
+    """
+    used, count = [], 0
+    for file, module in files:
+        count += len(every_node(module.tree))
+        if count > NODES:
+            return None
+        used.append((file, module))
+    try:
+        return Program(used)
+    except TooMuchToFollow:
+        return None
 
 
 def _is_inside(site: Site, loop: ast.AST) -> bool:

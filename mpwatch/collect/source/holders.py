@@ -24,6 +24,7 @@ from mpwatch.collect.source.call_graph import (
     TooMuchToFollow,
     assignments,
     expressions_of,
+    program_of,
 )
 from mpwatch.collect.source.kept import is_small_value
 from mpwatch.collect.source.syntax import (
@@ -39,7 +40,6 @@ from mpwatch.collect.source.syntax import (
     assigned_to,
     before_in_round,
     children,
-    every_node,
     expression_text,
     first_line,
     last_line,
@@ -53,8 +53,6 @@ from mpwatch.model.source_code import GivenUp, Holder, LetGo, LetGoHow, LookedUp
 
 HOLDERS: Final = 64
 """Containers kept of one program."""
-NODES: Final = 120_000
-"""Syntax nodes of a program that are looked at."""
 _ROUNDS: Final = 4
 _LINES: Final = 3
 """Other lines that look up a mapping, which are named."""
@@ -107,14 +105,14 @@ def holders(files: Iterable[tuple[str, ParsedFile]]) -> tuple[Holder, ...]:
     Args:
         files: All of its files that were read, in order.
     """
-    used, count = [], 0
-    for file, module in files:
-        count += len(every_node(module.tree))
-        if count > NODES:
-            return ()  # what removes from a container may be in what is not looked at
-        used.append((file, module))
+    program = program_of(files)
+    return () if program is None else holders_in(program)
+
+
+def holders_in(program: Program) -> tuple[Holder, ...]:
+    """See `holders`."""
     try:
-        return tuple(islice(_Search(Program(used)).found(), HOLDERS))
+        return tuple(islice(_Search(program).found(), HOLDERS))
     except TooMuchToFollow:
         return ()
 

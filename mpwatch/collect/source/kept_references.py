@@ -21,6 +21,7 @@ from mpwatch.collect.source.syntax import (
     FUNCTIONS,
     LOOPS,
     QUOTE_LIMIT,
+    Found,
     ParsedFile,
     assigned_to,
     bindings,
@@ -785,3 +786,32 @@ def _pattern(value: ast.expr) -> str:
     if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Div):
         return f"*/{_pattern(value.right)}"
     return "*"
+
+
+_MAKES_GROUP: Final = frozenset(("new_group", "new_subgroups", "new_subgroups_by_enumeration"))
+
+
+def find_groups(tree: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """`dist.new_group(ranks)` in a file that passes no group to destroy_process_group().
+
+    torch keeps each group in a registry of its own, with its threads and connections, also where
+    the program has no reference to it (torch 2.13, distributed_c10d.py).
+
+    Args:
+        tree: The file.
+        nodes: The syntax of one function of it.
+    """
+    made = [
+        node
+        for node in nodes
+        if isinstance(node, ast.Call) and last_name(node.func) in _MAKES_GROUP
+    ]
+    ends = made and any(
+        isinstance(node, ast.Call)
+        and last_name(node.func) == "destroy_process_group"
+        and (node.args or node.keywords)
+        for node in every_node(tree)
+    )
+    if not ends:
+        for node in made:
+            yield "makes-group", last_name(node.func), node

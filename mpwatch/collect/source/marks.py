@@ -61,7 +61,7 @@ from mpwatch.collect.source.kept import (
     tensors_of,
     variables_of,
 )
-from mpwatch.collect.source.kept_references import HOOKS
+from mpwatch.collect.source.kept_references import HOOKS, find_groups
 from mpwatch.collect.source.lines.control_flow import STARTS_TASK
 from mpwatch.collect.source.pipes_and_signals import (
     BufferedFiles,
@@ -343,6 +343,7 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     if known.plateaus:
         yield from find_own_values(nodes, known.plateaus, known.functions)
     yield from find_registered(function, nodes, known.registries)
+    yield from find_groups(module.tree, nodes)
     if function is module.tree:
         yield from find_bounded(module.tree)
     if name != "__init__":

@@ -355,25 +355,32 @@ def sets_of(tree: ast.AST) -> frozenset[str]:
         found |= {
             name
             for name, values in given.items()
-            if name and values and all(_is_set(each, found) for each in values)
+            if name and values and all(is_set(each, found) for each in values)
         }
     return frozenset(found)
 
 
-def _is_set(node: ast.expr, names: Container[str], depth: int = 0) -> bool:
+def is_set(node: ast.expr, names: Container[str], depth: int = 0) -> bool:
+    """Whether an expression is a set.
+
+    Args:
+        node: It.
+        names: See `sets_of`.
+        depth: How deep it is in the expression that is asked for.
+    """
     if depth > _DEPTH:
         return False
     if isinstance(node, ast.Set | ast.SetComp):
         return True
     if isinstance(node, ast.BinOp) and isinstance(node.op, _OPERATORS):
         # `-` and the others of what is no set are numbers
-        return _is_set(node.left, names, depth + 1) or _is_set(node.right, names, depth + 1)
+        return is_set(node.left, names, depth + 1) or is_set(node.right, names, depth + 1)
     if isinstance(node, ast.Call):
         name = last_name(node.func)
         if isinstance(node.func, ast.Name) and name in _MAKES:
             return True
         if isinstance(node.func, ast.Attribute) and name in _METHODS:
-            return _is_set(node.func.value, names, depth + 1)
+            return is_set(node.func.value, names, depth + 1)
         return f"{name}()" in names and not node.args
     return isinstance(node, ast.Name | ast.Attribute) and _key(node) in names
 
@@ -383,9 +390,10 @@ def _key(node: ast.expr) -> str:
     return f".{node.attr}" if isinstance(node, ast.Attribute) else last_name(node)
 
 
-_WITHOUT_ORDER: Final = frozenset(
+WITHOUT_ORDER: Final = frozenset(
     ("all", "any", "frozenset", "len", "max", "min", "set", "sorted", "sum", "Counter")
 )
+"""Functions that give the same for any order of the elements."""
 
 
 def _has_no_order(statement: ast.stmt) -> bool:
@@ -407,7 +415,7 @@ def find_set_order(nodes: Sequence[ast.AST], sets: frozenset[str]) -> Iterator[F
     unordered = {
         id(each)
         for node in nodes
-        if isinstance(node, ast.Call) and last_name(node.func) in _WITHOUT_ORDER
+        if isinstance(node, ast.Call) and last_name(node.func) in WITHOUT_ORDER
         for each in node.args
     }
     for node in nodes:
@@ -428,7 +436,7 @@ def find_set_order(nodes: Sequence[ast.AST], sets: frozenset[str]) -> Iterator[F
             iterated = node.args[0]
         else:
             continue
-        if _is_set(iterated, sets):
+        if is_set(iterated, sets):
             yield "set-order", expression_text(iterated), node
 
 

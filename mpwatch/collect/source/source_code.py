@@ -18,7 +18,8 @@ from typing import Final
 
 from mpwatch.collect.process.foreign_files import open_as_owner
 from mpwatch.collect.source.ambiguous_patterns import FileNames
-from mpwatch.collect.source.holders import holders
+from mpwatch.collect.source.call_graph import Program, program_of
+from mpwatch.collect.source.holders import holders_in
 from mpwatch.collect.source.kept import ARRAYS, ReturnedSlice, returned_slices_of
 from mpwatch.collect.source.kept_references import (
     kept_exceptions,
@@ -46,6 +47,7 @@ from mpwatch.collect.source.lines.control_flow import (
 )
 from mpwatch.collect.source.lines.deciding import ClassOfProgram, added_to, deciders
 from mpwatch.collect.source.lines.endings import ENDINGS, endings
+from mpwatch.collect.source.lines.origins import OriginSearch
 from mpwatch.collect.source.marks import marks
 from mpwatch.collect.source.repetition import Call, Repeatable, calls_of, repeated
 from mpwatch.collect.source.slow_statements import find_rewrites
@@ -65,10 +67,12 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
 from mpwatch.model.source_code import (
     INNER,
+    LINES_LIMIT,
     DroppedResult,
     Holder,
     LoopEnd,
     Mark,
+    Origin,
     SourceLine,
     Statement,
 )
@@ -119,6 +123,13 @@ class SourceCode:
         """Of the files that were marked: others may import them."""
         self._searched = 0
         """Files in which containers were looked for."""
+        self._program: Program | None = None
+        self._program_files = 0
+        """Files of which that is made."""
+        self._origins: OriginSearch | None = None
+        self._asked: dict[tuple[int, int], ast.AST] = {}
+        """Functions, and lines in them, whose origins are to be looked for; each is asked once."""
+        self._told: set[tuple[int, int]] = set()
         self._unrepeated: list[Repeatable] = []
         """Those that no loop of the files which were read repeats: another file may."""
         self._calls: defaultdict[str, list[Call]] = defaultdict(list)
@@ -178,11 +189,62 @@ class SourceCode:
         once there are a quarter more: for 100,000 nodes of syntax that takes 0.4 s of cpu with few
         classes, and 5 s with 400 of them.
         """
-        files = [(path, module) for path, (module, _) in self._modules.items() if module]
-        if len(files) < self._searched + max(1, self._searched // 4):
+        program = self._current_program()
+        if self._searched == self._program_files:
             return None
-        self._searched = len(files)
-        return holders(files)
+        self._searched = self._program_files
+        return () if program is None else holders_in(program)
+
+    def _current_program(self) -> Program | None:
+        """The program of the files that were read, made anew once there are a quarter more."""
+        files = list(self._parsed())
+        if len(files) >= self._program_files + max(1, self._program_files // 4):
+            self._program_files = len(files)
+            self._program = program_of(files)
+            self._origins = None if self._program is None else OriginSearch(self._program)
+        return self._program
+
+    def origins(self) -> tuple[Origin, ...]:
+        """Where the values come from that decide at the lines which were read; of each line once.
+
+        After all lines of a stack: what calls a function may be in the file of another one.
+        """
+        self._current_program()
+        found: list[Origin] = []
+        if self._origins is None:
+            return ()
+        wanted: defaultdict[int, list[int]] = defaultdict(list)
+        nodes: dict[int, ast.AST] = {}
+        for (key, line), function in list(self._asked.items()):
+            if self._origins.has(function):
+                wanted[key].append(line)
+                nodes[key] = function
+                del self._asked[key, line]
+        for key, lines in wanted.items():
+            found += self._origins.of(nodes[key], lines)
+        return tuple(found)
+
+    def _ask(self, function: ast.AST, statements: Iterable[Statement]) -> None:
+        for each in statements:
+            key = id(function), each.line
+            if key not in self._told and len(self._told) < LINES_LIMIT:
+                self._told.add(key)
+                self._asked[key] = function
+
+    def _ask_of(self, function: ast.AST, line: SourceLine) -> None:
+        """Note the statements that decide at a line, and where its wait would end."""
+        loops = [each.header for each in line.ends_around]
+        ends = [each.condition for each in line.ends_around]
+        deciders = [each.statement for each in line.deciders]
+        around = (*line.within, *line.after, *line.ends, *loops, *ends)
+        self._ask(function, (line.statement, *around, *deciders))
+        for ending in line.ended_by:
+            where, _ = self._modules.get(ending.file, (None, 0.0))
+            path = _path_to(where.tree, ending.statement.line) if where is not None else []
+            functions = [each for each in path if isinstance(each, FUNCTIONS)]
+            if where is not None:
+                conditions = [each for each in (ending.under, ending.after) if each is not None]
+                self._ask(functions[-1] if functions else where.tree, conditions)
 
     def line(self, process: ProcessId, frame: Frame, since_s: float) -> SourceLine | None:
         """The statement that a frame is at.
@@ -208,7 +270,7 @@ class SourceCode:
         if not inside:
             return None
         function = path[first - 1] if first else module.tree
-        return SourceLine(
+        found = SourceLine(
             frame.file,
             frame.line,
             frame.function,
@@ -233,6 +295,8 @@ class SourceCode:
             tuple(islice(endings(frame.file, function, inside, self._parsed()), ENDINGS)),
             tuple(islice(_ends_around(module, inside), NESTED)),
         )
+        self._ask_of(function, found)
+        return found
 
     def too_long(self) -> list[str]:
         """The files over a limit, of which nothing is known; each is told once."""

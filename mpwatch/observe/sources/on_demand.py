@@ -38,7 +38,15 @@ from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame, StacksTaken, ValuesRead, WantedFrame
 from mpwatch.model.sanitize import clean
 from mpwatch.model.snapshot import Process, Snapshot
-from mpwatch.model.source_code import LINES_LIMIT, DroppedResult, Mark, SourceLine, SourceRead
+from mpwatch.model.source_code import (
+    LINES_LIMIT,
+    DroppedResult,
+    Holder,
+    Mark,
+    Origin,
+    SourceLine,
+    SourceRead,
+)
 
 if TYPE_CHECKING:
     from mpwatch.collect.source.source_code import SourceCode
@@ -182,12 +190,14 @@ class SourceReads:
                 continue
             if line is not None:
                 lines.append(line)
-        holders = None
+        holders: tuple[Holder, ...] | None = None
+        origins: tuple[Origin, ...] = ()
         try:
             holders = code.holders()
+            origins = code.origins()
         except Exception as error:  # noqa: BLE001 - the lines are there
             what = clean(f"{type(error).__name__}: {error}", PROBLEM_LIMIT)
-            problems.append(f"containers of the source files were not understood ({what})")
+            problems.append(f"the source files were not understood as a whole ({what})")
         problems += [
             f"the source file {clean(file, PROBLEM_LIMIT)} is too long to be read: "
             "no finding knows its code"
@@ -200,6 +210,7 @@ class SourceReads:
             tuple(marks),
             holders,
             tuple(problems),
+            origins,
         )
 
 

@@ -38,6 +38,7 @@ from mpwatch.model.source_code import (
     DroppedResult,
     Holder,
     Mark,
+    Origin,
     SourceLine,
     SourceRead,
 )
@@ -104,6 +105,7 @@ class Fold:
         self._source: dict[tuple[str, int, str], SourceLine] = {}
         self._dropped: list[DroppedResult] = []
         self._marks: list[Mark] = []
+        self._origins: list[Origin] = []
         self._holders: tuple[Holder, ...] = ()
         self._source_problems: list[str] = []
         self._written = WrittenErrorTable()
@@ -291,6 +293,7 @@ class Fold:
                 del self._source[next(iter(self._source))]
         self._dropped += read.dropped[: LINES_LIMIT - len(self._dropped)]
         self._marks += read.marks[: LINES_LIMIT - len(self._marks)]
+        self._origins += read.origins[: LINES_LIMIT - len(self._origins)]
         if read.holders is not None:
             self._holders = read.holders[:LINES_LIMIT]
         self._source_problems += read.problems[: SOURCE_PROBLEMS - len(self._source_problems)]
@@ -378,6 +381,7 @@ class Fold:
             source=tuple(self._source.values()),
             dropped=tuple(self._dropped),
             marks=tuple(self._marks),
+            origins=tuple(self._origins),
             holders=self._holders,
             values=tuple(
                 sorted(

@@ -70,6 +70,8 @@ def chroot(request: pytest.FixtureRequest) -> Iterator[Path]:
     folder = Path(request.param)
     inside = folder / "mpwatch-test"
     shutil.rmtree(inside, ignore_errors=True)
+    # Sockets of what an earlier run killed: while there are any, a copy of the hook stays.
+    shutil.rmtree(folder / "tmp/mpwatch-0", ignore_errors=True)
     shutil.copytree(ROOT / "mpwatch", inside / "mpwatch")
     shutil.copy(PROGRAMS / "attach_plain.py", inside)
     (inside / "inside.py").write_text(INSIDE)

@@ -112,6 +112,32 @@ def test_an_observer_without_rights_gets_the_other_user_namespace_as_reason(
     assert "or run mpwatch inside that container" in done.stdout
 
 
+@pytest.mark.parametrize("has_procfs", [False, True])
+def test_a_target_without_procfs_is_refused_before_anything_is_written(
+    start: Start, tmp_path: Path, runtime: Path, has_procfs: bool
+) -> None:
+    """There the hook was loaded, found no name for its files, and could not answer.
+
+    With the procfs of the outer pid namespace, as without `unshare --mount-proc`, all is known.
+    """
+    program = tmp_path / "bare.py"
+    script = 'exec "$@"' if has_procfs else 'mount -t tmpfs none /proc && exec "$@"'
+    namespaces = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", script, "-"]
+    command = [*namespaces, sys.executable, "-c", INNER]
+    program.write_text(f"import os\nos.execvp('unshare', {command!r})\n")
+    running = start(str(program.with_suffix("")))
+    (pid,) = procfs.children(running.pid)
+    attached = inject(stat_of(pid).process, timeout_s=20)
+    if has_procfs:
+        assert attached.state == "ready", attached
+        assert detach(stat_of(pid).process, timeout_s=20).state == "absent"
+        return
+    assert attached.state == "absent"
+    assert attached.reason.startswith("it has no procfs at /proc that shows it")
+    assert list(runtime.iterdir()) == []
+    assert len(procfs.threads(pid)) == 1
+
+
 OTHER_CLOCKS = ("unshare", "--time", "--monotonic=500000", "--boottime=500000", "--fork")
 needs_time_namespaces = pytest.mark.skipif(
     subprocess.run([*OTHER_CLOCKS, "true"], capture_output=True, check=False).returncode != 0,

@@ -99,6 +99,7 @@ def test_only_the_answer_to_the_same_action_of_another_observer_is_waited_for(
         (exchange_dir, "create", theirs),
     ):
         monkeypatch.setattr(module, name, lambda *_, _result=result, **_more: _result)
+    monkeypatch.setattr(methods, "memory_claimed", contextlib.nullcontext)
     monkeypatch.setattr(methods, "PASSES_WITHIN_S", 0.0)
     attempt: Any = SimpleNamespace(
         target=None,

@@ -124,6 +124,28 @@ def test_an_injection_that_was_called_off_before_loads_nothing(folder: Path) -> 
     assert answer == {"state": "failed", "reason": "it was called off"}
 
 
+def test_where_no_procfs_tells_of_a_frozen_disk_the_answer_is_written(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_no_link(path: str) -> str:
+        raise FileNotFoundError(path)
+
+    package = types.ModuleType("_mpwatch_hook")
+    vars(package)["current"] = lambda: SESSION
+    runtime_dir = types.ModuleType("_mpwatch_hook.transport.runtime_dir")
+    vars(runtime_dir)["is_frozen"] = lambda *_: True
+    for module in (package, runtime_dir):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr(program.posix, "readlink", read_no_link)
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        program.answer(fd, {"state": "loaded"})
+    finally:
+        os.close(fd)
+
+    assert json.loads((folder / "result").read_text()) == {"state": "loaded"}
+
+
 @pytest.mark.parametrize("is_frozen", [False, True])
 def test_no_answer_is_written_to_a_frozen_disk(
     folder: Path, monkeypatch: pytest.MonkeyPatch, is_frozen: bool

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 from msgspec.structs import replace
 
@@ -16,12 +18,13 @@ from mpwatch.diagnose.analysis.growth.growing import EVEN_MEMORY
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.stalls.jobs_at_rest import WARNED_S
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
-from mpwatch.model.account import Account
+from mpwatch.model.account import Account, Activity
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Snapshot, Trends
 from mpwatch.report.html import report_html
 from mpwatch.report.text import diagnose_text
-from tests.builders.snapshots import main, process, snapshot_of, thread
+from tests.builders.accounts import COMPUTES, SLEEPS, with_shares
+from tests.builders.snapshots import main, pid, process, snapshot_of, thread
 from tests.builders.waits import reads
 
 MIB = 1 << 20
@@ -47,6 +50,32 @@ def test_a_resource_that_rose_is_told_with_its_gain_and_the_time_that_telling_ta
     for text in (diagnose_text(grows(35)), report_html(grows(35))):
         assert "no known problems" not in text
         assert "model-0 (201) +35.0M" in text
+
+
+@pytest.mark.parametrize(("share", "is_told"), [(0.8, True), (0.3, False)])
+def test_processes_that_hardly_get_a_core_are_told_with_the_load_of_the_machine(
+    share: float, is_told: bool
+) -> None:
+    worker = process(201, label="model-0", more={"cpu_percent": 20.0})
+    job = snapshot_of(main(), worker, usable_cpus=2, load_1m=31.4)
+    ready = {COMPUTES: share, SLEEPS: 1 - share}
+
+    lines = no_findings_lines(starved(job, 201, ready))
+
+    told = "of the last minute these waited for a free core: model-0 (201) 7"
+    assert any(told in line for line in lines) is is_told
+    if is_told:
+        assert "(2 cores, a load of 31; the job itself uses 0.2 cores)" in lines[1]
+
+
+def starved(job: Snapshot, number: int, found: Mapping[Activity, float]) -> Snapshot:
+    """The job with a minute of readings of one process, which never had a core."""
+    job = with_shares(job, **{f"p{number}": found})
+    whole = job.account.processes[pid(number)]
+    (only,) = whole.uncounted
+    buckets = tuple(each._replace(tally=each.tally._replace(cpu_s=0.0)) for each in only.buckets)
+    whole = replace(whole, uncounted=(only._replace(buckets=buckets),))
+    return replace(job, account=replace(job.account, processes={pid(number): whole}))
 
 
 def test_a_rise_is_told_after_three_readings_and_calls_no_watch_longer() -> None:

@@ -8,7 +8,15 @@ from msgspec.structs import replace
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.source.endings import endings_for
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.source_code import Ending, SourceLine, Statement
+from mpwatch.model.source_code import (
+    Ending,
+    EndlessLoop,
+    Origin,
+    OriginKind,
+    OriginStep,
+    SourceLine,
+    Statement,
+)
 from tests.builders.snapshots import MAIN, main, snapshot_of, thread
 
 FILE = "/home/me/train.py"
@@ -63,3 +71,67 @@ def test_a_function_in_which_no_thread_is_is_told_where_all_stacks_are_known() -
 )
 def test_other_findings_and_those_that_name_it_have_no_such_line(finding: Finding) -> None:
     assert endings_for(index_of("train.py:run:11"), finding) == ()
+
+
+SETS = OriginStep("/home/me/data.py", "read", Statement(9, "self.good = os.path.exists(path)"))
+BY_FILE = Origin(
+    "/home/me/data.py", Statement(23, "if self.check():"), "file", "os.path.exists(path)", (SETS,)
+)
+TOLD = (
+    "as far as names tell, `if self.check():` (data.py:23) depends on "
+    "`self.good = os.path.exists(path)` (data.py:9 read): which files there are"
+)
+
+
+def test_the_condition_under_which_a_wait_would_end_is_told_with_its_origin() -> None:
+    job = index_of("train.py:run:11", "data.py:load:30")
+    with_origins = Index(replace(job.snapshot, origins=(BY_FILE,)))
+
+    assert endings_for(with_origins, FINDING) == (WORDS, TOLD)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        BY_FILE._replace(steps=()),
+        BY_FILE._replace(kind="argument", is_certain=False),
+        BY_FILE._replace(kind="shared"),
+        BY_FILE._replace(statement=Statement(22, "if other:")),
+    ],
+)
+def test_an_origin_that_says_nothing_more_is_left_out(found: Origin) -> None:
+    job = index_of("train.py:run:11", "data.py:load:30")
+
+    assert endings_for(Index(replace(job.snapshot, origins=(found,))), FINDING) == (WORDS,)
+
+
+def test_a_setting_tells_nothing_beside_what_the_condition_shows() -> None:
+    job = index_of("train.py:run:11", "data.py:load:30")
+    found = (BY_FILE._replace(kind="argument"), BY_FILE._replace(steps=()))
+
+    assert endings_for(Index(replace(job.snapshot, origins=found)), FINDING) == (WORDS,)
+
+
+def test_an_origin_whose_statement_the_finding_names_is_left_out() -> None:
+    job = index_of("train.py:run:11", "data.py:load:30")
+    known = replace(FINDING, cause="data.py:9 read has found no file.")
+
+    assert endings_for(Index(replace(job.snapshot, origins=(BY_FILE,))), known) == (WORDS,)
+
+
+@pytest.mark.parametrize("kind", ["", "argument", "queue"])
+def test_a_loop_that_polls_is_told_with_what_its_condition_reads(kind: OriginKind) -> None:
+    header = Statement(10, "while self.window.size() < self.least:")
+    step = OriginStep(FILE, "size", Statement(30, "return len(self.games)"))
+    line = SourceLine(
+        FILE, 11, "run", Statement(11, "time.sleep(1)"), (header,), until=EndlessLoop(header)
+    )
+    origin = Origin(FILE, header, kind, "self.games", (step,))
+    job = Index(snapshot_of(main(), source=(line,), origins=(origin,)))
+
+    (told,) = endings_for(job, FINDING)
+
+    assert told.startswith(
+        "as far as names tell, `while self.window.size() < self.least:` (train.py:10) depends on "
+        "`return len(self.games)` (train.py:30 size)"
+    )

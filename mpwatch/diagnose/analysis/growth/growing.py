@@ -19,7 +19,7 @@ from mpwatch.diagnose.analysis.growth.forecast import (
     memory_headroom,
     steady_growth,
 )
-from mpwatch.diagnose.analysis.growth.newest import feeder_tids, own_place
+from mpwatch.diagnose.analysis.growth.newest import are_of_groups, feeder_tids, own_place
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.process_queries import (
     WORK_ROLES,
@@ -302,7 +302,10 @@ def _of_process(
         kept = _threads_by_start(index, process)
         if kept is not None:
             rising = {"threads": kept, **rising}
-    carried = {effect for cause in rising for effect in CARRIES.get(cause, ())}
+    carries = dict(CARRIES)
+    if "threads" in rising and are_of_groups(process, rising["threads"].gained):
+        carries["threads"] |= {"descriptors"}  # each group has connections to its ranks
+    carried = {effect for cause in rising for effect in carries.get(cause, ())}
     if _is_starting(index, process):
         rising.pop("child processes", None)  # not reported, and neither is what comes with them
     kept_children = _children_by_start(index, process) if is_parent else None
@@ -311,7 +314,7 @@ def _of_process(
         carried |= CARRIES["child processes"]
     for resource, growth in rising.items():
         if resource not in carried:
-            with_it = CARRIES.get(resource, frozenset())
+            with_it = carries.get(resource, frozenset())
             effects = tuple((other, rising[other]) for other in rising if other in with_it)
             yield Growing(resource, (process,), (growth,), effects)
 

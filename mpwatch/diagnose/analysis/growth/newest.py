@@ -309,13 +309,13 @@ class NewestThreads(NamedTuple):
     """The line of the program, or else their name."""
     fills_queue: bool
     """Whether most of them wait in `queue.Queue.put` for room in a full queue."""
+    are_of_groups: bool = False
+    """Whether most of them are threads of process groups of torch.distributed, by their names."""
 
 
 def newest_threads(process: Process, gained: float) -> NewestThreads:
     """The line of the program in which most of the newest threads are, or else their name."""
-    started = {each.tid: each.start_ticks or 0 for each in process.sample.threads or ()}
-    threads = sorted(process.threads, key=lambda each: (started.get(each.tid, 0), each.tid))
-    newest = threads[-max(1, round(gained)) :]
+    newest = _newest(process, gained)
     puts = sum(calls(each.stack[:PUT_DEPTH], "queue.py:put") for each in newest)
     fills_queue = puts >= MOST * len(newest)
     place, count = _commonest(filter(None, map(own_place, newest)))
@@ -327,8 +327,25 @@ def newest_threads(process: Process, gained: float) -> NewestThreads:
     name, count = _commonest(thread.name for thread in newest)
     if count >= MOST * len(newest):
         words = [f"{count} of its {len(newest)} newest threads are called {name}"]
-        return NewestThreads(tuple(words), fills_queue)
+        return NewestThreads(tuple(words), fills_queue, name.startswith(_OF_GROUPS))
     return NewestThreads((), fills_queue)
+
+
+def are_of_groups(process: Process, gained: float) -> bool:
+    """Whether most of the newest threads of a process are those of process groups."""
+    newest = _newest(process, gained)
+    return sum(each.name.startswith(_OF_GROUPS) for each in newest) >= MOST * len(newest)
+
+
+_OF_GROUPS = ("pt_gloo", "gloo", "pt_nccl")
+"""How the names of the threads begin that a process group starts (torch 2.1 to 2.13)."""
+
+
+def _newest(process: Process, gained: float) -> Sequence[Thread]:
+    """The threads that a process has started last, as many as it has gained."""
+    started = {each.tid: each.start_ticks or 0 for each in process.sample.threads or ()}
+    threads = sorted(process.threads, key=lambda each: (started.get(each.tid, 0), each.tid))
+    return threads[-max(1, round(gained)) :]
 
 
 def newest_children_words(index: Index, process: Process, gained: float) -> tuple[str, ...]:

@@ -5,11 +5,15 @@ The statements have the name of what is waited for, which another object may hav
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Sequence
+
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.source.lines import line_at, places_named
+from mpwatch.diagnose.analysis.source.origins import wait_words
 from mpwatch.diagnose.analysis.stack_patterns import main_thread
 from mpwatch.model.findings import Finding
-from mpwatch.model.source_code import Ending
+from mpwatch.model.source_code import Ending, SourceLine
 
 WAITS = frozenset(("no-progress", "standing-still"))
 """Rules about waits that do not end, whose findings quote what would end them."""
@@ -17,6 +21,8 @@ TOLD = 2
 """Waits of one finding."""
 ENDINGS = 3
 """Statements of one wait."""
+ORIGINS = 2
+"""Conditions of one finding."""
 
 
 def endings_for(index: Index, finding: Finding) -> tuple[str, ...]:
@@ -29,13 +35,38 @@ def endings_for(index: Index, finding: Finding) -> tuple[str, ...]:
     texts = (finding.summary, *finding.evidence, finding.cause, finding.advice)
     places = tuple(dict.fromkeys(places_named(texts)))
     found: dict[str, None] = {}
+    origins: dict[str, None] = {}
     for place in places:
         line = line_at(index, place)
         endings = line.ended_by if line is not None else ()
+        if line is not None:
+            origins |= dict.fromkeys(_origins(index, line, texts))
         if endings and not any(_place(each) in places for each in endings):
             ways = "; or ".join(_words(index, each) for each in endings[:ENDINGS])
             found[f"as far as names tell, the wait at {place} would end by {ways}"] = None
-    return tuple(found)[:TOLD]
+    return (*tuple(found)[:TOLD], *tuple(origins)[:ORIGINS])
+
+
+def _origins(index: Index, line: SourceLine, texts: Sequence[str]) -> Iterator[str]:
+    """On what the conditions depend under which a wait ends, but for what is said already."""
+    conditions = [
+        (each.file, statement)
+        for each in line.ended_by[:ENDINGS]
+        for statement in (each.under, each.after)
+        if statement is not None
+    ]
+    loop = line.until or line.endless
+    if loop is not None:
+        conditions += [(line.file, each) for each in (*loop.ends, loop.header)]
+    said = " ".join(texts)
+    for file, statement in conditions:
+        words = wait_words(index, file, statement)
+        if words and not any(place in said for place in _OF_CHAIN.findall(words)[-1:]):
+            yield f"as far as names tell, {words}"
+            return
+
+
+_OF_CHAIN = re.compile(r"\(([\w.-]+\.py:\d+) [\w<>]+\)")
 
 
 def _place(ending: Ending) -> str:

@@ -63,6 +63,7 @@ from mpwatch.diagnose.analysis.source.branches import (
     uneven_draw,
 )
 from mpwatch.diagnose.analysis.source.lines import mark_words, marks, source_of
+from mpwatch.diagnose.analysis.source.origins import parting
 from mpwatch.diagnose.analysis.stack_merge import merge
 from mpwatch.diagnose.analysis.stack_patterns import (
     BUFFERS,
@@ -239,11 +240,13 @@ def _finding(index: Index, groups: Mapping[str, list[Process]], since_s: float) 
     is_other = are_messages or BUFFERS in groups or ordered is not None
     guarded = None if is_other else _guarded(index, by_call)
     known = [each for _, each in records]
-    cause, advice = guarded or ordered or _explained(index, by_call, known)
+    closed = guarded or ordered
+    why = _Explained(*closed) if closed is not None else _explained(index, by_call, known)
     if differs is not None:
         evidence.append(differs.evidence)
         if guarded is None:
-            cause, advice = differs.cause, differs.advice
+            why = _Explained(differs.cause, differs.advice, is_of_values=True)
+    cause, advice, *_ = why if are_messages else _with_origin(index, by_call, why)
     return Finding(
         rule=RULE,
         severity=Severity.CRITICAL,
@@ -280,9 +283,44 @@ _NO_SKIPPED_BACKWARD = (
 )
 
 
+class _Explained(NamedTuple):
+    """Why ranks are in different collectives."""
+
+    cause: str
+    advice: str
+    is_open: bool = False
+    """Whether it does not say why a condition was not the same for all of them."""
+    is_of_values: bool = False
+    """Whether it says by what values, and not where these come from."""
+
+
+def _with_origin(
+    index: Index, by_call: Sequence[tuple[str, list[Process]]], why: _Explained
+) -> _Explained:
+    """The same with where the value comes from by which the ranks have parted.
+
+    Its fix takes the place of one that knows less, but for the data of a rank, of which the line
+    in a loop says more.
+    """
+    if not (why.is_open or why.is_of_values):
+        return why
+    found = parting(index, _stack(by_call[0][1][0]), _stack(by_call[-1][1][0]))
+    if found is None or found.is_said(why.cause):
+        return why
+    if why.is_of_values and found.statement.text not in why.cause:
+        return why
+    advice = why.advice
+    is_general = advice == COMPARE_CALLS
+    if why.is_open and not found.is_sure:
+        advice = f"{advice} If it was `{found.statement.text}`: {found.advice}"
+    elif why.is_open and (found.origin.kind != "data" or is_general):
+        advice = found.advice
+    return why._replace(cause=f"{why.cause} {found.cause}", advice=advice)
+
+
 def _explained(
     index: Index, by_call: Sequence[tuple[str, list[Process]]], records: Sequence[Recorded]
-) -> tuple[str, str]:
+) -> _Explained:
     """Cause and advice, as far as it is known what differs."""
     places = dict(by_call)
     unequal = (
@@ -295,33 +333,35 @@ def _explained(
         or _unequal_loop(index, by_call)
     )
     if unequal is not None:
-        return unequal
+        return _Explained(*unequal)
     if BACKWARD in places:
-        return _one_in_backward(index, by_call, records)
+        return _Explained(*_one_in_backward(index, by_call, records), is_open=True)
     if BUFFERS in places:
-        return _one_in_forward(by_call)
+        return _Explained(*_one_in_forward(by_call))
     if NEW_GROUP in places:
-        return _one_makes_group(by_call)
+        return _Explained(*_one_makes_group(by_call))
     if len({each.group for each in records}) > 1:
-        return (
+        return _Explained(
             "The ranks are part of both process groups and use them in a different order.",
             "Call the collectives of several groups in the same order on all ranks.",
+            is_open=True,
         )
     if len(records) > 1 and len({each.operation for each in records}) == 1:
-        return DIFFERENT_SHAPES, SAME_SHAPES
+        return _Explained(DIFFERENT_SHAPES, SAME_SHAPES)
     branched = _branched(index, by_call, records) or _after_a_loop(index, by_call)
     if branched is not None:
-        return branched
+        return _Explained(*branched, is_open=True)
     why, left = _why_different(by_call, records), _left_early(index, by_call)
     if left is None or left.is_open:
         resumed = _resumed_apart(index, by_call, is_seen=False)
         if resumed is not None:
-            return resumed
+            return _Explained(*resumed)
     if left is None:
-        return why, COMPARE_CALLS
+        return _Explained(why, COMPARE_CALLS, is_open=True)
     if left.is_known:
-        return left.cause, left.advice
-    return f"{left.cause} {why}", f"{left.advice} {COMPARE_CALLS}"
+        return _Explained(left.cause, left.advice)
+    is_open = not left.is_under_rank
+    return _Explained(f"{left.cause} {why}", f"{left.advice} {COMPARE_CALLS}", is_open)
 
 
 _MESSAGES = frozenset(("send", "recv"))
@@ -1055,6 +1095,8 @@ class _LeftEarly(NamedTuple):
     """Whether the source shows by what condition."""
     is_open: bool = False
     """Whether nothing but the lines of the ranks tells it."""
+    is_under_rank: bool = False
+    """Whether a condition on the rank leads to a collective."""
 
 
 def _left_early(index: Index, by_call: Sequence[tuple[str, list[Process]]]) -> _LeftEarly | None:
@@ -1075,6 +1117,7 @@ def _left_early(index: Index, by_call: Sequence[tuple[str, list[Process]]]) -> _
             f"apart: {alone.words}. So only the ranks for which that condition holds enter it, and "
             "each later collective of theirs meets another one of the others.",
             alone.advice,
+            is_under_rank=True,
         )
     if (timed := _left_by_clock(index, left, call, inside, (other, ahead))) is not None:
         return timed

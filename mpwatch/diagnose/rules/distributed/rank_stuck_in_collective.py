@@ -87,6 +87,12 @@ from mpwatch.diagnose.analysis.source.loops import (
     way_out,
     why_endless,
 )
+from mpwatch.diagnose.analysis.source.origins import (
+    Parting,
+    parting,
+    passed_words,
+    wait_words,
+)
 from mpwatch.diagnose.analysis.stack_merge import merge
 from mpwatch.diagnose.analysis.stack_patterns import (
     calls,
@@ -104,7 +110,7 @@ from mpwatch.model.collectives import HABIT
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Thread
-from mpwatch.model.source_code import Statement
+from mpwatch.model.source_code import EndlessLoop, Statement
 from mpwatch.model.units import seconds_text
 from mpwatch.model.waits import WaitChain, WaitEdge
 
@@ -564,7 +570,10 @@ def _in_circles(rank: Process, inside: Sequence[Process], index: Index) -> _Wher
     if found is None:
         return None
     name, time = called(rank), index.lasting(index.snapshot.at_s - found.since_s)
-    words = f"{name} has gone round in {found.words} for {time}. {why_endless(found.loop, name)}."
+    words = (
+        f"{name} has gone round in {found.words} for {time}. {why_endless(found.loop, name)}."
+        f"{_loop_origin(index, found.frame, found.loop)}"
+    )
     advice = end_of_loop(found.loop, rank, is_draw=found.is_draw)
     if not found.is_draw:
         return _Whereabouts(words, advice, innocent_s=PAUSE_S, is_in_loop=True)
@@ -576,6 +585,13 @@ def _in_circles(rank: Process, inside: Sequence[Process], index: Index) -> _Wher
         innocent_s=max(DRAWN_S, OF_USUAL * usual_s),
         is_in_loop=True,
     )
+
+
+def _loop_origin(index: Index, frame: Frame, loop: EndlessLoop) -> str:
+    """Where the values come from that end a loop, as a sentence after a space."""
+    found = (wait_words(index, frame.file, each) for each in (*loop.ends, loop.header))
+    words = next(filter(None, found), "")
+    return f" As far as names tell, {words}." if words else ""
 
 
 def _serves(rank: Process, index: Index) -> bool:
@@ -613,9 +629,10 @@ def _quiet(rank: Process, inside: Sequence[Process], at: str, index: Index) -> _
         else "Let all ranks do so, "
     )
     is_for_all = what.startswith(STORE) and _waits_for_those(rank, what, inside)
+    parted = _origin_of_parting(rank, inside[0], index)
     return _Whereabouts(
         f"{name} has made no progress for {index.lasting(quiet_s(rank, index) or 0.0)}{at}{waits}"
-        f"{by_branch}",
+        f"{by_branch}{f' {parted.cause}' if parted is not None else ''}",
         f"{alike}or do not wait for the others{at}: the keys that it waits for are set by ranks "
         "that come there as well, and they do not. A longer timeout does not help."
         if is_for_all
@@ -625,6 +642,15 @@ def _quiet(rank: Process, inside: Sequence[Process], at: str, index: Index) -> _
         "rank as well.",
         certain_s=MUTUAL_S if _waits_for_those(rank, what, inside) else inf,
     )
+
+
+def _origin_of_parting(rank: Process, waiter: Process, index: Index) -> Parting | None:
+    """Where the value comes from by which two ranks have parted, as far as stacks show that."""
+    mine, its = main_thread(rank), main_thread(waiter)
+    if mine is None or its is None:
+        return None
+    found = parting(index, mine.stack, its.stack)
+    return found if found is not None and found.is_sure else None
 
 
 def _child_at_work(rank: Process, index: Index) -> Process | None:
@@ -746,7 +772,7 @@ def _in_loop(loop: UnfinishedLoop, at: str, index: Index) -> _Whereabouts:
     values = f" At present {loop.values}." if loop.values else ""
     words = (
         f"{name} computes{at}, and for {time} each of its stacks was inside of the loop "
-        f"{loop.place}: {loop.ends}.{values}"
+        f"{loop.place}: {loop.ends}.{values}{_loop_origin(index, loop.frame, loop.loop)}"
     )
     bound = (
         "Bound the loop: count its rounds, and after a limit raise, skip the item, or take what "
@@ -934,9 +960,18 @@ def _has_left(rank: Process, waiter: Process, left: LeftFunction, index: Index) 
             differs.advice,
             innocent_s=0.0 if quiet >= STALLED_S else PAUSE_S,
         )
+    parted = _origin_of_parting(rank, waiter, index)
+    if parted is not None and parted.origin.kind != "data":
+        return _Whereabouts(
+            f"{name} is past {function}(), in which {called(waiter)} still is ({line}), and {waits}"
+            f" at {now}. {parted.cause}",
+            parted.advice,
+            innocent_s=0.0 if quiet >= STALLED_S else PAUSE_S,
+        )
+    by_data = f" {parted.cause}" if parted is not None else ""
     return _Whereabouts(
         f"{name} is past {function}(), in which {called(waiter)} still is ({line}), and {waits} at "
-        f"{now}. Unless {left.past.function}() calls both in one loop, {name} has left "
+        f"{now}.{by_data} Unless {left.past.function}() calls both in one loop, {name} has left "
         f"{function}() by a decision of its own: a stop condition from its own loss or data, fewer "
         "batches, or an exception that was caught. If what it waits for there has to come from "
         "the ranks that wait for it, neither side continues.",
@@ -1027,6 +1062,7 @@ def _all_inside(
     is_read = chosen is not None and bool(chosen.evidence)
     evidence += [chosen.evidence] if chosen is not None and is_read else []
     known = differs if differs is not None and not is_read else chosen
+    passed = "" if known is not None else _passed_words(index, inside)
     at_different_lines = len(lines) > 1
     return Finding(
         rule=RULE,
@@ -1040,10 +1076,17 @@ def _all_inside(
         evidence=(*evidence, *_record_words(inside[:3])),
         cause=(
             f"All ranks of the job have called {collective}, and no data moves between them. "
-            + (known.cause if known is not None else _why_not(at_different_lines))
+            + (known.cause if known is not None else passed or _why_not(at_different_lines))
         ),
         advice=known.advice if known is not None else _COMPARE_GROUPS,
     )
+
+
+def _passed_words(index: Index, ranks: Sequence[Process]) -> str:
+    """That what ranks pass to one call differs between them by design, most likely."""
+    thread = main_thread(ranks[0])
+    frame = user_frame(thread.stack) if thread is not None else None
+    return passed_words(index, frame) if frame is not None else ""
 
 
 _COMPARE_GROUPS = (

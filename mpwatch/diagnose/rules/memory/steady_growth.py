@@ -37,6 +37,7 @@ from mpwatch.diagnose.analysis.growth.newest import (
 )
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called, called, counted
+from mpwatch.diagnose.analysis.source.lines import mark_words, marks
 from mpwatch.diagnose.consequences import OUTPUT
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.host import NewFiles
@@ -331,6 +332,8 @@ def _of_threads(index: Index, found: Growing) -> Explanation:
             "checks (put with a time limit), take what is left in the queue, and join the thread. "
             "Or make the iterator end by itself after as many items as are used.",
         )
+    if newest.are_of_groups:
+        return _of_groups(index, newest.words)
     return Explanation(
         "threads",
         newest.words,
@@ -338,6 +341,25 @@ def _of_threads(index: Index, found: Growing) -> Explanation:
         "processes and threads that the system allows.",
         "End each thread where its work ends (an Event that its loop checks) and join it, or use "
         "one ThreadPoolExecutor with max_workers for the whole run.",
+    )
+
+
+def _of_groups(index: Index, words: tuple[str, ...]) -> Explanation:
+    """Process groups that are made again and again, and the statement that makes them."""
+    made = {(each.file, each.statement): each for each in marks(index, "makes-group")}
+    by = " and ".join(map(mark_words, made.values()))
+    where = f": most likely by {by}" if len(made) in (1, 2) else ""
+    return Explanation(
+        "threads",
+        words,
+        f"These are threads of process groups of torch.distributed: it makes ever more groups"
+        f"{where}. torch keeps each group, with its threads and its connections to the other "
+        "ranks, until destroy_process_group(group), also where the program has no reference to it "
+        "any more.",
+        "Make each group once, before the loop, and keep it by its ranks (a dict); or end it after "
+        "its use with torch.distributed.destroy_process_group(group), on all of its ranks. Neither "
+        "del nor gc.collect() ends one.",
+        is_shown=bool(where),
     )
 
 

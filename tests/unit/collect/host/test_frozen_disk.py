@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
+import resource
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import mpwatch
 from mpwatch.collect.host import frozen_disk, isolated
+
+FEW_DESCRIPTORS = ("nodes/agent/agent.py", "nodes/launchers/ray.py", "nodes/launchers/ray_actor.py")
+"""Modules that may call select(2): they open what they wait for as their process starts."""
 
 
 @pytest.fixture(autouse=True)
@@ -71,3 +77,35 @@ def test_in_memory_no_child_is_started(
         assert not frozen_disk.blocks_writes(fd)
     finally:
         os.close(fd)
+
+
+def test_a_disk_is_asked_by_a_process_with_very_many_descriptors(
+    folder: int, tmp_path: Path
+) -> None:
+    """An mpwatch that is connected to the hooks of 1,000 processes has more than 1,024."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if before[1] < 1200 and os.geteuid() != 0:
+        pytest.skip("only root may open more than 1,024 descriptors here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(before[0], 1200), max(before[1], 1200)))
+    os.utime(tmp_path, (0, 0))
+    opened = []
+    try:
+        while not opened or opened[-1] <= 1024:
+            opened.append(os.dup(folder))
+        assert not frozen_disk.blocks_writes(folder)
+    finally:
+        for fd in opened:
+            os.close(fd)
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert tmp_path.stat().st_mtime > 0  # a child wrote there
+
+
+def test_nothing_that_may_have_very_many_descriptors_calls_select() -> None:
+    package = Path(mpwatch.__file__).parent
+    calling = {
+        str(path.relative_to(package))
+        for path in package.rglob("*.py")
+        if re.search(r"^(?!.*[\"`]).*\bselect\.select\(", path.read_text(), re.MULTILINE)
+    }
+
+    assert {path for path in calling if not path.startswith("demo/")} == set(FEW_DESCRIPTORS)

@@ -13,6 +13,8 @@ from mpwatch.collect.host.host import (
     RELOCATE_S,
     CgroupReader,
     HostCollector,
+    MemoryLeft,
+    memory_left,
     parse_membership,
     parse_mounts,
 )
@@ -117,6 +119,49 @@ def test_a_group_outside_what_is_mounted_is_reported(groups: Groups, path: str) 
     _, problems = groups.read(f"0::{path}\n")
 
     assert any("outside" in problem for problem in problems)
+
+
+def test_the_memory_left_is_that_of_the_tightest_group_with_what_files_have(groups: Groups) -> None:
+    groups.mount("v2", "cgroup2", "rw")
+    groups.write("v2/job/step", memory__max="max\n", memory__current="500\n")
+    groups.write("v2/job", memory__max="1000\n", memory__current="900\n")
+    stat = "anon 600\ninactive_file 40\nactive_file 10\nshmem 200\n"
+    groups.write("v2/job", memory__stat=stat)
+    groups.proc.write("10/cgroup", "0::/job/step\n")
+    groups.proc.write("meminfo", "MemTotal: 9 kB\nMemAvailable: 4 kB\nSwapFree: 0 kB\n")
+
+    assert memory_left(10, str(groups.proc)) == MemoryLeft(150, 4096)
+
+
+@pytest.mark.parametrize(("swap_limit", "left"), [("max", 2148), ("0", 100), ("600", 500)])
+def test_what_a_group_may_swap_is_left_to_it(groups: Groups, swap_limit: str, left: int) -> None:
+    groups.mount("v2", "cgroup2", "rw")
+    groups.write("v2/job", memory__max="1000\n", memory__current="900\n")
+    groups.write("v2/job", memory__swap__max=swap_limit + "\n", memory__swap__current="200\n")
+    groups.proc.write("10/cgroup", "0::/job\n")
+    groups.proc.write("meminfo", "MemTotal: 9 kB\nMemAvailable: 4 kB\nSwapFree: 2 kB\n")
+
+    assert memory_left(10, str(groups.proc)) == MemoryLeft(left, 6144)
+
+
+def test_the_memory_left_is_read_from_groups_of_version_one(groups: Groups) -> None:
+    groups.mount("memory", "cgroup", "rw,memory")
+    groups.write("memory/a", memory__limit_in_bytes="1000\n", memory__usage_in_bytes="1000\n")
+    stat = "active_file 1\ntotal_inactive_file 40\ntotal_active_file 10\n"
+    groups.write("memory/a", memory__stat=stat)
+    groups.write("memory", memory__limit_in_bytes="9223372036854771712\n")
+    groups.proc.write("10/cgroup", "4:memory:/a\n0::/\n")
+
+    assert memory_left(10, str(groups.proc)).group_bytes == 50
+
+
+def test_without_groups_and_procfs_no_memory_is_known_to_be_left(
+    groups: Groups, tmp_path: Path
+) -> None:
+    groups.proc.write("10/cgroup", "0::/\n")
+
+    assert memory_left(10, str(groups.proc)).group_bytes is None
+    assert memory_left(10, str(tmp_path)) == MemoryLeft(None, None)
 
 
 def test_a_hierarchy_that_is_not_mounted_leaves_the_limits_unknown(groups: Groups) -> None:

@@ -2743,6 +2743,19 @@ def test_ways_to_wait_for_a_file_that_is_read_through_a_buffer(
     assert [line for kind, line, _ in found if kind == "buffered-read"] == lines
 
 
+@pytest.mark.parametrize(
+    ("end", "lines"),
+    [("", [3]), ("dist.destroy_process_group()", [3]), ("dist.destroy_process_group(group)", [])],
+)
+def test_process_groups_that_a_file_ends_are_not_marked(
+    tmp_path: Path, end: str, lines: list[int]
+) -> None:
+    text = f"def average(ranks):\n  r = sorted(ranks)\n  group = dist.new_group(r)\n  {end}\n"
+    found = marks_of(tmp_path / "groups.py", text)
+
+    assert [line for kind, line, _ in found if kind == "makes-group"] == lines
+
+
 def registered_in(tmp_path: Path, body: str, name: str = "make", head: str = "") -> list[str]:
     """What is registered again and again by a file with a class that a loop makes anew."""
     text = (

@@ -775,6 +775,29 @@ def test_threads_that_do_not_end_are_reported_with_their_line() -> None:
     assert "together with it: memory mappings +5.0/s" in finding.evidence
 
 
+@pytest.mark.parametrize("is_marked", [True, False])
+def test_process_groups_that_stay_are_told_by_their_threads(is_marked: bool) -> None:
+    many = [thread(100, "train.py:main")]
+    many += [thread(100 + n, name="pt_gloo_runloop") for n in range(1, 70)]
+    sample = replace(
+        main().sample, threads=tuple(threads_of_a_poller(70)), thread_count=70, fds=fds(200)
+    )
+    makes = Statement(24, "self.group = dist.new_group(members)")
+    mark = Mark("makes-group", "/home/me/groups.py", "__init__", "new_group", makes)
+    past = history(rising("threads", 70, 1) | rising("fds", 200, 3) | rising("maps", 2140, 5))
+    job = snapshot_of(
+        replace(main(threads=many), sample=sample), marks=(mark,) if is_marked else ()
+    )
+
+    finding = only(check, job, past)
+
+    assert finding.summary == "main (100) has ever more threads: +1.0/s for 60 s"
+    assert "together with it: open descriptors +3.0/s" in " ".join(finding.evidence)
+    assert "process groups of torch.distributed" in finding.cause
+    assert ("new_group(members)` at groups.py:24 __init__" in finding.cause) is is_marked
+    assert "destroy_process_group(group)" in finding.advice
+
+
 def test_children_that_stay_are_reported_with_their_label() -> None:
     helpers = [process(200 + n, "other", label="ffprobe") for n in range(30)]
     past = history(rising("children", 30, 0.5) | rising("fds", 70, 1))

@@ -1,0 +1,181 @@
+"""Findings about ranks say where the value comes from by which they have parted."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.source.origins import kind_words, passed_words
+from mpwatch.diagnose.rules.distributed import collective_mismatch, rank_stuck_in_collective
+from mpwatch.model.findings import Finding
+from mpwatch.model.samples import Frame
+from mpwatch.model.source_code import (
+    LoopEnd,
+    Origin,
+    OriginKind,
+    OriginStep,
+    SourceLine,
+    Statement,
+)
+from tests.builders.snapshots import main, only, snapshot_of
+from tests.unit.diagnose.rules.test_ranks_apart import C10D, rank
+
+FILE, CLOCK = "/home/me/train.py", "/home/me/clock.py"
+DUE = Statement(40, "if due:")
+STEPS = (
+    OriginStep(FILE, "fit", Statement(38, "due = self.clock.due()")),
+    OriginStep(CLOCK, "due", Statement(12, "return time.time() - self.began > 30")),
+)
+BY_CLOCK = Origin(FILE, DUE, "clock", "time.time()", STEPS)
+CHAIN = (
+    "depends on `due = self.clock.due()` (train.py:38 fit) <- "
+    "`return time.time() - self.began > 30` (clock.py:12 due): a clock; each rank reads its own"
+)
+
+
+def parted(*found: Origin, condition: Statement = DUE, call: str = "all_gather") -> Finding:
+    """One rank is in a collective under a condition, and another one behind it."""
+    alone = rank(0, f"{C10D}:{call}", "train.py:fit:41", "train.py:<module>:85")
+    other = rank(1, f"{C10D}:all_reduce", "train.py:fit:44", "train.py:<module>:85")
+    source = (
+        SourceLine(FILE, 41, "fit", Statement(41, "gather(x)"), (condition,), defined=30),
+        SourceLine(FILE, 44, "fit", Statement(44, "reduce(x)"), (), defined=30),
+    )
+    job = snapshot_of(main(), alone, other, source=source, origins=found)
+    return only(collective_mismatch.check, job)
+
+
+def test_the_origin_of_the_condition_at_which_ranks_part_is_told_with_its_fix() -> None:
+    finding = parted(BY_CLOCK)
+
+    assert f"`if due:` (train.py:40 fit), at which they part, {CHAIN}" in finding.cause
+    assert finding.advice.startswith("Let one rank look at the clock")
+
+
+def test_a_chain_with_several_ways_only_may_be_it() -> None:
+    finding = parted(BY_CLOCK._replace(is_certain=False))
+
+    assert CHAIN.replace("depends", "may depend", 1) in finding.cause
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        (),
+        (BY_CLOCK._replace(kind="argument"),),
+        (BY_CLOCK._replace(kind="shared"),),
+        (BY_CLOCK._replace(kind=""),),
+        (BY_CLOCK._replace(kind="data"), BY_CLOCK._replace(kind="shared")),
+        (BY_CLOCK._replace(statement=Statement(39, "if other:")),),
+        (BY_CLOCK._replace(file="/home/me/other.py"),),
+        (BY_CLOCK._replace(names=("src",)),),
+    ],
+)
+def test_what_is_the_same_on_all_ranks_is_no_reason(found: tuple[Origin, ...]) -> None:
+    finding = parted(*found)
+
+    assert "depend on `" not in finding.cause
+    assert "depends on `" not in finding.cause
+    assert finding.advice == parted().advice
+
+
+def test_of_several_origins_the_most_telling_is_told() -> None:
+    data = BY_CLOCK._replace(kind="data", about="batch")
+
+    assert parted(data, BY_CLOCK).cause == parted(BY_CLOCK).cause
+
+
+def test_a_condition_on_the_rank_that_is_seen_needs_no_origin() -> None:
+    statement = Statement(40, "if rank == 0:")
+    found = Origin(FILE, statement, "rank", "rank")
+
+    finding = parted(found, condition=statement)
+
+    assert "Only some ranks call all_gather" in finding.cause
+    assert "depends on" not in finding.cause
+
+
+def in_a_loop(*found: Origin, ahead: str = "barrier") -> Finding:
+    """Two ranks are in a loop that a third has left."""
+    outer = ("train.py:main:86", "train.py:<module>:95")
+    loops = [rank(n, f"{C10D}:all_reduce", "train.py:fit:74", *outer) for n in (1, 2)]
+    past = rank(0, f"{C10D}:{ahead}", "train.py:main:88", *outer[1:])
+    header = Statement(66, "for step in range(n):")
+    end = Statement(79, "if self.control.stop: break")
+    source = (
+        SourceLine(
+            FILE, 74, "fit", Statement(74, "f(p)"), (header,), ends=(end,),
+            ends_around=(LoopEnd(header, end),), defined=60,
+        ),
+        SourceLine(FILE, 86, "main", Statement(86, "self.fit()"), defined=80),
+        SourceLine(FILE, 88, "main", Statement(88, "barrier()"), defined=80),
+    )  # fmt: skip
+    job = snapshot_of(main(), past, *loops, source=source, origins=found)
+    return only(collective_mismatch.check, job)
+
+
+def test_the_origin_of_what_ends_a_loop_is_told() -> None:
+    end = Statement(79, "if self.control.stop: break")
+    finding = in_a_loop(BY_CLOCK._replace(statement=end))
+
+    assert f"(train.py:79 fit), by which a rank leaves that loop, {CHAIN}" in finding.cause
+    assert finding.advice.startswith("Let one rank look at the clock")
+
+
+def test_data_of_its_own_leave_the_fix_for_loops_as_it_is() -> None:
+    header = Statement(66, "for step in range(n):")
+    finding = in_a_loop(BY_CLOCK._replace(statement=header, kind="data"))
+
+    assert "whose rounds one of them has ended, depends on" in finding.cause
+    assert finding.advice == in_a_loop().advice
+
+
+def test_an_origin_that_is_told_already_is_not_told_again() -> None:
+    end = Statement(79, "if self.control.stop: break")
+    found = BY_CLOCK._replace(statement=end, steps=(OriginStep(FILE, "fit", end),))
+
+    assert in_a_loop(found).cause == in_a_loop().cause
+
+
+def test_a_rank_that_is_silent_under_a_condition_is_told_with_its_origin() -> None:
+    late = rank(0, "train.py:save:57", "train.py:fit:41", "train.py:<module>:85")
+    waits = [
+        rank(n, f"{C10D}:all_reduce", "train.py:fit:44", "train.py:<module>:85") for n in (1, 2)
+    ]
+    source = (
+        SourceLine(FILE, 41, "fit", Statement(41, "save(x)"), (DUE,), defined=30),
+        SourceLine(FILE, 44, "fit", Statement(44, "reduce(x)"), (), defined=30),
+    )
+    job = snapshot_of(main(), late, *waits, source=source, origins=(BY_CLOCK,))
+
+    assert CHAIN in only(rank_stuck_in_collective.check, job).cause
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("set-order", "What the call passes as src depends on `due = self.clock.due()` (train.py"),
+        ("rank", ""),
+        ("data", ""),
+        ("argument", ""),
+    ],
+)
+def test_what_ranks_pass_to_one_call_is_told_unless_it_differs_by_design(
+    kind: OriginKind, words: str
+) -> None:
+    call = Statement(20, "dist.broadcast(x, src=self.plan[name])")
+    found = Origin(FILE, call, kind, "wanted", STEPS[:1], names=("src",))
+    index = Index(snapshot_of(main(), origins=(found,)))
+
+    told = passed_words(index, Frame("send", FILE, 20))
+
+    assert told.startswith(words)
+    assert bool(told) is bool(words)
+
+
+def test_each_kind_has_words() -> None:
+    silent = {"", "shared"}
+    for kind in get_args(OriginKind):
+        assert bool(kind_words(kind)) is (kind not in silent)
