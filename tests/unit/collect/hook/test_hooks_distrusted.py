@@ -150,7 +150,6 @@ def test_a_socket_that_another_process_answers_is_refused(
 
 
 def test_a_process_in_a_container_is_found_by_its_pid_there(observed: ObservedHooks) -> None:
-
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(observed.folder / (wire.stem(7, ME.start_ticks) + wire.SOCKET_SUFFIX)))
     listener.listen()
