@@ -136,7 +136,7 @@ def test_where_no_procfs_tells_of_a_frozen_disk_the_answer_is_written(
     vars(runtime_dir)["is_frozen"] = lambda *_: True
     for module in (package, runtime_dir):
         monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setattr(program.posix, "readlink", read_no_link)
+    monkeypatch.setattr("posix.readlink", read_no_link)
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         program.answer(fd, {"state": "loaded"})

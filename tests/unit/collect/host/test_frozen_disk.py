@@ -88,7 +88,7 @@ def test_a_disk_is_asked_by_a_process_with_very_many_descriptors(
         pytest.skip("only root may open more than 1,024 descriptors here")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(before[0], 1200), max(before[1], 1200)))
     os.utime(tmp_path, (0, 0))
-    opened = []
+    opened: list[int] = []
     try:
         while not opened or opened[-1] <= 1024:
             opened.append(os.dup(folder))
