@@ -45,6 +45,9 @@ STEPS_LIMIT_S = 90.0
 `mpwatch.nodes.wire.summary.WAITS_ENOUGH` steps are."""
 URGENT_WITHIN_S = 15 * 60.0
 """A limit that is reached so soon is a warning once enough of the growth was seen."""
+RECORDERS_S = 15.0
+"""How long an answer is put off, at most, until what torch has recorded of each rank is read. Hooks
+read it after 4 s without a change, and at most every 10 s."""
 ANSWER_S = 88.0
 """The answer comes this long after the command was started, however slow the machine is."""
 
@@ -56,7 +59,8 @@ class DiagnosisWatch:
     at least `LEAST_S` and at most `LONGEST_S`: a stall, a growth and a slow job show only in time.
     `SETTLED_S` are enough where it is known why the job is slow, and nothing stalls or rises. Where
     something rises by then and is not told, or reaches a limit soon, up to `TREND_LIMIT_S`; where a
-    warning says why ranks do not go on, up to `STANDS_LIMIT_S`.
+    warning says why ranks do not go on, up to `STANDS_LIMIT_S`. Once there is a critical finding,
+    up to `RECORDERS_S` are added until what torch has recorded of ranks that stand still is read.
     """
 
     def __init__(
@@ -146,13 +150,12 @@ class DiagnosisWatch:
         if self._is_fixed:
             return False
         now_s = self._clock()
-        for since_s, length_s in (
-            (self._began_s, self.limit_s),
-            (self._certain_since_s, LEAST_S),
-        ):
-            if since_s is not None and now_s - since_s >= length_s:
-                return True
-        return self._is_settled(now_s)
+        if now_s - self._began_s >= self.limit_s:
+            return True
+        if self._certain_since_s is None or now_s - self._certain_since_s < LEAST_S:
+            return self._is_settled(now_s)
+        is_late = now_s - self._certain_since_s >= LEAST_S + RECORDERS_S
+        return is_late or self.last is None or not _has_unread_recorders(self.last)
 
 
 def _says_what_is_slow(finding: Finding) -> bool:
@@ -166,6 +169,20 @@ def _says_why_ranks_stand(finding: Finding) -> bool:
     from mpwatch.diagnose.analysis.distributed.flight_recorder import MISMATCH, STUCK
 
     return finding.rule in (STUCK, MISMATCH) and finding.severity > Severity.INFO
+
+
+def _has_unread_recorders(snapshot: Snapshot) -> bool:
+    """Whether torch's recorder of a rank that stands still can be read, and was not yet."""
+    from mpwatch.diagnose.analysis.distributed.flight_recorder import is_recorder_due
+    from mpwatch.diagnose.analysis.distributed.ranks import ranks_of
+    from mpwatch.diagnose.analysis.index import Index
+    from mpwatch.observe.sources.on_demand import is_still, servers
+
+    served = {process.process for process, _ in servers(snapshot)}
+    return any(
+        is_still(rank) and is_recorder_due(rank, has_server=rank.process in served)
+        for rank in ranks_of(Index(snapshot))
+    )
 
 
 def _is_told(finding: Finding) -> bool:
@@ -213,9 +230,6 @@ def rising_words(snapshot: Snapshot) -> str | None:
 
 # --- several machines ----------------------------------------------------------------------------
 
-RECORDERS_S = 15.0
-"""How long an answer is put off, at most, until what torch has recorded of each rank is read. Hooks
-read it after 4 s without a change, and at most every 10 s."""
 JUDGE_S = 1.0
 """Interval at which the findings of the job are updated while it is watched."""
 _WORDS = frozenset(severity.word for severity in Severity)

@@ -24,9 +24,15 @@ from mpwatch.cli.failures import (
     reading,
     writing,
 )
-from mpwatch.cli.recordings import tell_recorded
 from mpwatch.cli.targets import exiting_on_signals
-from mpwatch.cli.terminal import Progress, ProgressBar, is_served, need_terminal, text_style
+from mpwatch.cli.terminal import (
+    Progress,
+    ProgressBar,
+    is_served,
+    need_terminal,
+    tell_recorded,
+    text_style,
+)
 from mpwatch.model.findings import Severity
 
 if TYPE_CHECKING:

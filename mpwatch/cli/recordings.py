@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
-import shlex
 import sys
 import threading
 
 from mpwatch.cli.failures import EXIT_NO_SUCH_PROCESS, Failure, check_recordable, reading, writing
 from mpwatch.cli.targets import ended_meanwhile, hook_use, injecting, of_job, target, tell_part
-from mpwatch.cli.terminal import Progress, ProgressBar, text_style
-from mpwatch.model.sanitize import clean
+from mpwatch.cli.terminal import Progress, ProgressBar, tell_recorded, text_style
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.model.units import bytes_text, seconds_text
 
 
 def record(arguments: argparse.Namespace) -> int:
@@ -60,29 +56,6 @@ def record(arguments: argparse.Namespace) -> int:
     if snapshot is None:
         raise ended_meanwhile(arguments.pid)
     return 0
-
-
-def tell_recorded(path: str, seconds: float | None) -> None:
-    """Say on standard error what was recorded, and the command that shows it.
-
-    Args:
-        path: Of the file.
-        seconds: How long what is in it lasts; `None` without a reading.
-    """
-    name = clean(path)
-    if seconds is None:
-        print(f"mpwatch: {name} has no reading of the job.", file=sys.stderr)
-        return
-    try:
-        size = bytes_text(os.path.getsize(path))
-    except OSError as error:
-        print(f"mpwatch: {name} cannot be read: {error.strerror}.", file=sys.stderr)
-        return
-    command = f"mpwatch replay {shlex.quote(name)}"
-    print(
-        f"mpwatch: recorded {seconds_text(seconds)} in {name} ({size}). To see it: {command}",
-        file=sys.stderr,
-    )
 
 
 def report(arguments: argparse.Namespace) -> int:

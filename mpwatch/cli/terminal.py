@@ -1,8 +1,9 @@
-"""The terminal of a command: whether there is one, width, colour, progress."""
+"""The terminal of a command: whether there is one, width, colour, progress, what was recorded."""
 
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import time
 from collections.abc import Callable
@@ -10,6 +11,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TextIO, TypeVar
 
 from mpwatch.cli.failures import Failure
+from mpwatch.model.sanitize import clean
+from mpwatch.model.units import bytes_text, seconds_text
 
 if TYPE_CHECKING:
     from mpwatch.report.table import TextStyle
@@ -135,3 +138,26 @@ class ProgressBar(_StatusLine):
         if part > 0.02:
             left = f", {(now_s - self._started_s) * (1 - part) / part:.0f} s left"
         self._draw(f"{self._activity} [{bar}] {part:.0%}{left}")
+
+
+def tell_recorded(path: str, seconds: float | None) -> None:
+    """Say on standard error what was recorded, and the command that shows it.
+
+    Args:
+        path: Of the file.
+        seconds: How long what is in it lasts; `None` without a reading.
+    """
+    name = clean(path)
+    if seconds is None:
+        print(f"mpwatch: {name} has no reading of the job.", file=sys.stderr)
+        return
+    try:
+        size = bytes_text(os.path.getsize(path))
+    except OSError as error:
+        print(f"mpwatch: {name} cannot be read: {error.strerror}.", file=sys.stderr)
+        return
+    command = f"mpwatch replay {shlex.quote(name)}"
+    print(
+        f"mpwatch: recorded {seconds_text(seconds)} in {name} ({size}). To see it: {command}",
+        file=sys.stderr,
+    )

@@ -324,9 +324,14 @@ def stem(pid: int, start_ticks: int) -> str:
 
 
 def runtime_candidates(uid: int, xdg_runtime_dir: str | None) -> tuple[str, ...]:
-    """Directories where hooks of a user put their files, in order of preference."""
+    """Directories where hooks of a user put their files, in order of preference.
+
+    A relative XDG_RUNTIME_DIR is ignored, as its specification wants: it would lead an observer
+    with another working directory elsewhere.
+    """
     fallback = f"/tmp/mpwatch-{uid}"
-    return (f"{xdg_runtime_dir}/mpwatch", fallback) if xdg_runtime_dir else (fallback,)
+    is_absolute = xdg_runtime_dir is not None and xdg_runtime_dir.startswith("/")
+    return (f"{xdg_runtime_dir}/mpwatch", fallback) if is_absolute else (fallback,)
 
 
 def runtime_refusal(path: str, found: os.stat_result | None, uid: int) -> str | None:

@@ -106,12 +106,18 @@ CHANGED_S: Final = 2.0
 """Clocks of file systems are coarse."""
 
 
+class _TooLong(Exception):
+    """A file is over one of the limits `FILE_BYTES`, `NODES` and `DEPTH`."""
+
+
 class SourceCode:
     """Reads files of one job, each once, and at most `FILES` of them. Used by one thread."""
 
     def __init__(self) -> None:
         self._modules: dict[str, tuple[ParsedFile | None, float]] = {}
         """Each file that was asked for, with the time of its last change."""
+        self._too_long: list[str] = []
+        """Files over a limit that were not told yet."""
         self._marked: set[str] = set()
         self._names: dict[str, FileNames] = {}
         """Of the files that were marked: others may import them."""
@@ -292,6 +298,11 @@ class SourceCode:
         self._ask_of(function, found)
         return found
 
+    def too_long(self) -> list[str]:
+        """The files over a limit, of which nothing is known; each is told once."""
+        found, self._too_long = self._too_long, []
+        return found
+
     def _parsed(self) -> Iterator[tuple[str, ParsedFile]]:
         """The files that were read so far."""
         for path, (module, _) in self._modules.items():
@@ -330,7 +341,11 @@ class SourceCode:
         if file not in self._modules:
             if sum(module is not None for module, _ in self._modules.values()) >= FILES:
                 return None
-            self._modules[file] = _read(process, file)
+            try:
+                self._modules[file] = _read(process, file)
+            except _TooLong:
+                self._too_long.append(file)
+                self._modules[file] = None, 0.0
         module, changed_s = self._modules[file]
         return None if changed_s > since_s + CHANGED_S else module
 
@@ -347,7 +362,11 @@ def _first_of_each(found: Iterable[Mark]) -> list[Mark]:
 
 
 def _read(process: ProcessId, file: str) -> tuple[ParsedFile | None, float]:
-    """A file, parsed, and when it was changed; `None` if it is not readable or no Python."""
+    """A file, parsed, and when it was changed; `None` if it is not readable or no Python.
+
+    Raises:
+        _TooLong: It is over a limit.
+    """
     if not file.startswith("/") or not file.endswith(".py") or "\0" in file:
         return None, 0.0
     try:
@@ -355,7 +374,7 @@ def _read(process: ProcessId, file: str) -> tuple[ParsedFile | None, float]:
         with open(descriptor, "rb") as opened:
             raw = opened.read(FILE_BYTES + 1)
         if len(raw) > FILE_BYTES:
-            return None, 0.0
+            raise _TooLong
         text = raw.decode()
         with warnings.catch_warnings():  # the file's own, which its author has seen
             warnings.simplefilter("ignore")
@@ -363,7 +382,7 @@ def _read(process: ProcessId, file: str) -> tuple[ParsedFile | None, float]:
     except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
         return None, 0.0
     if not _is_ordinary(tree):
-        return None, 0.0
+        raise _TooLong
     return ParsedFile(tuple(text.splitlines()), tree), status.st_mtime
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import re
 from collections import Counter
@@ -16,7 +15,11 @@ from mpwatch.collect.process.identify import PREFIXES
 from mpwatch.describe.findings import problems_of, unresolved
 from mpwatch.describe.frames import RAY_WORKER_FILE, waits_for_ray_call
 from mpwatch.describe.processes import names_text, process_state, unique_names
-from mpwatch.diagnose.analysis.distributed.flight_recorder import number_of, recorded
+from mpwatch.diagnose.analysis.distributed.flight_recorder import (
+    is_recorder_due,
+    number_of,
+    recorded,
+)
 from mpwatch.diagnose.analysis.distributed.ranks import (
     called_at,
     has_group,
@@ -33,7 +36,7 @@ from mpwatch.diagnose.analysis.stack_patterns import has_stacks, main_thread
 from mpwatch.model.collectives import Recorded
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.host import FileSystemSample, HostSample
-from mpwatch.model.ids import HookState, ProcessId, Role
+from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.progress import ProgressSource
 from mpwatch.model.samples import Ended, FdLink, inode_of
 from mpwatch.model.snapshot import Process, Snapshot
@@ -123,9 +126,6 @@ _STEPS = (
 """Variables with the number and the count of the tasks that srun(1), mpirun(1) of Open MPI, and
 those of MPICH and Intel MPI start. The script of a batch job has SLURM_PROCID as well, without the
 count of a step."""
-_ANSWERING: frozenset[HookState] = frozenset(("ready", "silent"))
-_NCCL = "nccl:"
-"""How the name of a process group of NCCL begins, see `mpwatch.hook.checks.flight_recorder`."""
 _MAY_JOIN = frozenset(("main", "spawned", "ray-worker"))
 """Roles of processes that are ranks where they have the threads of a process group."""
 _BY_MULTIPROCESSING: Mapping[Role, str] = {
@@ -446,7 +446,7 @@ def _chain(process: Process, snapshot: Snapshot) -> str:
         ]
         links = chain.links[places[0] :] if places else ()
         if len({each.process for each in links}) > 1:
-            return _cut(dataclasses.replace(chain, links=links).sentence)
+            return _cut(msgspec.structs.replace(chain, links=links).sentence)
         if len(links) == 1 and links[0].tid == process.pid:
             own = own or links[0].words.removesuffix(f", {called_at(process)}")
     return _cut(own)
@@ -539,35 +539,6 @@ def _record(process: Process) -> Recorded | None:
     """The collective that torch has recorded last; one that is not finished first."""
     found = sorted(recorded(process), key=lambda each: not each.is_unfinished)
     return found[0] if found else None
-
-
-def is_recorder_due(process: Process, *, has_server: bool = False) -> bool:
-    """Whether torch's recorder of a rank can be read, and was not since the rank moved last.
-
-    It is read once nothing has moved for some seconds. NCCL's recorder is not read in running jobs.
-
-    Args:
-        process: The rank.
-        has_server: Whether it can be asked without a hook.
-    """
-    if process.is_gone or recorded(process):
-        return False
-    gauge = process.gauges.get("collectives")
-    if not isinstance(gauge, Mapping):
-        return has_server or (process.hook.state in _ANSWERING and not process.gauges)
-    states = gauge.get("states")
-    return any(
-        isinstance(state, Mapping)
-        and not str(state.get("id", "")).startswith(_NCCL)
-        and _has_called(state)
-        for state in (states if isinstance(states, list) else ())
-    )
-
-
-def _has_called(state: Mapping[object, object]) -> bool:
-    """Whether a rank has called a collective of a process group."""
-    enqueued = state.get("enqueued")
-    return isinstance(enqueued, int) and enqueued >= 0
 
 
 def _job(environment: Mapping[str, str]) -> str:

@@ -7,9 +7,11 @@ some milliseconds was never read; that it failed is worth showing all the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from msgspec.structs import replace
 
 from mpwatch.hook import wire
 from mpwatch.model.events import HookEvent, HookNote
@@ -241,6 +243,12 @@ def _with_last_resources(sample: ProcSample, earlier: ProcSample) -> ProcSample:
     )
 
 
+_Ordered: TypeAlias = (
+    "tuple[ProcessId | None, Mapping[ProcessId, ProcessId | None], Sequence[tuple[ProcessId, int]]]"
+)
+"""A root, the parents of all processes, and processes and depths in the order that follows."""
+
+
 class ProcessTable:
     """All processes of the job, running and exited."""
 
@@ -250,6 +258,8 @@ class ProcessTable:
         """The last process with each pid; creators of segments are known by their pid only."""
         self._ended: dict[ProcessId, Process] = {}
         """Exited processes as they are shown. Building 256 of them again takes 15 ms."""
+        self._ordered: _Ordered = None, {}, ()
+        """See `in_families`."""
 
     def get(self, process: ProcessId) -> ProcessRecord | None:
         """The record of a process."""
@@ -319,21 +329,32 @@ class ProcessTable:
         """Remember how an exited process is shown."""
         self._ended[shown.process] = shown
 
-    def in_families(self, root: ProcessId) -> list[tuple[ProcessId, int]]:
-        """Processes and depths: root first, children after parents by start, orphans last."""
-        children: dict[ProcessId | None, list[ProcessId]] = {}
-        for process, record in self.records.items():
-            parent = record.parent if record.parent in self.records else None
-            children.setdefault(parent, []).append(process)
-        for siblings in children.values():
-            siblings.sort(key=lambda each: (each != root, each.start_ticks, each.pid), reverse=True)
-        pending = [(process, 0) for process in children.get(None, ())]
-        ordered = []
-        while pending:
-            process, depth = pending.pop()
-            ordered.append((process, depth))
-            pending.extend((child, depth + 1) for child in children.get(process, ()))
-        return ordered
+    def in_families(self, root: ProcessId) -> Sequence[tuple[ProcessId, int]]:
+        """Processes and depths: root first, children after parents by start, orphans last.
+
+        While the parents are the same, so is the order: to find it anew took 7 % of a snapshot of
+        65 processes.
+        """
+        parents = {process: record.parent for process, record in self.records.items()}
+        if (root, parents) != self._ordered[:2]:
+            self._ordered = root, parents, tuple(_in_families(root, parents))
+        return self._ordered[2]
+
+
+def _in_families(
+    root: ProcessId, parents: Mapping[ProcessId, ProcessId | None]
+) -> Iterator[tuple[ProcessId, int]]:
+    """See `ProcessTable.in_families`."""
+    children: dict[ProcessId | None, list[ProcessId]] = {}
+    for process, parent in parents.items():
+        children.setdefault(parent if parent in parents else None, []).append(process)
+    for siblings in children.values():
+        siblings.sort(key=lambda each: (each != root, each.start_ticks, each.pid), reverse=True)
+    pending = [(process, 0) for process in children.get(None, ())]
+    while pending:
+        process, depth = pending.pop()
+        yield process, depth
+        pending.extend((child, depth + 1) for child in children.get(process, ()))
 
 
 class ShortLived:

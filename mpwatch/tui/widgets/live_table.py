@@ -164,10 +164,12 @@ class LiveTable(LineCanvas, Generic[T], can_focus=True):
         self._set_scroll_height()
         self._settle_cursor(was_at, was_visible)
         changed: list[Region] = []
-        for y in range(self._head, self.size.height):
-            before, after = self._painted.get(y), self._row_at(y)
+        # Textual looks widget and screen up for each read of a size or an offset.
+        seen, above, places = self.size, self.scroll_offset.y - self._head, self._places()
+        for y in range(self._head, seen.height):
+            before, after = self._painted.get(y), self._row_of(y + above)
             if before is not after and before != after:
-                changed += self._changed_cells(y, before, after)
+                changed += _changed_cells(y, before, after, places, seen.width)
                 self._painted[y] = after
         if changed:
             self.refresh(*changed)
@@ -185,24 +187,6 @@ class LiveTable(LineCanvas, Generic[T], can_focus=True):
     def on_resize(self) -> None:
         """Update the scrollable height."""
         self._set_scroll_height()
-
-    def _changed_cells(self, y: int, before: Row | None, after: Row | None) -> list[Region]:
-        """The part of a line from its first to its last changed cell, empty if it looks the same.
-
-        One region per line, because Textual 8.2 sends a line from the left edge of the widget to
-        the end of each region: two regions would send the left part twice.
-        """
-        if before is None or after is None or not _is_same_row(before, after):
-            return [Region(0, y, self.size.width, 1)]
-        start = end = 0
-        at = GUTTER
-        for index, width in self._places():
-            old, new = before.cells[index], after.cells[index]
-            if old is not new and not looks_alike(old, new, width):
-                start = start or at
-                end = at + width
-            at += width + 1
-        return [Region(start, y, end - start, 1)] if end else []
 
     def show_sorting(self, column: str | None, is_reversed: bool) -> None:
         """Mark the column the rows are sorted by in the header."""
@@ -222,8 +206,8 @@ class LiveTable(LineCanvas, Generic[T], can_focus=True):
         index = min(was_at or 0, len(self._items) - 1)
         self.cursor_key = self._key(self._items[index])
 
-    def _row_at(self, y: int) -> Row | None:
-        index = y - self._head + self.scroll_offset.y
+    def _row_of(self, index: int) -> Row | None:
+        """The row of an item, by its place; `None` below the last one."""
         if self._row is None or not 0 <= index < len(self._items):
             return None
         return self._row(self._items[index])
@@ -234,7 +218,7 @@ class LiveTable(LineCanvas, Generic[T], can_focus=True):
         """Draw one visible line; the header is line 0 and does not scroll."""
         if y < self._head:
             return self._header_strip()
-        row = self._row_at(y)
+        row = self._row_of(y - self._head + self.scroll_offset.y)
         self._painted[y] = row
         if row is None:
             return Strip.blank(self.size.width, self.base_style)
@@ -390,6 +374,27 @@ class LiveTable(LineCanvas, Generic[T], can_focus=True):
                 return self._columns[index].name or None
             at += width + 1
         return None
+
+
+def _changed_cells(
+    y: int, before: Row | None, after: Row | None, places: Sequence[PlacedColumn], width: int
+) -> list[Region]:
+    """The part of a line from its first to its last changed cell, empty if it looks the same.
+
+    One region per line, because Textual 8.2 sends a line from the left edge of the widget to the
+    end of each region: two regions would send the left part twice.
+    """
+    if before is None or after is None or not _is_same_row(before, after):
+        return [Region(0, y, width, 1)]
+    start = end = 0
+    at = GUTTER
+    for index, room in places:
+        old, new = before.cells[index], after.cells[index]
+        if old is not new and not looks_alike(old, new, room):
+            start = start or at
+            end = at + room
+        at += room + 1
+    return [Region(start, y, end - start, 1)] if end else []
 
 
 def _is_same_row(before: Row, after: Row) -> bool:

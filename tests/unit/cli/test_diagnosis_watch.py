@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mpwatch.cli.diagnosis_watch import (
     ANSWER_S,
@@ -24,7 +24,7 @@ from mpwatch.diagnose.engine import Engine
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
 from mpwatch.model.samples import WaitedOn
-from mpwatch.model.snapshot import Snapshot, Trends
+from mpwatch.model.snapshot import Hook, Snapshot, Trends
 from mpwatch.nodes.head.node import NodeView
 from tests.builders.snapshots import MAIN, MIB, fds, main, pipe, process, snapshot_of, thread
 from tests.unit.nodes.across.test_across import node, row
@@ -100,6 +100,35 @@ def test_the_watch_ends_soon_after_the_first_critical_finding() -> None:
     assert not watched.is_enough(critical, 9.0)
     assert not watched.is_enough(critical, 8.0 + LEAST_S)
     assert watched.is_enough(critical, 9.0 + LEAST_S)
+
+
+def stuck_rank(still_s: float = 6.0, **gauges: Any) -> Snapshot:
+    """A rank in a critical finding whose hook answers."""
+    at = thread(MAIN, "train.py:step", waits=READS, still_s=still_s)
+    told = Finding("standing-still", Severity.CRITICAL, "s", ("e",), "c", "a")
+    rank = process(MAIN, "rank", threads=[at])
+    rank = replace(rank, hook=Hook("ready"), gauges=gauges)
+    return replace(snapshot_of(rank), findings=(told,))
+
+
+def test_the_answer_about_a_stuck_rank_comes_once_its_recorder_was_read() -> None:
+    due, read, moves = Watched(), Watched(), Watched()
+    known = stuck_rank(collectives={"states": [], "groups": {}})
+
+    for each, snapshot in ((due, stuck_rank()), (read, known), (moves, stuck_rank(0.5))):
+        assert not each.is_enough(snapshot, 9.0)
+    assert not due.is_enough(stuck_rank(), 9.0 + LEAST_S)
+    assert read.is_enough(known, 9.0 + LEAST_S)
+    assert moves.is_enough(stuck_rank(0.5), 9.0 + LEAST_S)
+    assert due.is_enough(known, 11.0 + LEAST_S)
+
+
+def test_an_answer_does_not_wait_forever_for_a_recorder() -> None:
+    watched = Watched()
+
+    assert not watched.is_enough(stuck_rank(), 0.0)
+    assert not watched.is_enough(stuck_rank(), LEAST_S + RECORDERS_S - 1)
+    assert watched.is_enough(stuck_rank(), LEAST_S + RECORDERS_S)
 
 
 def test_the_watch_continues_where_a_critical_finding_did_not_last() -> None:

@@ -6,7 +6,7 @@ from signal import SIG_DFL, SIG_IGN, SIGXFSZ, signal
 
 import pytest
 
-from mpwatch.cli.recordings import tell_recorded
+from mpwatch.cli.terminal import tell_recorded
 from mpwatch.nodes.recording import JobRecording, JobRecordingWriter
 from mpwatch.nodes.wire.messages import Hello
 from mpwatch.observe.recording.file import Recording, RecordingWriter

@@ -20,6 +20,7 @@ from mpwatch.describe.processes import wait_verb
 from mpwatch.diagnose.analysis.stack_patterns import user_frame
 from mpwatch.model.collectives import RankRecord, Recorded, RecordedGroup
 from mpwatch.model.findings import Finding, Severity
+from mpwatch.model.ids import HookState
 from mpwatch.model.snapshot import Process
 from mpwatch.model.units import numbers_text, seconds_text
 
@@ -28,6 +29,10 @@ MISMATCH = "collective-mismatch"
 """The rules about ranks that wait for each other, whatever the source of a finding is."""
 ONE_SHAPE = frozenset(("all_reduce", "broadcast", "reduce", "barrier", "all_gather"))
 """Operations for which all ranks give tensors of the same shape and type."""
+
+_ANSWERING: frozenset[HookState] = frozenset(("ready", "silent"))
+_NCCL = "nccl:"
+"""How the name of a process group of NCCL begins, see `mpwatch.hook.checks.flight_recorder`."""
 
 # Sentences of findings, the same for a running job and for the files that a dead one has left.
 WAIT_FOR_TIMEOUT = (
@@ -54,6 +59,35 @@ def recorded(process: Process) -> tuple[Recorded, ...]:
     states, groups = gauge.get("states"), gauge.get("groups")
     facts = groups if isinstance(groups, Mapping) else {}
     return tuple(_parsed(states if isinstance(states, list) else [], facts))
+
+
+def is_recorder_due(process: Process, *, has_server: bool = False) -> bool:
+    """Whether torch's recorder of a rank can be read, and was not since the rank moved last.
+
+    It is read once nothing has moved for some seconds. NCCL's recorder is not read in running jobs.
+
+    Args:
+        process: The rank.
+        has_server: Whether it can be asked without a hook.
+    """
+    if process.is_gone or recorded(process):
+        return False
+    gauge = process.gauges.get("collectives")
+    if not isinstance(gauge, Mapping):
+        return has_server or (process.hook.state in _ANSWERING and not process.gauges)
+    states = gauge.get("states")
+    return any(
+        isinstance(state, Mapping)
+        and not str(state.get("id", "")).startswith(_NCCL)
+        and _has_called(state)
+        for state in (states if isinstance(states, list) else ())
+    )
+
+
+def _has_called(state: Mapping[object, object]) -> bool:
+    """Whether a rank has called a collective of a process group."""
+    enqueued = state.get("enqueued")
+    return isinstance(enqueued, int) and enqueued >= 0
 
 
 def unfinished(process: Process) -> Recorded | None:

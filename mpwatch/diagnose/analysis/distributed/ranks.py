@@ -480,9 +480,14 @@ def has_group(process: Process) -> bool:
     return any(thread.name.startswith(THREADS_OF_A_GROUP) for thread in process.threads)
 
 
-def ranks_of(index: Index) -> list[Process]:
-    """The living processes that are ranks by their environment, or have a process group."""
-    return [each for each in index.snapshot.living() if each.role == "rank" or has_group(each)]
+@derived
+def ranks_of(index: Index) -> Sequence[Process]:
+    """The living processes that are ranks by their environment, or have a process group.
+
+    Seven rules ask for them, and of a job without ranks the names of all threads are looked at.
+    """
+    living = index.snapshot.living()
+    return tuple([each for each in living if each.role == "rank" or has_group(each)])
 
 
 def has_joined(process: Process) -> bool:

@@ -23,6 +23,7 @@ from mpwatch.collect.source.source_code import (
     FILE_BYTES,
     FILES,
     MARKS_OF_KIND,
+    NODES,
     SourceCode,
 )
 from mpwatch.collect.source.syntax import EXPRESSION_NODES
@@ -2604,6 +2605,25 @@ def test_a_file_whose_reading_fails_is_reported_once_and_the_others_are_read(
     (problem,) = [problem for each in found for problem in each.problems]
     assert problem.startswith(f"the source file {odd.file} was not understood (KeyError: ")
     assert "\x1b" not in problem
+
+
+@pytest.mark.parametrize("text", ["#" * FILE_BYTES + "\n", "a\n" * (NODES // 2)])
+def test_a_file_that_is_too_long_is_told_once(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "generated.py"
+    path.write_text(text)
+    job = snapshot_of(process(OWN.pid, born_wall_s=time.time()))
+    found: list[SourceRead] = []
+    reads = SourceReads(found.append)
+    try:
+        for line in (1, 2):
+            reads.received(taken(Frame("step", str(path), line)))
+            reads.start_due(job)
+            reads.wait(10)
+    finally:
+        reads.stop()
+
+    told = f"the source file {path} is too long to be read: no finding knows its code"
+    assert [problem for each in found for problem in each.problems] == [told]
 
 
 def test_many_marks_of_one_kind_leave_room_for_others(tmp_path: Path) -> None:

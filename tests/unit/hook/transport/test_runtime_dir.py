@@ -214,3 +214,9 @@ def test_a_directory_in_memory_is_made_at_once(runtime_in_memory: Path) -> None:
 
     assert found == (f"{runtime_in_memory}/mpwatch", "")
     assert mounts == {str(found[0]): (b"tmpfs", runtime_in_memory.stat().st_dev)}
+
+
+@pytest.mark.parametrize("relative", ["run", "./run", ""])
+def test_a_relative_runtime_directory_is_ignored(relative: str) -> None:
+    assert wire.runtime_candidates(7, relative) == wire.runtime_candidates(7, None)
+    assert wire.runtime_candidates(7, "/run/user/7") == ("/run/user/7/mpwatch", "/tmp/mpwatch-7")
