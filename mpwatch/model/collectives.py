@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
-
-from msgspec import Struct, field
 
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
@@ -14,7 +13,8 @@ RANKS_LIMIT = 16384
 """Numbers of ranks kept of one group or part of a job."""
 
 
-class Recorded(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Recorded:
     """One collective, or one transfer between two ranks, that a rank has called."""
 
     group: str
@@ -52,7 +52,8 @@ class Recorded(Struct, frozen=True):
         return f"{self.call}: {self.operation}{shape}, {state}"
 
 
-class RecordedGroup(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class RecordedGroup:
     """What one rank has called of one process group."""
 
     name: str
@@ -79,7 +80,8 @@ class RecordedGroup(Struct, frozen=True):
         return self.calls[-1] if self.calls else None
 
 
-class RankRecord(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class RankRecord:
     """What the flight recorder of one rank has held at a moment."""
 
     rank: int
@@ -128,7 +130,8 @@ class NcclPart(NamedTuple):
     """Their numbers in the communicator; empty if unknown, bounded."""
 
 
-class NcclCommunicator(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class NcclCommunicator:
     """A communicator of NCCL whose ranks differ, are missing or have failed."""
 
     name: str
@@ -153,7 +156,8 @@ class NcclProcess(NamedTuple):
     """Whether it is considered dead; else it has not responded yet."""
 
 
-class NcclAnswer(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class NcclAnswer:
     """What NCCL RAS says of a job, on all its machines."""
 
     version: str
@@ -165,7 +169,8 @@ class NcclAnswer(Struct, frozen=True):
     processes: tuple[NcclProcess, ...] = ()
 
 
-class NcclStatus(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class NcclStatus:
     """An input: NCCL RAS of a job has answered; see `mpwatch.collect.job.nccl_ras`."""
 
     process: ProcessId
@@ -205,7 +210,8 @@ class WaitReading(NamedTuple):
     """Its cpu time so far."""
 
 
-class RankHabit(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class RankHabit:
     """What the readings of one rank have found so far."""
 
     process: ProcessId

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
-
-from msgspec import Struct, field
 
 from mpwatch.hook import wire
 from mpwatch.model.collectives import NcclStatus
@@ -42,7 +41,8 @@ class HookEvent(NamedTuple):
     flags: int
 
 
-class HookHello(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class HookHello:
     """An input: the first message of a hook."""
 
     process: ProcessId
@@ -62,7 +62,8 @@ class HookHello(Struct, frozen=True):
     """When it was attached, CLOCK_MONOTONIC; its records and notes are numbered from then on."""
 
 
-class HookSlice(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class HookSlice:
     """An input: new records from the ring of one process."""
 
     process: ProcessId
@@ -82,7 +83,8 @@ def present_kind(kind: str) -> str:
     return _FORMER_KINDS.get(kind, kind)
 
 
-class HookNote(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class HookNote:
     """An input: a rare event with text: an exception, a process start, a call site."""
 
     process: ProcessId
@@ -96,7 +98,8 @@ class HookNote(Struct, frozen=True):
     hook or the recording is of a version without it."""
 
 
-class HookGauges(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class HookGauges:
     """An input: values that the hook read on request (SharedCache, loaders, queues, allocator)."""
 
     process: ProcessId
@@ -104,7 +107,8 @@ class HookGauges(Struct, frozen=True):
     data: Mapping[str, Any] = field(default_factory=dict)
 
 
-class HookStatus(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class HookStatus:
     """An input: the state of a process's hook changed."""
 
     process: ProcessId
@@ -126,7 +130,8 @@ class Raised(NamedTuple):
     """Innermost first, the innermost 12 at most."""
 
 
-class WrittenError(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class WrittenError:
     """An exception whose traceback stands in a file to which the job writes its output.
 
     Nothing has caught it, but for one of a process that is only named in the line above.
@@ -158,7 +163,8 @@ class WrittenError(Struct, frozen=True):
     """Whether the text was written after the job had begun; `False` if it may be older."""
 
 
-class WrittenErrors(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class WrittenErrors:
     """An input: tracebacks that were not read before."""
 
     at_s: float

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import IntEnum
-
-from msgspec import Struct
 
 from mpwatch.model.ids import ProcessId
 
@@ -22,7 +21,8 @@ class Severity(IntEnum):
         return self.name.lower()
 
 
-class Finding(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Finding:
     """One failure, present or approaching, with its evidence."""
 
     rule: str
@@ -67,7 +67,8 @@ class Finding(Struct, frozen=True):
         return not {self.process, *self.others}.isdisjoint((other.process, *other.others))
 
 
-class JobFinding(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class JobFinding:
     """One failure of a job on several machines, with its evidence; see `Finding`."""
 
     rule: str

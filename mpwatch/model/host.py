@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
-
-from msgspec import Struct
 
 from mpwatch.model.ids import SegmentUse
 
 
-class FileSystemSample(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class FileSystemSample:
     """Size and free space of a file system in the mount namespace of the target."""
 
     path: str
@@ -20,7 +20,8 @@ class FileSystemSample(Struct, frozen=True):
     """`None` if the file system does not count inodes."""
 
 
-class CgroupSample(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class CgroupSample:
     """The control group of the target; limits include those of its ancestors."""
 
     version: int
@@ -137,7 +138,8 @@ class NewFiles(NamedTuple):
     """Numbers that several names hold, such as the pids of processes that make them."""
 
 
-class HostSample(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class HostSample:
     """The host or container of the job."""
 
     at_s: float
@@ -171,7 +173,8 @@ CheckState: TypeAlias = Literal["ok", "note", "warning", "problem"]
 """`note`: harmless. `warning`: some jobs will fail. `problem`: something cannot work."""
 
 
-class Check(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Check:
     """One check of `mpwatch doctor`."""
 
     name: str

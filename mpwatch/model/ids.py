@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
-
-from msgspec import Struct
 
 Role: TypeAlias = Literal[
     "main",
@@ -61,7 +60,8 @@ def torch_creator(name: str) -> int | None:
     return int(match[1]) if match is not None else None
 
 
-class SegmentUse(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class SegmentUse:
     """One shared-memory file in one process."""
 
     segment: SegmentId

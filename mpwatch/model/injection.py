@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-
-from msgspec import Struct
+from dataclasses import dataclass
 
 from mpwatch.model.ids import ProcessId, Role
 
@@ -19,7 +18,8 @@ ALREADY_THERE = "already there"
 """The method of a process that has the hook already, so nothing would be done to it."""
 
 
-class PlannedInjection(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class PlannedInjection:
     """One process of the plan."""
 
     process: ProcessId
@@ -44,7 +44,8 @@ class PlannedInjection(Struct, frozen=True):
         return self.method not in ("", ALREADY_THERE)
 
 
-class InjectionPlan(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class InjectionPlan:
     """The plan for a whole job."""
 
     processes: tuple[PlannedInjection, ...]

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
-
-from msgspec import Struct, field
 
 from mpwatch.model.host import HostSample
 from mpwatch.model.ids import ProcessId, Role, SegmentId, SegmentUse
@@ -93,7 +92,8 @@ class FdLink(NamedTuple):
     """Of a socket: `unix listens on /tmp/a`, `tcp 127.0.0.1:4000 > 127.0.0.1:29500`."""
 
 
-class FdSample(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class FdSample:
     """The descriptors of one process."""
 
     used: int
@@ -108,7 +108,8 @@ class FdSample(Struct, frozen=True):
     """On regular files; read with the links. Of one descriptor one, an exclusive one if any is."""
 
 
-class MapSample(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class MapSample:
     """The memory mappings of one process."""
 
     used: int
@@ -123,7 +124,8 @@ class MapSample(Struct, frozen=True):
     """Paths of mapped files that are no libraries and no shared memory, at most 32."""
 
 
-class MemorySample(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class MemorySample:
     """Memory of one process in bytes, from `smaps_rollup`; only `rss_bytes` is read each time."""
 
     rss_bytes: int | None = None
@@ -159,7 +161,8 @@ class LockHolder(NamedTuple):
     """Its name as in `/proc/PID/comm`, sanitized; empty if it is gone."""
 
 
-class WaitedOn(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class WaitedOn:
     """What a blocked thread waits for, from its system call and its arguments."""
 
     kind: WaitKind
@@ -191,7 +194,8 @@ THREADS_OF_A_GROUP = ("gloo_", "pt_nccl_")
 """Prefixes of the names of the threads of a torch process group (torch 2.13)."""
 
 
-class ThreadSample(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class ThreadSample:
     """One thread."""
 
     tid: int
@@ -209,7 +213,8 @@ class ThreadSample(Struct, frozen=True):
     `None` also where that is not known."""
 
 
-class ProcSample(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class ProcSample:
     """One sample of one process."""
 
     process: ProcessId
@@ -282,7 +287,8 @@ class ProcSample(Struct, frozen=True):
         return (self.fds.links or ()) if self.fds is not None else ()
 
 
-class GpuProcessSample(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class GpuProcessSample:
     """One process on one GPU."""
 
     pid: int
@@ -290,7 +296,8 @@ class GpuProcessSample(Struct, frozen=True):
     kind: Literal["compute", "graphics"] = "compute"
 
 
-class GpuSample(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class GpuSample:
     """One GPU, from NVML."""
 
     index: int
@@ -334,7 +341,8 @@ class MixedFrame(NamedTuple):
 StackSource: TypeAlias = Literal["py-spy", "hook"]
 
 
-class StackSample(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class StackSample:
     """The stack of one thread, innermost frame first."""
 
     process: ProcessId
@@ -354,7 +362,8 @@ class StackSample(Struct, frozen=True):
     """The same stack with its native frames, where these were asked for; empty otherwise."""
 
 
-class StacksTaken(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class StacksTaken:
     """An input: the stacks of one process, or the reason why there are none."""
 
     process: ProcessId
@@ -411,7 +420,8 @@ class FrameValues(NamedTuple):
         return next((each for each in self.values if each.name == name), None)
 
 
-class ValuesRead(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class ValuesRead:
     """An input: the values of names in some frames of one process."""
 
     process: ProcessId
@@ -420,7 +430,8 @@ class ValuesRead(Struct, frozen=True):
     frames: tuple[FrameValues, ...] = ()
 
 
-class Ended(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Ended:
     """An input: a process has ended, with its exit status."""
 
     process: ProcessId
@@ -448,7 +459,8 @@ class Ended(Struct, frozen=True):
         return f"unknown: {self.problem or 'not observed'}"
 
 
-class PartOfJob(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class PartOfJob:
     """The job of which the observed root process is only a part: the rest of it is not read."""
 
     root: ProcessId
@@ -458,7 +470,8 @@ class PartOfJob(Struct, frozen=True):
     """What the observed root is in it: `rank 2`, `loader-worker`."""
 
 
-class TreeSample(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class TreeSample:
     """An input: one sample of the whole job, root first, parents before children."""
 
     at_s: float

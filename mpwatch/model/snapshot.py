@@ -7,10 +7,8 @@ frozen, so threads can share them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
-
-from msgspec import Struct, field
-from msgspec.structs import force_setattr
 
 from mpwatch.model.account import Account
 from mpwatch.model.collectives import NcclStatus, RankHabit
@@ -36,7 +34,8 @@ from mpwatch.model.waits import WaitGraph
 SourceMode: TypeAlias = Literal["live", "paused", "replay", "ended"]
 
 
-class Thread(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Thread:
     """One thread and its stack."""
 
     tid: int
@@ -72,7 +71,8 @@ class Thread(Struct, frozen=True):
         return tuple([each.frame for each in self.mixed]) or self.stack
 
 
-class Hook(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Hook:
     """The hook of one process, as the observer knows it."""
 
     state: HookState = "absent"
@@ -91,7 +91,8 @@ class Hook(Struct, frozen=True):
     """CPU time of its wrappers in the program's threads: records times the cost of one."""
 
 
-class SharedCache(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class SharedCache:
     """torch's table of shared storages in one process."""
 
     entries: int
@@ -99,7 +100,8 @@ class SharedCache(Struct, frozen=True):
     expired: int | None = None
 
 
-class WorkerLoad(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class WorkerLoad:
     """The batches of a DataLoader worker."""
 
     worker_id: int | None
@@ -122,7 +124,8 @@ class WorkerLoad(Struct, frozen=True):
     """Batches it has finished that the main process has not taken yet."""
 
 
-class Loader(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Loader:
     """A live DataLoader iterator in a main process, from its hook."""
 
     process: ProcessId
@@ -146,7 +149,8 @@ class Loader(Struct, frozen=True):
     data: Mapping[str, object] = field(default_factory=dict)
 
 
-class GpuUse(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class GpuUse:
     """A process on a GPU."""
 
     index: int
@@ -158,7 +162,8 @@ class GpuUse(Struct, frozen=True):
     """When the allocator's figures were read."""
 
 
-class Trends(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Trends:
     """Recent values that screens draw as trends, oldest first; `None` if not read."""
 
     cpu_percent: Sequence[float | None] = ()
@@ -168,7 +173,8 @@ class Trends(Struct, frozen=True):
     shm_bytes: Sequence[float | None] = ()
 
 
-class Process(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Process:
     """One process of the job."""
 
     process: ProcessId
@@ -220,7 +226,8 @@ class Process(Struct, frozen=True):
         return maps is not None and any(name.startswith("libnccl.so") for name in maps.libraries)
 
 
-class Segment(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Segment:
     """One shared-memory file and the processes that hold it."""
 
     segment: SegmentId
@@ -256,7 +263,8 @@ class FileLine(NamedTuple):
     """What it made, where a hook reported it; `None` if a stack showed it."""
 
 
-class Flow(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Flow:
     """Tensors from one process to another, from the hook's records on both sides."""
 
     sender: ProcessId
@@ -273,7 +281,8 @@ class Flow(Struct, frozen=True):
     """Sent and not yet received."""
 
 
-class LogEntry(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class LogEntry:
     """One line of the events page."""
 
     sequence: int
@@ -288,7 +297,8 @@ class LogEntry(Struct, frozen=True):
     """Known error messages it contains; see `mpwatch.describe.error_messages`."""
 
 
-class OwnCost(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class OwnCost:
     """What observing costs."""
 
     cpu_percent: float | None = None
@@ -299,7 +309,8 @@ class OwnCost(Struct, frozen=True):
     """Of their wrappers in the program's threads, an estimate; see `Hook.own_calls_ns`."""
 
 
-class Playback(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Playback:
     """The position of a replay in its recording."""
 
     at_s: float
@@ -312,7 +323,8 @@ class Playback(Struct, frozen=True):
     """How many commands of the user it has followed: others were given meanwhile."""
 
 
-class Snapshot(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Snapshot:
     """A whole job at one moment."""
 
     at_s: float
@@ -370,21 +382,16 @@ class Snapshot(Struct, frozen=True):
     """Set by replays only."""
     own: OwnCost = field(default_factory=OwnCost)
     problems: tuple[str, ...] = ()
-    _living: tuple[Process, ...] = ()
-    _by_id: Mapping[ProcessId, Process] = {}
+    _living: tuple[Process, ...] = field(init=False, repr=False, compare=False)
+    _by_id: Mapping[ProcessId, Process] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Prepare the lookups, which forty rules repeat."""
         living = tuple([process for process in self.processes if process.ended is None])
         # Of two processes with one identity, the first wins.
         by_id = {process.process: process for process in reversed(self.processes)}
-        force_setattr(self, "_living", living)
-        force_setattr(self, "_by_id", by_id)
-
-    def __repr__(self) -> str:
-        # Without the lookups, which would show each process three times.
-        names = [name for name in self.__struct_fields__ if not name.startswith("_")]
-        return f"Snapshot({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
+        object.__setattr__(self, "_living", living)
+        object.__setattr__(self, "_by_id", by_id)
 
     def get(self, process: ProcessId | None) -> Process | None:
         """The process with this identity, or `None`."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
-
-from msgspec import Struct
 
 
 class Statement(NamedTuple):
@@ -223,7 +222,8 @@ class Ending(NamedTuple):
     """The last `if` before it whose body leaves the function or the loop."""
 
 
-class SourceLine(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class SourceLine:
     """The statement at one line of the program, and what decides whether it is reached."""
 
     file: str
@@ -745,7 +745,8 @@ LINES_LIMIT = 512
 a program has few that take time."""
 
 
-class SourceRead(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class SourceRead:
     """An input: what was read of source files. Readings add up; a line is read once."""
 
     at_s: float

@@ -7,9 +7,8 @@ this limit in a loop.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
-
-from msgspec import Struct
 
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample, WaitedOn, WaitKind
@@ -53,7 +52,8 @@ def loader_wait(sample: ProcSample) -> float | None:
     return float(is_pinned and is_limited)
 
 
-class WaitEdge(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class WaitEdge:
     """A thread waits for something that other processes can provide."""
 
     waiter: ProcessId
@@ -70,7 +70,8 @@ class WaitEdge(Struct, frozen=True):
     """A wait by design: an idle worker, back-pressure, a paused debugger."""
 
 
-class WaitLink(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class WaitLink:
     """One step of a chain, in words."""
 
     process: ProcessId | None
@@ -82,7 +83,8 @@ class WaitLink(Struct, frozen=True):
     since_s: float | None = None
 
 
-class WaitChain(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class WaitChain:
     """A chain from a waiting process to the process or resource that would have to continue."""
 
     links: tuple[WaitLink, ...]
@@ -98,7 +100,8 @@ class WaitChain(Struct, frozen=True):
         return " <- ".join(f"{link.name} {link.words}" for link in self.links)
 
 
-class WaitGraph(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class WaitGraph:
     """All waits in one snapshot."""
 
     edges: tuple[WaitEdge, ...] = ()

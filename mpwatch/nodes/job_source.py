@@ -12,9 +12,8 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
-
-from msgspec import Struct
 
 from mpwatch.model.findings import JobFinding
 from mpwatch.model.snapshot import Playback, Snapshot
@@ -53,7 +52,8 @@ PARTS_LIMIT = 256
 """The most parts of one snapshot, and of all that are not decoded yet: 16 MiB deflated."""
 
 
-class JobState(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class JobState:
     """A job at one moment."""
 
     spec: str

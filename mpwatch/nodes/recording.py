@@ -21,12 +21,11 @@ import bisect
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, TypeAlias
 
 import msgspec
-from msgspec.structs import replace
 
 import mpwatch
 from mpwatch.model.findings import JobFinding, Severity

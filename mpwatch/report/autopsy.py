@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-
-from msgspec import Struct
-from msgspec.structs import replace
+from dataclasses import dataclass, replace
 
 from mpwatch.collect.hook.left_files import (
     HookFiles,
@@ -45,7 +42,8 @@ class NothingLeft(LookupError):
     """There is nothing to examine; the message is one sentence for the user."""
 
 
-class Dead(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Dead:
     """One dead process."""
 
     files: HookFiles

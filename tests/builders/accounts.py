@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-
-from msgspec.structs import replace
+from dataclasses import replace
 
 from mpwatch.model.account import (
     BUCKETS,

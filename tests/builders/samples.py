@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-
-from msgspec.structs import replace
+from dataclasses import replace
 
 from mpwatch.hook import wire
 from mpwatch.model.events import HookEvent, HookSlice

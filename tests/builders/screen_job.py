@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from msgspec import Struct, field
-from msgspec.structs import replace
+from dataclasses import dataclass, field, replace
 
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.host import CgroupSample, FileSystemSample, HostSample
@@ -67,7 +66,8 @@ MAIN_STACK = frames(
 )
 
 
-class ProcessSpec(Struct, frozen=True):
+@dataclass(frozen=True)
+class ProcessSpec:
     """The properties of a process; by default an idle loader worker."""
 
     identity: ProcessId

@@ -5,8 +5,7 @@ from __future__ import annotations
 import gc
 import tracemalloc
 from collections.abc import Callable, Iterator
-
-from msgspec.structs import replace
+from dataclasses import replace
 
 from mpwatch.hook import wire
 from mpwatch.model.events import HookGauges, HookHello, HookNote, HookStatus, Input

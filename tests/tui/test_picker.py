@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from msgspec.structs import replace
+from dataclasses import replace
 
 from mpwatch.collect.job.jobs import Job, JobProcess
 from mpwatch.model.ids import ProcessId

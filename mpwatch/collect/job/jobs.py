@@ -6,8 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-
-from msgspec import Struct
+from dataclasses import dataclass
 
 from mpwatch.collect.hook.discovery import NoHook, has_socket
 from mpwatch.collect.hook.left_files import folders_of_user
@@ -26,7 +25,8 @@ MAPS_BYTES_LIMIT = 4 << 20
 _TORCH = re.compile(rb"/libtorch(?:_cpu|_python)?\.so")
 
 
-class JobProcess(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class JobProcess:
     """One process of a job, in outline."""
 
     process: ProcessId
@@ -45,7 +45,8 @@ class JobProcess(Struct, frozen=True):
     """It has a socket in the runtime directory of its user; it may still not answer."""
 
 
-class Job(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Job:
     """A root with its descendants."""
 
     root: JobProcess

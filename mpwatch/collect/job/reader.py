@@ -6,8 +6,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
-
-from msgspec import Struct
+from dataclasses import dataclass
 
 from mpwatch.collect.host.gpu import GpuCollector
 from mpwatch.collect.host.host import HostCollector
@@ -364,7 +363,8 @@ def _same(pid: int) -> int | None:
     return pid
 
 
-class ReadRequest(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class ReadRequest:
     """What one reading of the tree contains; a count of `None` means all processes.
 
     What is not read is carried over from the last reading, with its time. Counts

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -202,12 +203,13 @@ class FindingRow(msgspec.Struct, frozen=True):
     eta_s: int | None = None
 
 
-class NodeSummary(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class NodeSummary:
     """The state of a node at one moment."""
 
     at_s: float = 0.0
     """Monotonic seconds of the node."""
-    node: NodeRow = msgspec.field(default_factory=NodeRow)
+    node: NodeRow = field(default_factory=NodeRow)
     ranks: tuple[RankRow, ...] = ()
     """By rank, those without a number last; the same object until one of them changes."""
     findings: tuple[FindingRow, ...] = ()

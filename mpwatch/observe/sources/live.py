@@ -6,10 +6,8 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
-
-from msgspec.structs import replace
 
 from mpwatch.collect.job.reader import ReadRequest
 from mpwatch.collect.own_threads import OwnThreads

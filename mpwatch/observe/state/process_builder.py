@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-
-from msgspec.structs import replace
+from dataclasses import replace
 
 from mpwatch.describe.frames import (
     HOOK_PART,

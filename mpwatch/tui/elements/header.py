@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
-
-from msgspec import Struct
 
 from mpwatch.describe.processes import can_have_hook
 from mpwatch.model.cmdline import job_program
@@ -24,7 +23,8 @@ from mpwatch.tui.elements.styled_text import (
 )
 
 
-class ViewSettings(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class ViewSettings:
     """The view settings that the status line shows."""
 
     title: str

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-
-from msgspec import Struct
 
 from mpwatch.collect.hook.discovery import NO_HOOK
 from mpwatch.describe.processes import can_have_hook
@@ -57,7 +55,8 @@ HOOK_TONES: Mapping[HookState, Tone] = MappingProxyType(
 )
 
 
-class TreeRow(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class TreeRow:
     """A process at its place in the tree."""
 
     process: Process

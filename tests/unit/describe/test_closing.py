@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msgspec.structs import replace
+from dataclasses import replace
 
 from mpwatch.describe.closing import closing_lines
 from mpwatch.model.findings import Severity

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pickle
-
-from msgspec.structs import replace
+from dataclasses import replace
 
 from tests.builders.snapshots import exited, main, pid, process, snapshot_of
 

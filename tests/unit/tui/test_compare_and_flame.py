@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
-from msgspec.structs import replace
 
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
-from msgspec.structs import replace
 
 from mpwatch.model.snapshot import OwnCost, Process
 from mpwatch.tui.elements import header

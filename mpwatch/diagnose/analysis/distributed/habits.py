@@ -13,8 +13,7 @@ kernels: it is not seen as waiting here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-
-from msgspec.structs import replace
+from dataclasses import replace
 
 from mpwatch.diagnose.analysis.distributed.ranks import (
     BACKWARD,

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
-
-from msgspec import Struct
-from msgspec.structs import replace
 
 from mpwatch.describe.frames import at_frame, frame_words, is_library, own_frames, program_frames
 from mpwatch.describe.processes import STATE_D, full_name, names_text
@@ -159,7 +157,8 @@ OWN_FILE_LOCK = (
 )
 
 
-class WaitEnd(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class WaitEnd:
     """Why a chain goes no further than a process."""
 
     verdict: Verdict

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
-from msgspec.structs import replace
-
-from mpwatch.describe.frames import frame_words, is_library, own_frames
+from mpwatch.describe.frames import at_frame, frame_words, is_library, own_frames
 from mpwatch.describe.processes import wait_verb
 from mpwatch.diagnose.analysis.distributed.flight_recorder import (
     COMPARE_CALLS,
@@ -70,6 +69,7 @@ from mpwatch.diagnose.analysis.source.origins import parting
 from mpwatch.diagnose.analysis.stack_merge import merge
 from mpwatch.diagnose.analysis.stack_patterns import (
     BUFFERS,
+    collective_of,
     main_thread,
     outermost_first,
     user_frame,
@@ -83,11 +83,13 @@ from mpwatch.diagnose.analysis.values import (
 from mpwatch.model.collectives import Recorded
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import Frame
-from mpwatch.model.snapshot import Process
+from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.source_code import Mark, Statement
 from mpwatch.model.units import seconds_text
 
 RULE = "collective-mismatch"
+IN_THREADS_S = 20.0
+"""No rank works, and two threads of one wait: some data takes that long on a slow network."""
 FEW_SETS = 3
 """With more of them in the files that were read, one in another file than the loop says little."""
 
@@ -100,6 +102,10 @@ def check(index: Index) -> Iterator[Finding]:
     """
     are_apart = False
     for ranks in rank_groups(index):
+        if (by_threads := _by_two_threads(ranks)) is not None:
+            are_apart = True
+            yield by_threads
+            continue
         places = list(apart(index, ranks))
         if not places:
             continue
@@ -115,6 +121,80 @@ def check(index: Index) -> Iterator[Finding]:
     if not are_apart:
         yield from _on_gpu(index)
     yield from _aborted(index)
+
+
+class _Inside(NamedTuple):
+    """A thread that waits in a collective."""
+
+    thread: Thread
+    collective: str
+    still_s: float
+
+
+def _inside(rank: Process) -> list[_Inside]:
+    """The threads of a rank that wait in a collective, as their stacks show; main first."""
+    main = main_thread(rank)
+    found = [
+        _Inside(each, collective, each.still_s or 0.0)
+        for each in rank.threads
+        if (collective := collective_of(own_frames(each.stack))) is not None
+    ]
+    return sorted(found, key=lambda each: each.thread is not main)
+
+
+def _by_two_threads(ranks: Sequence[Process]) -> Finding | None:
+    """The finding that two threads of a rank wait in collectives, and no rank does anything else.
+
+    Nothing orders what two threads of a rank call. torch pairs the calls of a process group by
+    their order on each rank, so that one rank may be first where another one is second.
+    """
+    found = [(rank, _inside(rank)) for rank in ranks]
+    if len(ranks) < 2 or any(
+        not threads or threads[0].thread is not main_thread(rank) for rank, threads in found
+    ):
+        return None
+    two = [(rank, threads) for rank, threads in found if len(threads) > 1]
+    since_s = min(each.still_s for _, threads in found for each in threads)
+    if len(two) < 2 or since_s < IN_THREADS_S:
+        return None
+    inside = [rank for rank, _ in two]
+    main, other, *_ = two[0][1]
+    places = [
+        f"{each.collective}{at_frame(user_frame(each.thread.stack))}" for each in (main, other)
+    ]
+    name = other.thread.name
+    return Finding(
+        rule=RULE,
+        severity=Severity.CRITICAL,
+        process=inside[0].process,
+        others=tuple(rank.process for rank in inside[1:]),
+        subject="threads",
+        summary=(
+            f"two threads of {all_called(inside)} wait in collectives: the main thread in "
+            f"{places[0]}, and {name} in {places[1]}"
+        ),
+        evidence=(
+            f"no rank does anything else, for at least {seconds_text(since_s)}",
+            *(
+                f"{called(rank)}: "
+                + " and ".join(f"{each.thread.name} in {each.collective}" for each in threads)
+                for rank, threads in found
+            ),
+        ),
+        cause=(
+            "A process group pairs the collectives of its ranks in the order in which each rank "
+            "calls them, and nothing orders the calls of two threads. Most likely both use one "
+            f"process group, and one rank was first in {main.collective} where another one was "
+            f"first in {other.collective}: each waits for a call that the others make second. "
+            f"{WAIT_FOR_TIMEOUT}"
+        ),
+        advice=(
+            f"Give {name} a process group of its own, made once by all ranks "
+            "(torch.distributed.new_group), and pass it to its collectives; or let the main thread "
+            "wait for it (join, result()) before it calls the next collective. A longer timeout or "
+            "another barrier does not help."
+        ),
+    )
 
 
 def _on_gpu(index: Index) -> Iterator[Finding]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-
-from msgspec.structs import replace
+from dataclasses import replace
 
 from mpwatch.diagnose.analysis.distributed.rank_exits import is_started_again
 from mpwatch.diagnose.analysis.exits.kinds import death_of

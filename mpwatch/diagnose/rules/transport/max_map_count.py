@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-
-from msgspec.structs import replace
+from dataclasses import replace
 
 from mpwatch.diagnose.analysis.growth.forecast import Approach, approach
 from mpwatch.diagnose.analysis.index import Index

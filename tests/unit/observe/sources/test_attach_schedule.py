@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from msgspec.structs import replace
+from dataclasses import replace
 
 from mpwatch.model.events import HookStatus
 from mpwatch.model.ids import HookState

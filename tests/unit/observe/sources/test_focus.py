@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
-
-from msgspec.structs import replace
 
 from mpwatch.model.events import HookStatus
 from mpwatch.model.ids import HookState

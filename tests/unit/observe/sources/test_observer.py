@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count, pairwise
 
 import pytest
-from msgspec.structs import replace
 
 from mpwatch.collect.job.reader import ReadRequest
 from mpwatch.model.events import HookStatus, Input

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from msgspec.structs import replace
+from dataclasses import replace
 
 from mpwatch.collect.process.py_spy import values_in
 from mpwatch.model.findings import Finding, Severity

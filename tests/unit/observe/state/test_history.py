@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 import gc
-
-from msgspec.structs import replace
+from dataclasses import replace
 
 from mpwatch.model.history import Point, rise
 from mpwatch.model.host import FilesKey, NewFiles
