@@ -14,6 +14,7 @@ from mpwatch.diagnose.known_errors import reported
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.source_code import Statement
 
 RULE = "no-main-guard"
 SETTLED_S = 10.0
@@ -88,4 +89,9 @@ def _is_guarded(index: Index, process: Process) -> bool:
     frames = outermost_first(parent) if parent is not None else []
     top = next((frame for frame in frames if frame.function == "<module>"), None)
     line = source_of(index, top) if top is not None and not is_library(top) else None
-    return line is not None and any("__main__" in each.text for each in line.within)
+    return line is not None and any(map(_is_guard, line.within))
+
+
+def _is_guard(header: Statement) -> bool:
+    """Whether a condition keeps children out; one that is true of something else too does not."""
+    return "__main__" in header.text and " or " not in header.text

@@ -75,11 +75,18 @@ def test_a_child_that_imports_the_script_is_ordinary(calls: tuple[str, ...]) -> 
     assert found(no_main_guard.check, snapshot_of(main(), child(*calls))) == []
 
 
-@pytest.mark.parametrize("is_guarded", [True, False])
-def test_a_program_with_the_guard_may_take_long_to_import(is_guarded: bool) -> None:
+@pytest.mark.parametrize(
+    ("header", "is_guarded"),
+    [
+        ('if __name__ == "__main__":', True),
+        ('if __name__ == "__main__" or not is_test():', False),
+        ("if args.train:", False),
+    ],
+)
+def test_a_program_with_the_guard_may_take_long_to_import(header: str, is_guarded: bool) -> None:
     again = child("torch/cuda/__init__.py:is_available", "train.py:<module>:16", *IMPORT_MAIN)
     parent = main(threads=[thread(100, "train.py:run:80", "train.py:<module>:99")])
-    guard = (Statement(98, 'if __name__ == "__main__":'),) if is_guarded else ()
+    guard = (Statement(98, header),)
     line = SourceLine(
         parent.threads[0].stack[-1].file, 99, "<module>", Statement(99, "run()"), guard
     )
