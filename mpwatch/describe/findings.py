@@ -69,6 +69,9 @@ def _short_of_cores(snapshot: Snapshot) -> Iterator[str]:
 
     It explains a job that is slow, or has hardly begun, for a reason outside of it.
     """
+    host = snapshot.host
+    if host.usable_cpus is None or host.load_1m is None or host.load_1m <= host.usable_cpus:
+        return  # at 0.08 ms for each process, which this saves in each second of a calm job
     found: list[tuple[float, Process]] = []
     for process in snapshot.living():
         account = snapshot.account.processes.get(process.process)
@@ -77,8 +80,7 @@ def _short_of_cores(snapshot: Snapshot) -> Iterator[str]:
             share = sum(each.share for each in shares if each.activity == NO_CORE)
             if share >= SHORT_OF_CORES:
                 found.append((share, process))
-    host = snapshot.host
-    if not found or host.usable_cpus is None or host.load_1m is None:
+    if not found:
         return
     used = sum(process.cpu_percent or 0.0 for process in snapshot.living())
     found.sort(key=lambda each: -each[0])

@@ -557,6 +557,8 @@ class _MemoryNames(NamedTuple):
     used: str
     swap_limit: str
     swap_used: str
+    is_swap_with_memory: bool
+    """Whether limit and use of swap are those of memory and swap together."""
     files: tuple[bytes, ...]
     """Fields of `memory.stat` with the pages of files, of which those of tmpfs are none."""
 
@@ -566,14 +568,15 @@ _MEMORY_V2 = _MemoryNames(
     "memory.current",
     "memory.swap.max",
     "memory.swap.current",
+    False,
     (b"inactive_file", b"active_file"),
 )
-# Limit and use of version 1 are those of memory and swap together.
 _MEMORY_V1 = _MemoryNames(
     "memory.limit_in_bytes",
     "memory.usage_in_bytes",
     "memory.memsw.limit_in_bytes",
     "memory.memsw.usage_in_bytes",
+    True,
     (b"total_inactive_file", b"total_active_file"),
 )
 
@@ -585,11 +588,14 @@ def _memory_left(read: Read, folder: str, names: _MemoryNames, swap_bytes: int) 
     if limit is None or used is None:
         return None
     of_files = sum(_counter(read, f"{folder}/memory.stat", name) or 0 for name in names.files)
+    left = max(0, limit - used)
     swap_limit = _number(read, f"{folder}/{names.swap_limit}")
-    if swap_limit is not None:
-        swap_used = _number(read, f"{folder}/{names.swap_used}") or 0
-        swap_bytes = min(swap_bytes, max(0, swap_limit - swap_used))
-    return max(0, limit - used) + of_files + swap_bytes
+    if swap_limit is None:
+        return left + swap_bytes + of_files
+    swap_left = max(0, swap_limit - (_number(read, f"{folder}/{names.swap_used}") or 0))
+    if names.is_swap_with_memory:
+        return min(left + swap_bytes, swap_left) + of_files
+    return left + min(swap_bytes, swap_left) + of_files
 
 
 class MemoryLeft(NamedTuple):
@@ -602,12 +608,11 @@ class MemoryLeft(NamedTuple):
 
 def memory_left(pid: int, proc: str = "/proc") -> MemoryLeft:
     """How much memory is left for a process before the kernel kills one for want of it."""
-    machine: dict[bytes, int] = {}
     try:
-        found = _MEMORY.findall(procfs.read(f"{proc}/meminfo", 4096))
-        machine = {key: int(value) << 10 for key, value in found}
+        text = procfs.read(f"{proc}/meminfo", 4096)
     except OSError:
-        pass
+        text = b""
+    machine = {key: int(value) << 10 for key, value in _MEMORY.findall(text)}
     swap_bytes = machine.get(b"SwapFree", 0)
     available = machine.get(b"MemAvailable")
     try:

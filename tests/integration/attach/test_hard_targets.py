@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
-import pty
 import resource
 import signal
 import statistics
-import struct
 import subprocess
 import sys
-import termios
-import threading
 import time
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
@@ -32,6 +27,7 @@ from tests.integration.attach.conftest import Start
 from tests.integration.attach.test_kinds_of_targets import sample
 from tests.integration.attach.test_late_children import children
 from tests.integration.attach.test_safety import is_well
+from tests.integration.cli.terminal import Terminal
 from tests.integration.hook.client import Client, wait_for_sockets
 from tests.procfs import eventually
 
@@ -125,33 +121,6 @@ def test_all_of_a_thousand_processes_are_injected_and_detached(start: Start, run
     assert len(children(running.pid)) == 999
 
 
-@contextlib.contextmanager
-def dashboard(*arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """The dashboard in a terminal that is read and thrown away, and that terminal for keys."""
-    master, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 48, 160, 0, 0))
-    command = [sys.executable, "-m", "mpwatch", "attach", *arguments]
-    popen = subprocess.Popen(
-        command, stdin=slave, stdout=slave, stderr=slave, start_new_session=True
-    )
-    os.close(slave)
-
-    def drain() -> None:
-        with contextlib.suppress(OSError):  # of a terminal that nobody has open any more
-            while os.read(master, 65536):
-                continue
-
-    reading = threading.Thread(target=drain)
-    reading.start()
-    try:
-        yield popen, master
-    finally:
-        popen.kill()
-        popen.wait()
-        reading.join()
-        os.close(master)
-
-
 @on_demand.ON_DEMAND
 @pytest.mark.timeout(1800)
 def test_a_dashboard_injects_a_thousand_processes_and_detaches_them_as_it_ends(
@@ -159,17 +128,23 @@ def test_a_dashboard_injects_a_thousand_processes_and_detaches_them_as_it_ends(
 ) -> None:
     running = start("attach_many", "calm", "999")
     folder = runtime / "mpwatch"
-    began_s = time.monotonic()
-    with dashboard(str(running.pid), "--hook") as (popen, keys):
-        assert eventually(lambda: len(list(folder.glob("*.sock"))) == 1000, 900)
+    terminal = Terminal("attach", str(running.pid), "--hook", variables={}, width=160, height=48)
+
+    def are_all_in() -> bool:
+        terminal.read_some()
+        terminal.forget()
+        return len(list(folder.glob("*.sock"))) == 1000
+
+    try:
+        began_s = time.monotonic()
+        assert eventually(are_all_in, 900)
         print(f"injected after {time.monotonic() - began_s:.0f} s; {os.getloadavg()}")
         began_s = time.monotonic()
-        while popen.poll() is None:
-            os.write(keys, b"q")
-            assert time.monotonic() < began_s + 600
-            time.sleep(5.0)
+        terminal.press("q")
+        assert terminal.wait(600) == 0
         print(f"left after {time.monotonic() - began_s:.0f} s")
-    assert popen.returncode == 0
+    finally:
+        terminal.end()
     assert list(folder.iterdir()) == []
     assert len(children(running.pid)) == 999
 

@@ -64,6 +64,8 @@ def test_processes_that_hardly_get_a_core_are_told_with_the_load_of_the_machine(
 
     told = "of the last minute these waited for a free core: model-0 (201) 7"
     assert any(told in line for line in lines) is is_told
+    calm = replace(job, host=replace(job.host, load_1m=1.5))
+    assert not any(told in line for line in no_findings_lines(starved(calm, 201, ready)))
     if is_told:
         assert "(2 cores, a load of 31; the job itself uses 0.2 cores)" in lines[1]
 

@@ -55,7 +55,7 @@ STEPS: Final = 8
 """Statements between a condition and what its value comes from, without those that only pass it
 on."""
 PASSED_ON: Final = 8
-"""Those."""
+"""Statements of such a chain that only pass the value on, and calls that it leads through."""
 QUOTED: Final = 5
 """Statements of a chain that are kept: the first, and the last ones."""
 NODES: Final = 160

@@ -18,7 +18,7 @@ from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.pipes import all_links, ends_among, listening_at, pipe_ends
 from mpwatch.diagnose.analysis.process_queries import all_called, counted, label_stem
 from mpwatch.diagnose.analysis.stack_patterns import calls
-from mpwatch.model.samples import FdKind, FdLink, inode_of
+from mpwatch.model.samples import THREADS_OF_A_GROUP, FdKind, FdLink, inode_of
 from mpwatch.model.snapshot import Process, Thread
 
 KIND_NOUNS: Mapping[FdKind, str] = {
@@ -309,8 +309,6 @@ class NewestThreads(NamedTuple):
     """The line of the program, or else their name."""
     fills_queue: bool
     """Whether most of them wait in `queue.Queue.put` for room in a full queue."""
-    are_of_groups: bool = False
-    """Whether most of them are threads of process groups of torch.distributed, by their names."""
 
 
 def newest_threads(process: Process, gained: float) -> NewestThreads:
@@ -327,7 +325,7 @@ def newest_threads(process: Process, gained: float) -> NewestThreads:
     name, count = _commonest(thread.name for thread in newest)
     if count >= MOST * len(newest):
         words = [f"{count} of its {len(newest)} newest threads are called {name}"]
-        return NewestThreads(tuple(words), fills_queue, name.startswith(_OF_GROUPS))
+        return NewestThreads(tuple(words), fills_queue)
     return NewestThreads((), fills_queue)
 
 
@@ -337,8 +335,8 @@ def are_of_groups(process: Process, gained: float) -> bool:
     return sum(each.name.startswith(_OF_GROUPS) for each in newest) >= MOST * len(newest)
 
 
-_OF_GROUPS = ("pt_gloo", "gloo", "pt_nccl")
-"""How the names of the threads begin that a process group starts (torch 2.1 to 2.13)."""
+_OF_GROUPS = (*THREADS_OF_A_GROUP, "pt_gloo_")
+"""The last are those that run the collectives of a group of gloo (torch 2.13): several of each."""
 
 
 def _newest(process: Process, gained: float) -> Sequence[Thread]:

@@ -89,7 +89,7 @@ from mpwatch.model.units import seconds_text
 
 RULE = "collective-mismatch"
 IN_THREADS_S = 20.0
-"""No rank works, and two threads of one wait: some data takes that long on a slow network."""
+"""No rank works, and two threads of one wait: a slow network moves some data in this time."""
 FEW_SETS = 3
 """With more of them in the files that were read, one in another file than the loop says little."""
 
@@ -165,7 +165,7 @@ def _by_two_threads(ranks: Sequence[Process]) -> Finding | None:
     name = other.thread.name
     return Finding(
         rule=RULE,
-        severity=Severity.CRITICAL,
+        severity=Severity.CRITICAL if since_s >= SURE_S else Severity.WARNING,
         process=inside[0].process,
         others=tuple(rank.process for rank in inside[1:]),
         subject="threads",
@@ -286,7 +286,7 @@ def _fewer_launched(
     what = (
         f"{all_called(waiting)} {wait_verb(waiting)} for collective {least + 1} of the group, "
         f"which {all_called(behind)} {_have(behind)} not launched and {_have(behind)} gone on "
-        "without. The lines above are those at which the ranks need a result, not those of the "
+        "without it. The lines above are those at which the ranks need a result, not those of the "
         "calls."
     )
     found = graph_left(index)

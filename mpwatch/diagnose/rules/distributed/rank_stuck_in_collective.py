@@ -1141,7 +1141,7 @@ def _all_inside(
 
 
 def _passed_words(index: Index, ranks: Sequence[Process]) -> str:
-    """That what ranks pass to one call differs between them by design, most likely."""
+    """That the ranks most likely pass different values to one call; empty if that is not known."""
     thread = main_thread(ranks[0])
     frame = user_frame(thread.stack) if thread is not None else None
     return passed_words(index, frame) if frame is not None else ""

@@ -30,6 +30,7 @@ from mpwatch.diagnose.analysis.growth.memory import (
     may_end_at_bound,
 )
 from mpwatch.diagnose.analysis.growth.newest import (
+    are_of_groups,
     has_zombies,
     newest_children_words,
     newest_kind,
@@ -332,7 +333,7 @@ def _of_threads(index: Index, found: Growing) -> Explanation:
             "checks (put with a time limit), take what is left in the queue, and join the thread. "
             "Or make the iterator end by itself after as many items as are used.",
         )
-    if newest.are_of_groups:
+    if are_of_groups(found.process, found.growth.gained):
         return _of_groups(index, newest.words)
     return Explanation(
         "threads",

@@ -155,6 +155,22 @@ def test_the_memory_left_is_read_from_groups_of_version_one(groups: Groups) -> N
     assert memory_left(10, str(groups.proc)).group_bytes == 50
 
 
+@pytest.mark.parametrize(
+    ("limit", "used", "left"), [("1000", "980", 20), ("1000", "1000", 0), ("5000", "980", 2148)]
+)
+def test_memory_and_swap_of_version_one_have_one_limit(
+    groups: Groups, limit: str, used: str, left: int
+) -> None:
+    groups.mount("memory", "cgroup", "rw,memory")
+    groups.write("memory/a", memory__limit_in_bytes="1000\n", memory__usage_in_bytes="900\n")
+    together = {"memory__memsw__limit_in_bytes": limit, "memory__memsw__usage_in_bytes": used}
+    groups.write("memory/a", **together)
+    groups.proc.write("meminfo", "MemTotal: 9 kB\nMemAvailable: 4 kB\nSwapFree: 2 kB\n")
+    groups.proc.write("10/cgroup", "4:memory:/a\n0::/\n")
+
+    assert memory_left(10, str(groups.proc)).group_bytes == left
+
+
 def test_without_groups_and_procfs_no_memory_is_known_to_be_left(
     groups: Groups, tmp_path: Path
 ) -> None:

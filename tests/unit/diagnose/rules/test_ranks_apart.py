@@ -2292,3 +2292,46 @@ def test_a_rank_whose_helper_thread_runs_for_a_moment_is_still_counted() -> None
     finding = only(rank_stuck_in_collective.check, job)
 
     assert finding.summary.startswith("3 ranks wait in the backward pass for rank 0")
+
+
+def saving(number: int, *stack: str, still_s: float = 60.0) -> Process:
+    """A rank whose main thread is somewhere while another one is in all_gather_object."""
+    found = rank(number, *stack, still_s=still_s)
+    gather = (f"{C10D}:all_gather", f"{C10D}:all_gather_object", "data.py:save:33")
+    saver = thread(350 + number, *gather, name="saver_0", still_s=still_s)
+    return replace(found, threads=(found.threads[0], saver))
+
+
+IN_BARRIER = (f"{C10D}:barrier", "train.py:save:63")
+
+
+def test_collectives_of_two_threads_have_no_order() -> None:
+    ranks = [saving(number, *IN_BARRIER) for number in range(3)]
+
+    finding = only(collective_mismatch.check, snapshot_of(main(), *ranks))
+
+    assert finding.severity is Severity.CRITICAL
+    assert "the main thread in barrier at train.py:63 save" in finding.summary
+    assert "saver_0 in all_gather_object at data.py:33 save" in finding.summary
+    assert "Give saver_0 a process group of its own" in finding.advice
+
+
+def test_collectives_of_two_threads_that_may_still_move_data_are_a_warning() -> None:
+    ranks = [saving(number, *IN_BARRIER, still_s=25.0) for number in range(3)]
+
+    assert only(collective_mismatch.check, snapshot_of(main(), *ranks)).severity is Severity.WARNING
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        saving(2, "train.py:step:12"),  # it computes: the others wait for it
+        saving(2, *IN_BARRIER, still_s=2.0),  # it has just come
+    ],
+)
+def test_two_threads_that_wait_for_a_late_rank_are_no_mismatch(last: Process) -> None:
+    ranks = [saving(number, *IN_BARRIER) for number in range(2)]
+
+    findings = found(collective_mismatch.check, snapshot_of(main(), *ranks, last))
+
+    assert not any(each.subject == "threads" for each in findings)
