@@ -289,16 +289,24 @@ def _fewer_launched(
         "without it. The lines above are those at which the ranks need a result, not those of the "
         "calls."
     )
-    found = graph_left(index)
+    found = _no_graph(index)
     if found is None:
         return f"{what} {_LAUNCHES_DIFFER}", _FIND_CALL
+    cause, advice = found
+    return f"{what} Most likely in the backward pass: {cause}", advice
+
+
+def _no_graph(index: Index) -> tuple[str, str] | None:
+    """Why a rank leaves out a part of the backward pass, if the source shows it, and the fix."""
+    found = graph_left(index)
+    if found is None:
+        return None
     line, statement = found
     at = frame_words(Frame(line.function, line.file, statement.line))
     return (
-        f"{what} Most likely in the backward pass: `{statement.text}` at {at} returns a tensor "
-        "that is made anew and not part of the graph, so that a rank which meets that condition "
-        "runs no backward pass of what comes before it and behind it there, and leaves out the "
-        "collectives of that; the others call them.",
+        f"`{statement.text}` at {at} returns a tensor that is made anew and not part of the graph, "
+        "so that a rank which meets that condition runs no backward pass of what comes before it, "
+        "and leaves out the collectives there; the others call them.",
         f"Let all ranks run the same backward pass: in place of what `{statement.text}` makes "
         "anew, return the empty input itself, or a result that depends on it and on the "
         "parameters, so that the collectives of the backward pass are called on every rank. A "
@@ -493,6 +501,8 @@ def _explained(
     )
     if unequal is not None:
         return _Explained(*unequal)
+    if (without := _without_graph(index, by_call)) is not None:
+        return _Explained(*without)
     if BACKWARD in places:
         return _Explained(*_one_in_backward(index, by_call, records), is_open=True)
     if BUFFERS in places:
@@ -524,6 +534,28 @@ def _explained(
         return _Explained(left.cause, left.advice)
     is_open = not left.is_under_rank
     return _Explained(f"{left.cause} {why}", f"{left.advice} {COMPARE_CALLS}", is_open)
+
+
+def _without_graph(
+    index: Index, by_call: Sequence[tuple[str, list[Process]]]
+) -> tuple[str, str] | None:
+    """Cause and advice where some ranks are in a backward() of the program and others behind it."""
+    inside = [rank for _, ranks in by_call for rank in ranks if _is_in_own_backward(rank)]
+    others = [rank for _, ranks in by_call for rank in ranks if rank not in inside]
+    found = _no_graph(index) if inside and others else None
+    if found is None:
+        return None
+    cause, advice = found
+    return (
+        f"{all_called(inside)} {_are(inside)} still in the backward pass, which "
+        f"{all_called(others)} {_have(others)} left. Most likely {cause}",
+        advice,
+    )
+
+
+def _is_in_own_backward(rank: Process) -> bool:
+    """Whether a rank is in the backward() of an autograd function that the program defines."""
+    return any(frame.function.rpartition(".")[2] == "backward" for frame in outermost_first(rank))
 
 
 def _launched_before(
