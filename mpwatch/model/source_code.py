@@ -387,6 +387,9 @@ MarkKind: TypeAlias = Literal[
     "changed-by-hand",
     # Calls a collective of torch.distributed, or a method of that name. About: its name.
     "collective",
+    # Returns a tensor that is made anew from a forward pass which returns another one elsewhere.
+    # About: the condition, `if rows.size(0) == 0: in line 45`.
+    "cuts-graph",
     # Calls itertools.cycle. About: what it repeats.
     "cycle",
     # Takes every n-th element for a worker of n.

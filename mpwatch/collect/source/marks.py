@@ -94,6 +94,7 @@ from mpwatch.collect.source.rank_differences import (
     find_batch_rounds,
     find_changed_by_hand,
     find_clocks,
+    find_cut_graphs,
     find_empty_on_ranks,
     find_hashes,
     find_own_values,
@@ -326,6 +327,7 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     yield from _passed_over(nodes)
     yield from _truncates(nodes, known.assigned)
     yield from find_empty_on_ranks(module, nodes)
+    yield from find_cut_graphs(module, function, nodes)
     yield from find_emptying(function, known.takers)
     yield from find_pitfalls(function, nodes, known.has_wrappers)
     yield from known.patterns.find(function, nodes)

@@ -575,6 +575,30 @@ def find_empty_on_ranks(module: ParsedFile, nodes: Sequence[ast.AST]) -> Iterato
             yield "empty-on-ranks", about, node
 
 
+_MADE_ANEW: Final = re.compile(r"(?:new_)?(?:empty|full|ones|zeros)(?:_like)?")
+
+
+def find_cut_graphs(
+    module: ParsedFile, function: ast.AST, nodes: Sequence[ast.AST]
+) -> Iterator[Found]:
+    """`if rows.size(0) == 0: return torch.empty_like(rows)` in a forward pass.
+
+    Such a tensor is not part of the graph of autograd: the backward pass ends there.
+    """
+    if getattr(function, "name", "") != "forward":
+        return
+    returns = [each for each in nodes if isinstance(each, ast.Return)]
+    anew = [
+        each
+        for each in returns
+        if isinstance(each.value, ast.Call) and _MADE_ANEW.fullmatch(last_name(each.value.func))
+    ]
+    for node in anew if len(anew) < len(returns) else ():
+        under, about = condition_around(module, node, nodes)
+        if under is not None:
+            yield "cuts-graph", about, node
+
+
 def _is_empty(value: ast.expr) -> bool:
     if isinstance(value, ast.Call):
         return last_name(value.func) in _CONTAINERS and not value.args and not value.keywords

@@ -199,8 +199,8 @@ class SourceReads:
             what = clean(f"{type(error).__name__}: {error}", PROBLEM_LIMIT)
             problems.append(f"the source files were not understood as a whole ({what})")
         problems += [
-            f"the source file {clean(file, PROBLEM_LIMIT)} is too long, or nested too deeply, "
-            "to be read: no finding knows its code"
+            f"the source file {clean(file, PROBLEM_LIMIT)} is too long to be read: "
+            "no finding knows its code"
             for file in code.too_long()
         ]
         return SourceRead(

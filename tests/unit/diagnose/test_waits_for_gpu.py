@@ -124,6 +124,7 @@ def readings(
     seconds: int = 50,
     status: NcclStatus | None = None,
     source: tuple[SourceLine, ...] = (),
+    marks: tuple[Mark, ...] = (),
 ) -> Snapshot:
     """Ranks that were found the same in each second, polling with a whole core."""
     return accounted(
@@ -134,6 +135,7 @@ def readings(
                 at_s=NOW_S - seconds + second,
                 nccl=status,
                 source=source,
+                marks=marks,
             )
             for second in range(seconds + 1)
         )
@@ -234,14 +236,13 @@ def test_ranks_of_which_torch_has_counted_more_launches_are_a_mismatch() -> None
     ahead = counted(rank(0, polls("train.py:step:42")), (25, 24), (120, 116))
     behind = counted(rank(1, polls("train.py:step:42", number=301)), (25, 24), (116, 116))
     source = lines((42, "x = x.to(device)", ("for x in batches:",)))
-    empty = Statement(22, "if x.size(0) == 0: return torch.empty(0, self.dim)")
-    forward = SourceLine(
-        source[0].file, 24, "forward", Statement(24, "y = self.net(x)"), after=(empty,)
-    )
+    anew = Statement(22, "return torch.empty(0, self.dim)")
+    under = "if x.size(0) == 0: in line 21"
+    cut = Mark("cuts-graph", source[0].file, "forward", under, anew)
 
     job = readings(ahead, behind, source=source)
     finding = only(collective_mismatch.check, job)
-    shown = only(collective_mismatch.check, readings(ahead, behind, source=(*source, forward)))
+    shown = only(collective_mismatch.check, readings(ahead, behind, source=source, marks=(cut,)))
 
     assert finding.severity is Severity.CRITICAL
     assert finding.process == pid(301)

@@ -15,7 +15,7 @@ from mpwatch.diagnose.analysis.source.lines import is_in_loop, mark_words, marks
 from mpwatch.diagnose.analysis.stack_patterns import main_thread
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process
-from mpwatch.model.source_code import Mark, SourceLine, Statement
+from mpwatch.model.source_code import Mark, Statement
 
 _ON_RANK = re.compile(
     r"(?<![a-z])rank(?![a-z])|\bis_(main|master|first|chief|coordinator)\w*|\bis_(?:global_|local_)zero\b",
@@ -195,22 +195,10 @@ def branch_of_one_side(
     return None
 
 
-def graph_left(index: Index) -> tuple[SourceLine, Statement] | None:
-    """Where a forward pass returns a tensor that is made anew if its input is empty.
-
-    Such a tensor is not part of the graph of autograd: the backward pass ends there.
-
-    Returns:
-        A line behind that condition, and the statement.
-    """
-    for line in index.snapshot.source:
-        for statement in line.after if line.function.rpartition(".")[2] == "forward" else ():
-            if _MADE_ANEW.search(statement.text) and _is_own(statement.text, is_once=False):
-                return line, statement
-    return None
-
-
-_MADE_ANEW = re.compile(r": return (?:\w+\.)*(?:new_)?(?:empty|zeros|ones|full)(?:_like)?\(")
+def graph_left(index: Index) -> Mark | None:
+    """Where a forward pass returns a tensor made anew under a condition on what it is given."""
+    cuts = marks(index, "cuts-graph")
+    return next((each for each in cuts if _is_own(each.about, is_once=False)), None)
 
 
 def _are_run_once(index: Index, frames: Sequence[Frame]) -> bool:

@@ -298,19 +298,17 @@ def _fewer_launched(
 
 def _no_graph(index: Index) -> tuple[str, str] | None:
     """Why a rank leaves out a part of the backward pass, if the source shows it, and the fix."""
-    found = graph_left(index)
-    if found is None:
+    cut = graph_left(index)
+    if cut is None:
         return None
-    line, statement = found
-    at = frame_words(Frame(line.function, line.file, statement.line))
     return (
-        f"`{statement.text}` at {at} returns a tensor that is made anew and not part of the graph, "
-        "so that a rank which meets that condition runs no backward pass of what comes before it, "
-        "and leaves out the collectives there; the others call them.",
-        f"Let all ranks run the same backward pass: in place of what `{statement.text}` makes "
-        "anew, return the empty input itself, or a result that depends on it and on the "
-        "parameters, so that the collectives of the backward pass are called on every rank. A "
-        "longer timeout or find_unused_parameters does not help.",
+        f"{mark_words(cut)}, under `{cut.about}`, returns a tensor that is made anew and not part "
+        "of the graph, so that a rank which meets that condition runs no backward pass of what "
+        "comes before it, and leaves out the collectives there; the others call them.",
+        f"Let all ranks run the same backward pass: in place of `{cut.statement.text}`, return the "
+        "empty input itself, or a result that depends on it and on the parameters, so that the "
+        "collectives of the backward pass are called on every rank. A longer timeout or "
+        "find_unused_parameters does not help.",
     )
 
 

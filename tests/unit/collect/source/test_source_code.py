@@ -2607,7 +2607,9 @@ def test_a_file_whose_reading_fails_is_reported_once_and_the_others_are_read(
     assert "\x1b" not in problem
 
 
-@pytest.mark.parametrize("text", ["#" * FILE_BYTES + "\n", "a\n" * (NODES // 2)])
+@pytest.mark.parametrize(
+    "text", ["#" * FILE_BYTES + "\n", "a\n" * (NODES // 2)], ids=["bytes", "nodes"]
+)
 def test_a_file_that_is_too_long_is_told_once(tmp_path: Path, text: str) -> None:
     path = tmp_path / "generated.py"
     path.write_text(text)
@@ -2754,6 +2756,23 @@ def test_process_groups_that_a_file_ends_are_not_marked(
     found = marks_of(tmp_path / "groups.py", text)
 
     assert [line for kind, line, _ in found if kind == "makes-group"] == lines
+
+
+@pytest.mark.parametrize(
+    ("name", "last", "lines"),
+    [
+        ("forward", "return torch.cat(out)", [3]),
+        ("forward", "return torch.zeros(4)", []),  # it has no graph at all
+        ("pad", "return torch.cat(out)", []),
+    ],
+)
+def test_a_forward_pass_that_returns_a_tensor_without_a_graph_is_marked(
+    tmp_path: Path, name: str, last: str, lines: list[int]
+) -> None:
+    empty = "  if rows.size(0) == 0:\n    return torch.empty_like(rows)\n"
+    found = marks_of(tmp_path / "moe.py", f"def {name}(self, rows):\n{empty}  {last}\n")
+
+    assert [line for kind, line, _ in found if kind == "cuts-graph"] == lines
 
 
 def registered_in(tmp_path: Path, body: str, name: str = "make", head: str = "") -> list[str]:

@@ -2343,17 +2343,15 @@ def test_a_rank_whose_tensor_is_not_part_of_the_graph_leaves_out_a_backward(
 ) -> None:
     exchange = rank(0, f"{C10D}:all_to_all_single", "data.py:backward:22", "train.py:step:64")
     behind = rank(1, f"{C10D}:all_reduce", "train.py:sync:50", "train.py:step:65")
-    anew = Statement(45, "if rows.size(0) == 0: return torch.empty_like(rows)")
-    last = Statement(58, "return torch.cat(out)")
-    line = SourceLine(
-        "/home/me/moe.py", 58, "forward", last, after=(anew,) if is_conditional else ()
-    )
-    job = snapshot_of(main(), exchange, behind, source=(line,))
+    anew = Statement(46, "return torch.empty_like(rows)")
+    under = "if rows.size(0) == 0: in line 45" if is_conditional else "if is_test: in line 45"
+    cut = Mark("cuts-graph", "/home/me/moe.py", "forward", under, anew)
+    job = snapshot_of(main(), exchange, behind, marks=(cut,))
 
     finding = only(collective_mismatch.check, job)
 
     told = (
-        "rank 0 (300) is still in the backward pass, which rank 1 (301) has left. Most likely `if"
+        "rank 0 (300) is still in the backward pass, which rank 1 (301) has left. Most likely `ret"
     )
     assert (told in finding.cause) is is_conditional
     assert ("return the empty input itself" in finding.advice) is is_conditional
