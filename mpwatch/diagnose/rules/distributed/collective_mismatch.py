@@ -301,10 +301,12 @@ def _no_graph(index: Index) -> tuple[str, str] | None:
     cut = graph_left(index)
     if cut is None:
         return None
+    condition, _, line = cut.about.rpartition(" in line ")
     return (
-        f"{mark_words(cut)}, under `{cut.about}`, returns a tensor that is made anew and not part "
-        "of the graph, so that a rank which meets that condition runs no backward pass of what "
-        "comes before it, and leaves out the collectives there; the others call them.",
+        f"{mark_words(cut)}, under `{condition}` in line {line}, returns a tensor that is made "
+        "anew and not part of the graph, so that a rank which meets that condition runs no "
+        "backward pass of what comes before it, and leaves out the collectives there; the others "
+        "call them.",
         f"Let all ranks run the same backward pass: in place of `{cut.statement.text}`, return the "
         "empty input itself, or a result that depends on it and on the parameters, so that the "
         "collectives of the backward pass are called on every rank. A longer timeout or "

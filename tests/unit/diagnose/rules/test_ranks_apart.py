@@ -2354,4 +2354,5 @@ def test_a_rank_whose_tensor_is_not_part_of_the_graph_leaves_out_a_backward(
         "rank 0 (300) is still in the backward pass, which rank 1 (301) has left. Most likely `ret"
     )
     assert (told in finding.cause) is is_conditional
+    assert ("under `if rows.size(0) == 0:` in line 45" in finding.cause) is is_conditional
     assert ("return the empty input itself" in finding.advice) is is_conditional
