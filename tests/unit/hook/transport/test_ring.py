@@ -180,8 +180,6 @@ def test_a_record_is_stored_where_the_ring_is_after_the_clock_was_read(tmp_path:
 def test_a_ring_in_memory_has_one_descriptor_and_its_size_and_content_are_sealed(
     ring: Ring,
 ) -> None:
-    gc.collect()  # what earlier tests left open would be closed between the two looks
-    before = {name for name in os.listdir("/proc/self/fd") if is_open(int(name))}
     record, _ = make_record(ring, System())
     record(wire.QUEUE_PUT, 0)
 
@@ -190,9 +188,7 @@ def test_a_ring_in_memory_has_one_descriptor_and_its_size_and_content_are_sealed
 
     fd = ring.descriptor()
     assert fd is not None
-    assert {name for name in os.listdir("/proc/self/fd") if is_open(int(name))} - before == {
-        str(fd)
-    }
+    assert _opened_for(os.fstat(fd)) == [fd]
     assert not os.get_inheritable(fd)
     for change in (
         lambda: os.ftruncate(fd, 0),
@@ -286,14 +282,12 @@ def test_a_child_has_a_ring_of_its_own_when_no_memory_can_be_had(tmp_path: Path)
 def test_a_forked_child_does_not_close_a_descriptor_number_that_the_program_reused(
     kind: str, ring: Ring, tmp_path: Path
 ) -> None:
-    gc.collect()  # what earlier tests left open would be closed between the two looks
-    before = {name for name in os.listdir("/proc/self/fd") if is_open(int(name))}
     if kind == "file":
         ring.open_file(str(tmp_path / "r"), 1, 1)
+        own = _opened_for(os.stat(tmp_path / "r"))
     else:
         ring.open_memory(1, 1)
-    numbers = [int(name) for name in set(os.listdir("/proc/self/fd")) - before]
-    own = [fd for fd in numbers if _is_open(fd)]
+        own = _opened_for(os.fstat(ring.descriptor() or -1))
     for fd in own:
         with open("/dev/null", "rb") as file:
             os.dup2(file.fileno(), fd)
@@ -307,6 +301,22 @@ def test_a_forked_child_does_not_close_a_descriptor_number_that_the_program_reus
     finally:
         for fd in filter(_is_open, own):
             os.close(fd)
+
+
+def _opened_for(file: os.stat_result) -> list[int]:
+    """The descriptors of this process that are open on `file`.
+
+    By the file and not by what was open before: threads of earlier tests open and close others.
+    """
+    found = []
+    for fd in map(int, os.listdir("/proc/self/fd")):
+        try:
+            opened = os.fstat(fd)
+        except OSError:
+            continue
+        if (opened.st_dev, opened.st_ino) == (file.st_dev, file.st_ino):
+            found.append(fd)
+    return found
 
 
 def _is_open(fd: int) -> bool:
