@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from operator import attrgetter
 from pkgutil import walk_packages
 from types import ModuleType
 from typing import NamedTuple, TypeAlias
+
+from msgspec.structs import replace
 
 from mpwatch.describe.error_messages import KNOWN_ERRORS, KnownError
 from mpwatch.describe.findings import effects_below_causes

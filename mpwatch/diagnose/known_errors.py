@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple, TypeGuard
+
+from msgspec.structs import replace
 
 from mpwatch.describe.error_messages import REASONS, KnownError, is_in, strings_in
 from mpwatch.describe.frames import frame_words, is_library

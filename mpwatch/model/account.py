@@ -7,11 +7,12 @@ screens read it. All values are immutable, so one account can share its parts wi
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import reduce
 from itertools import groupby
 from math import sqrt
 from typing import Literal, NamedTuple, TypeAlias
+
+from msgspec import Struct, field
 
 from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.progress import BUCKET_S
@@ -402,8 +403,7 @@ class ThreadAccount(NamedTuple):
         return [Bucket(number, tally) for number in range(first, end)]
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessAccount:
+class ProcessAccount(Struct, frozen=True):
     """The time of one process."""
 
     process: ProcessId
@@ -436,8 +436,7 @@ class ProcessAccount:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
+class Account(Struct, frozen=True):
     """The time of every process of a job, up to one reading."""
 
     root: ProcessId | None = None

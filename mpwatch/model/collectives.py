@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
+
+from msgspec import Struct, field
 
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
@@ -13,8 +14,7 @@ RANKS_LIMIT = 16384
 """Numbers of ranks kept of one group or part of a job."""
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
+class Recorded(Struct, frozen=True):
     """One collective, or one transfer between two ranks, that a rank has called."""
 
     group: str
@@ -52,8 +52,7 @@ class Recorded:
         return f"{self.call}: {self.operation}{shape}, {state}"
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedGroup:
+class RecordedGroup(Struct, frozen=True):
     """What one rank has called of one process group."""
 
     name: str
@@ -80,8 +79,7 @@ class RecordedGroup:
         return self.calls[-1] if self.calls else None
 
 
-@dataclass(frozen=True, slots=True)
-class RankRecord:
+class RankRecord(Struct, frozen=True):
     """What the flight recorder of one rank has held at a moment."""
 
     rank: int
@@ -130,8 +128,7 @@ class NcclPart(NamedTuple):
     """Their numbers in the communicator; empty if unknown, bounded."""
 
 
-@dataclass(frozen=True, slots=True)
-class NcclCommunicator:
+class NcclCommunicator(Struct, frozen=True):
     """A communicator of NCCL whose ranks differ, are missing or have failed."""
 
     name: str
@@ -156,8 +153,7 @@ class NcclProcess(NamedTuple):
     """Whether it is considered dead; else it has not responded yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class NcclAnswer:
+class NcclAnswer(Struct, frozen=True):
     """What NCCL RAS says of a job, on all its machines."""
 
     version: str
@@ -169,8 +165,7 @@ class NcclAnswer:
     processes: tuple[NcclProcess, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class NcclStatus:
+class NcclStatus(Struct, frozen=True):
     """An input: NCCL RAS of a job has answered; see `mpwatch.collect.job.nccl_ras`."""
 
     process: ProcessId
@@ -210,8 +205,7 @@ class WaitReading(NamedTuple):
     """Its cpu time so far."""
 
 
-@dataclass(frozen=True, slots=True)
-class RankHabit:
+class RankHabit(Struct, frozen=True):
     """What the readings of one rank have found so far."""
 
     process: ProcessId

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
+
+from msgspec import Struct, field
 
 from mpwatch.hook import wire
 from mpwatch.model.collectives import NcclStatus
@@ -41,8 +42,7 @@ class HookEvent(NamedTuple):
     flags: int
 
 
-@dataclass(frozen=True, slots=True)
-class HookHello:
+class HookHello(Struct, frozen=True):
     """An input: the first message of a hook."""
 
     process: ProcessId
@@ -62,8 +62,7 @@ class HookHello:
     """When it was attached, CLOCK_MONOTONIC; its records and notes are numbered from then on."""
 
 
-@dataclass(frozen=True, slots=True)
-class HookSlice:
+class HookSlice(Struct, frozen=True):
     """An input: new records from the ring of one process."""
 
     process: ProcessId
@@ -83,8 +82,7 @@ def present_kind(kind: str) -> str:
     return _FORMER_KINDS.get(kind, kind)
 
 
-@dataclass(frozen=True, slots=True)
-class HookNote:
+class HookNote(Struct, frozen=True):
     """An input: a rare event with text: an exception, a process start, a call site."""
 
     process: ProcessId
@@ -98,8 +96,7 @@ class HookNote:
     hook or the recording is of a version without it."""
 
 
-@dataclass(frozen=True, slots=True)
-class HookGauges:
+class HookGauges(Struct, frozen=True):
     """An input: values that the hook read on request (SharedCache, loaders, queues, allocator)."""
 
     process: ProcessId
@@ -107,8 +104,7 @@ class HookGauges:
     data: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class HookStatus:
+class HookStatus(Struct, frozen=True):
     """An input: the state of a process's hook changed."""
 
     process: ProcessId
@@ -130,8 +126,7 @@ class Raised(NamedTuple):
     """Innermost first, the innermost 12 at most."""
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenError:
+class WrittenError(Struct, frozen=True):
     """An exception whose traceback stands in a file to which the job writes its output.
 
     Nothing has caught it, but for one of a process that is only named in the line above.
@@ -163,8 +158,7 @@ class WrittenError:
     """Whether the text was written after the job had begun; `False` if it may be older."""
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenErrors:
+class WrittenErrors(Struct, frozen=True):
     """An input: tracebacks that were not read before."""
 
     at_s: float

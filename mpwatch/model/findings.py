@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
+
+from msgspec import Struct
 
 from mpwatch.model.ids import ProcessId
 
@@ -21,8 +22,7 @@ class Severity(IntEnum):
         return self.name.lower()
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One failure, present or approaching, with its evidence."""
 
     rule: str
@@ -67,8 +67,7 @@ class Finding:
         return not {self.process, *self.others}.isdisjoint((other.process, *other.others))
 
 
-@dataclass(frozen=True, slots=True)
-class JobFinding:
+class JobFinding(Struct, frozen=True):
     """One failure of a job on several machines, with its evidence; see `Finding`."""
 
     rule: str

@@ -6,9 +6,10 @@ import math
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Literal, NamedTuple, TypeAlias, overload
+
+from msgspec import Struct, field
 
 from mpwatch.model.host import FilesKey
 from mpwatch.model.ids import ProcessId
@@ -180,8 +181,7 @@ def rise(series: Series, part: float = 1.0, within_s: float = math.inf) -> float
     return series[-1].value - series[first].value
 
 
-@dataclass(frozen=True, slots=True)
-class History:
+class History(Struct, frozen=True):
     """All series up to one time; rules read it, `mpwatch.observe.state.history` makes it."""
 
     processes: Mapping[tuple[ProcessId, ProcessMetric], Series] = field(default_factory=dict)

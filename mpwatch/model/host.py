@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
+
+from msgspec import Struct
 
 from mpwatch.model.ids import SegmentUse
 
 
-@dataclass(frozen=True, slots=True)
-class FileSystemSample:
+class FileSystemSample(Struct, frozen=True):
     """Size and free space of a file system in the mount namespace of the target."""
 
     path: str
@@ -20,8 +20,7 @@ class FileSystemSample:
     """`None` if the file system does not count inodes."""
 
 
-@dataclass(frozen=True, slots=True)
-class CgroupSample:
+class CgroupSample(Struct, frozen=True):
     """The control group of the target; limits include those of its ancestors."""
 
     version: int
@@ -138,8 +137,7 @@ class NewFiles(NamedTuple):
     """Numbers that several names hold, such as the pids of processes that make them."""
 
 
-@dataclass(frozen=True, slots=True)
-class HostSample:
+class HostSample(Struct, frozen=True):
     """The host or container of the job."""
 
     at_s: float
@@ -173,8 +171,7 @@ CheckState: TypeAlias = Literal["ok", "note", "warning", "problem"]
 """`note`: harmless. `warning`: some jobs will fail. `problem`: something cannot work."""
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Struct, frozen=True):
     """One check of `mpwatch doctor`."""
 
     name: str

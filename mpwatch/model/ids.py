@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
+
+from msgspec import Struct
 
 Role: TypeAlias = Literal[
     "main",
@@ -60,8 +61,7 @@ def torch_creator(name: str) -> int | None:
     return int(match[1]) if match is not None else None
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentUse:
+class SegmentUse(Struct, frozen=True):
     """One shared-memory file in one process."""
 
     segment: SegmentId

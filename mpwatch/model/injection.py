@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mpwatch.model.ids import ProcessId, Role
 
@@ -18,8 +19,7 @@ ALREADY_THERE = "already there"
 """The method of a process that has the hook already, so nothing would be done to it."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedInjection:
+class PlannedInjection(Struct, frozen=True):
     """One process of the plan."""
 
     process: ProcessId
@@ -44,8 +44,7 @@ class PlannedInjection:
         return self.method not in ("", ALREADY_THERE)
 
 
-@dataclass(frozen=True, slots=True)
-class InjectionPlan:
+class InjectionPlan(Struct, frozen=True):
     """The plan for a whole job."""
 
     processes: tuple[PlannedInjection, ...]

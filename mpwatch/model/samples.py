@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
+
+from msgspec import Struct, field
 
 from mpwatch.model.host import HostSample
 from mpwatch.model.ids import ProcessId, Role, SegmentId, SegmentUse
@@ -92,8 +93,7 @@ class FdLink(NamedTuple):
     """Of a socket: `unix listens on /tmp/a`, `tcp 127.0.0.1:4000 > 127.0.0.1:29500`."""
 
 
-@dataclass(frozen=True, slots=True)
-class FdSample:
+class FdSample(Struct, frozen=True):
     """The descriptors of one process."""
 
     used: int
@@ -108,8 +108,7 @@ class FdSample:
     """On regular files; read with the links. Of one descriptor one, an exclusive one if any is."""
 
 
-@dataclass(frozen=True, slots=True)
-class MapSample:
+class MapSample(Struct, frozen=True):
     """The memory mappings of one process."""
 
     used: int
@@ -124,8 +123,7 @@ class MapSample:
     """Paths of mapped files that are no libraries and no shared memory, at most 32."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemorySample:
+class MemorySample(Struct, frozen=True):
     """Memory of one process in bytes, from `smaps_rollup`; only `rss_bytes` is read each time."""
 
     rss_bytes: int | None = None
@@ -161,8 +159,7 @@ class LockHolder(NamedTuple):
     """Its name as in `/proc/PID/comm`, sanitized; empty if it is gone."""
 
 
-@dataclass(frozen=True, slots=True)
-class WaitedOn:
+class WaitedOn(Struct, frozen=True):
     """What a blocked thread waits for, from its system call and its arguments."""
 
     kind: WaitKind
@@ -194,8 +191,7 @@ THREADS_OF_A_GROUP = ("gloo_", "pt_nccl_")
 """Prefixes of the names of the threads of a torch process group (torch 2.13)."""
 
 
-@dataclass(frozen=True, slots=True)
-class ThreadSample:
+class ThreadSample(Struct, frozen=True):
     """One thread."""
 
     tid: int
@@ -213,8 +209,7 @@ class ThreadSample:
     `None` also where that is not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProcSample:
+class ProcSample(Struct, frozen=True):
     """One sample of one process."""
 
     process: ProcessId
@@ -287,8 +282,7 @@ class ProcSample:
         return (self.fds.links or ()) if self.fds is not None else ()
 
 
-@dataclass(frozen=True, slots=True)
-class GpuProcessSample:
+class GpuProcessSample(Struct, frozen=True):
     """One process on one GPU."""
 
     pid: int
@@ -296,8 +290,7 @@ class GpuProcessSample:
     kind: Literal["compute", "graphics"] = "compute"
 
 
-@dataclass(frozen=True, slots=True)
-class GpuSample:
+class GpuSample(Struct, frozen=True):
     """One GPU, from NVML."""
 
     index: int
@@ -341,8 +334,7 @@ class MixedFrame(NamedTuple):
 StackSource: TypeAlias = Literal["py-spy", "hook"]
 
 
-@dataclass(frozen=True, slots=True)
-class StackSample:
+class StackSample(Struct, frozen=True):
     """The stack of one thread, innermost frame first."""
 
     process: ProcessId
@@ -362,8 +354,7 @@ class StackSample:
     """The same stack with its native frames, where these were asked for; empty otherwise."""
 
 
-@dataclass(frozen=True, slots=True)
-class StacksTaken:
+class StacksTaken(Struct, frozen=True):
     """An input: the stacks of one process, or the reason why there are none."""
 
     process: ProcessId
@@ -420,8 +411,7 @@ class FrameValues(NamedTuple):
         return next((each for each in self.values if each.name == name), None)
 
 
-@dataclass(frozen=True, slots=True)
-class ValuesRead:
+class ValuesRead(Struct, frozen=True):
     """An input: the values of names in some frames of one process."""
 
     process: ProcessId
@@ -430,8 +420,7 @@ class ValuesRead:
     frames: tuple[FrameValues, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(Struct, frozen=True):
     """An input: a process has ended, with its exit status."""
 
     process: ProcessId
@@ -459,8 +448,7 @@ class Ended:
         return f"unknown: {self.problem or 'not observed'}"
 
 
-@dataclass(frozen=True, slots=True)
-class PartOfJob:
+class PartOfJob(Struct, frozen=True):
     """The job of which the observed root process is only a part: the rest of it is not read."""
 
     root: ProcessId
@@ -470,8 +458,7 @@ class PartOfJob:
     """What the observed root is in it: `rank 2`, `loader-worker`."""
 
 
-@dataclass(frozen=True, slots=True)
-class TreeSample:
+class TreeSample(Struct, frozen=True):
     """An input: one sample of the whole job, root first, parents before children."""
 
     at_s: float

@@ -7,8 +7,10 @@ frozen, so threads can share them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import force_setattr
 
 from mpwatch.model.account import Account
 from mpwatch.model.collectives import NcclStatus, RankHabit
@@ -34,8 +36,7 @@ from mpwatch.model.waits import WaitGraph
 SourceMode: TypeAlias = Literal["live", "paused", "replay", "ended"]
 
 
-@dataclass(frozen=True, slots=True)
-class Thread:
+class Thread(Struct, frozen=True):
     """One thread and its stack."""
 
     tid: int
@@ -71,8 +72,7 @@ class Thread:
         return tuple([each.frame for each in self.mixed]) or self.stack
 
 
-@dataclass(frozen=True, slots=True)
-class Hook:
+class Hook(Struct, frozen=True):
     """The hook of one process, as the observer knows it."""
 
     state: HookState = "absent"
@@ -91,8 +91,7 @@ class Hook:
     """CPU time of its wrappers in the program's threads: records times the cost of one."""
 
 
-@dataclass(frozen=True, slots=True)
-class SharedCache:
+class SharedCache(Struct, frozen=True):
     """torch's table of shared storages in one process."""
 
     entries: int
@@ -100,8 +99,7 @@ class SharedCache:
     expired: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerLoad:
+class WorkerLoad(Struct, frozen=True):
     """The batches of a DataLoader worker."""
 
     worker_id: int | None
@@ -124,8 +122,7 @@ class WorkerLoad:
     """Batches it has finished that the main process has not taken yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class Loader:
+class Loader(Struct, frozen=True):
     """A live DataLoader iterator in a main process, from its hook."""
 
     process: ProcessId
@@ -149,8 +146,7 @@ class Loader:
     data: Mapping[str, object] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class GpuUse:
+class GpuUse(Struct, frozen=True):
     """A process on a GPU."""
 
     index: int
@@ -162,8 +158,7 @@ class GpuUse:
     """When the allocator's figures were read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trends:
+class Trends(Struct, frozen=True):
     """Recent values that screens draw as trends, oldest first; `None` if not read."""
 
     cpu_percent: Sequence[float | None] = ()
@@ -173,8 +168,7 @@ class Trends:
     shm_bytes: Sequence[float | None] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
+class Process(Struct, frozen=True):
     """One process of the job."""
 
     process: ProcessId
@@ -226,8 +220,7 @@ class Process:
         return maps is not None and any(name.startswith("libnccl.so") for name in maps.libraries)
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(Struct, frozen=True):
     """One shared-memory file and the processes that hold it."""
 
     segment: SegmentId
@@ -263,8 +256,7 @@ class FileLine(NamedTuple):
     """What it made, where a hook reported it; `None` if a stack showed it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Flow:
+class Flow(Struct, frozen=True):
     """Tensors from one process to another, from the hook's records on both sides."""
 
     sender: ProcessId
@@ -281,8 +273,7 @@ class Flow:
     """Sent and not yet received."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogEntry:
+class LogEntry(Struct, frozen=True):
     """One line of the events page."""
 
     sequence: int
@@ -297,8 +288,7 @@ class LogEntry:
     """Known error messages it contains; see `mpwatch.describe.error_messages`."""
 
 
-@dataclass(frozen=True, slots=True)
-class OwnCost:
+class OwnCost(Struct, frozen=True):
     """What observing costs."""
 
     cpu_percent: float | None = None
@@ -309,8 +299,7 @@ class OwnCost:
     """Of their wrappers in the program's threads, an estimate; see `Hook.own_calls_ns`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Playback:
+class Playback(Struct, frozen=True):
     """The position of a replay in its recording."""
 
     at_s: float
@@ -323,8 +312,7 @@ class Playback:
     """How many commands of the user it has followed: others were given meanwhile."""
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True):
     """A whole job at one moment."""
 
     at_s: float
@@ -382,16 +370,21 @@ class Snapshot:
     """Set by replays only."""
     own: OwnCost = field(default_factory=OwnCost)
     problems: tuple[str, ...] = ()
-    _living: tuple[Process, ...] = field(init=False, repr=False, compare=False)
-    _by_id: Mapping[ProcessId, Process] = field(init=False, repr=False, compare=False)
+    _living: tuple[Process, ...] = ()
+    _by_id: Mapping[ProcessId, Process] = {}
 
     def __post_init__(self) -> None:
         """Prepare the lookups, which forty rules repeat."""
         living = tuple([process for process in self.processes if process.ended is None])
         # Of two processes with one identity, the first wins.
         by_id = {process.process: process for process in reversed(self.processes)}
-        object.__setattr__(self, "_living", living)
-        object.__setattr__(self, "_by_id", by_id)
+        force_setattr(self, "_living", living)
+        force_setattr(self, "_by_id", by_id)
+
+    def __repr__(self) -> str:
+        # Without the lookups, which would show each process three times.
+        names = [name for name in self.__struct_fields__ if not name.startswith("_")]
+        return f"Snapshot({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
 
     def get(self, process: ProcessId | None) -> Process | None:
         """The process with this identity, or `None`."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
+
+from msgspec import Struct
 
 
 class Statement(NamedTuple):
@@ -222,8 +223,7 @@ class Ending(NamedTuple):
     """The last `if` before it whose body leaves the function or the loop."""
 
 
-@dataclass(frozen=True, slots=True)
-class SourceLine:
+class SourceLine(Struct, frozen=True):
     """The statement at one line of the program, and what decides whether it is reached."""
 
     file: str
@@ -748,8 +748,7 @@ LINES_LIMIT = 512
 a program has few that take time."""
 
 
-@dataclass(frozen=True, slots=True)
-class SourceRead:
+class SourceRead(Struct, frozen=True):
     """An input: what was read of source files. Readings add up; a line is read once."""
 
     at_s: float

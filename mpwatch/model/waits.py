@@ -7,8 +7,9 @@ this limit in a loop.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import ProcSample, WaitedOn, WaitKind
@@ -52,8 +53,7 @@ def loader_wait(sample: ProcSample) -> float | None:
     return float(is_pinned and is_limited)
 
 
-@dataclass(frozen=True, slots=True)
-class WaitEdge:
+class WaitEdge(Struct, frozen=True):
     """A thread waits for something that other processes can provide."""
 
     waiter: ProcessId
@@ -70,8 +70,7 @@ class WaitEdge:
     """A wait by design: an idle worker, back-pressure, a paused debugger."""
 
 
-@dataclass(frozen=True, slots=True)
-class WaitLink:
+class WaitLink(Struct, frozen=True):
     """One step of a chain, in words."""
 
     process: ProcessId | None
@@ -83,8 +82,7 @@ class WaitLink:
     since_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class WaitChain:
+class WaitChain(Struct, frozen=True):
     """A chain from a waiting process to the process or resource that would have to continue."""
 
     links: tuple[WaitLink, ...]
@@ -100,8 +98,7 @@ class WaitChain:
         return " <- ".join(f"{link.name} {link.words}" for link in self.links)
 
 
-@dataclass(frozen=True, slots=True)
-class WaitGraph:
+class WaitGraph(Struct, frozen=True):
     """All waits in one snapshot."""
 
     edges: tuple[WaitEdge, ...] = ()

@@ -12,8 +12,9 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from mpwatch.model.findings import JobFinding
 from mpwatch.model.snapshot import Playback, Snapshot
@@ -52,8 +53,7 @@ PARTS_LIMIT = 256
 """The most parts of one snapshot, and of all that are not decoded yet: 16 MiB deflated."""
 
 
-@dataclass(frozen=True, slots=True)
-class JobState:
+class JobState(Struct, frozen=True):
     """A job at one moment."""
 
     spec: str

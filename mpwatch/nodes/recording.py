@@ -21,11 +21,12 @@ import bisect
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 import mpwatch
 from mpwatch.model.findings import JobFinding, Severity

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mpwatch.collect.hook.left_files import (
     HookFiles,
@@ -42,8 +45,7 @@ class NothingLeft(LookupError):
     """There is nothing to examine; the message is one sentence for the user."""
 
 
-@dataclass(frozen=True, slots=True)
-class Dead:
+class Dead(Struct, frozen=True):
     """One dead process."""
 
     files: HookFiles

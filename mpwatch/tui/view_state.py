@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import replace
 from types import MappingProxyType
+
+from msgspec.structs import replace
 
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Playback, Snapshot

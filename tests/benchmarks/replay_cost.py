@@ -21,9 +21,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import fields, replace
 
 from mpwatch.model.events import HookHello, HookNote, HookSlice, HookStatus, Input
 from mpwatch.model.samples import Ended, TreeSample
@@ -132,7 +134,7 @@ def moved_by(value: Any, by_s: float, began_s: float, stretch: float) -> Any:
         if not hasattr(value, "at_ns"):
             return value
         return value._replace(at_ns=int(at(value.at_ns / 1e9) * 1e9))
-    if not is_dataclass(value) or isinstance(value, type):
+    if not isinstance(value, Struct):
         return value
     changes: dict[str, Any] = {}
     for field in fields(value):
@@ -141,7 +143,7 @@ def moved_by(value: Any, by_s: float, began_s: float, stretch: float) -> Any:
             changes[field.name] = at(inner)
         elif field.name == "at_ns":
             changes[field.name] = int(at(inner / 1e9) * 1e9)
-        elif is_dataclass(inner) or (isinstance(inner, tuple) and inner):
+        elif isinstance(inner, Struct) or (isinstance(inner, tuple) and inner):
             changes[field.name] = moved_by(inner, by_s, began_s, stretch)
     return replace(value, **changes)
 

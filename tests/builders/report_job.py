@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from mpwatch.collect.job.jobs import Job, JobProcess
 from mpwatch.model.account import Account, Activity, ProcessAccount, ThreadAccount

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from mpwatch.hook import wire
 from mpwatch.model.events import HookEvent, HookSlice

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.host import CgroupSample, FileSystemSample, HostSample
@@ -66,8 +67,7 @@ MAIN_STACK = frames(
 )
 
 
-@dataclass(frozen=True)
-class ProcessSpec:
+class ProcessSpec(Struct, frozen=True):
     """The properties of a process; by default an idle loader worker."""
 
     identity: ProcessId

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from mpwatch.describe.error_messages import tags_of
 from mpwatch.diagnose.analysis.index import Index
@@ -94,7 +95,7 @@ def main(number: int = MAIN, **keywords: Any) -> Process:
 
 def snapshot_of(*processes: Process, at_s: float = NOW_S, **keywords: Any) -> Snapshot:
     """A snapshot of a job; keywords that name fields of the host, such as `shm`, are set there."""
-    host_fields = HostSample.__dataclass_fields__.keys()
+    host_fields = set(HostSample.__struct_fields__)
     host = {name: keywords.pop(name) for name in list(keywords) if name in host_fields}
     return Snapshot(
         at_s=at_s,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import is_dataclass
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from hypothesis import strategies as st
+from msgspec import Struct
 
 from mpwatch.model.events import Input
 from mpwatch.model.sanitize import clean
@@ -30,7 +30,7 @@ SIMPLE: dict[Any, st.SearchStrategy[Any]] = {
 
 
 def values_of(hint: Any) -> st.SearchStrategy[Any]:
-    """Values of a type as the model uses them: dataclasses, named tuples, unions, literals."""
+    """Values of a type as the model uses them: structs, named tuples, unions, literals."""
     if hint in SIMPLE:
         return SIMPLE[hint]
     origin, args = get_origin(hint), get_args(hint)
@@ -44,7 +44,7 @@ def values_of(hint: Any) -> st.SearchStrategy[Any]:
         return st.tuples(*map(values_of, args))
     if origin is Mapping:
         return st.dictionaries(values_of(args[0]), values_of(args[1]), max_size=2)
-    if is_dataclass(hint) or hasattr(hint, "_fields"):
+    if issubclass(hint, Struct) or hasattr(hint, "_fields"):
         hints = get_type_hints(hint)
         return st.builds(hint, **{name: st.deferred(_later(hints[name])) for name in hints})
     raise TypeError(f"no strategy for {hint}")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mpwatch.model.host import Check
 from mpwatch.model.samples import Frame, MixedFrame

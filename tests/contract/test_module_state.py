@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec import Struct
 
 import mpwatch
 
@@ -149,6 +150,8 @@ def _is_unchangeable(value: object, depth: int = 0) -> bool:
         return all(_is_unchangeable(each, depth) for each in value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return bool(value.__dataclass_params__.frozen)  # type: ignore[attr-defined]
+    if isinstance(value, Struct):
+        return value.__struct_config__.frozen
     if isinstance(value, functools.partial):
         return all(map(_is_unchangeable, (*value.args, *value.keywords.values())))
     return isinstance(value, UNCHANGEABLE)

@@ -10,11 +10,12 @@ import shutil
 import tempfile
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 from mpwatch.attach.native import elf
 from mpwatch.attach.outcomes import Refused

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from mpwatch.model.account import Account
 from mpwatch.model.samples import Ended, GpuProcessSample, GpuSample

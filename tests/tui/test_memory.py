@@ -6,9 +6,9 @@ import asyncio
 import gc
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended

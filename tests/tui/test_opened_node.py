@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 from textual.pilot import Pilot
 
 from mpwatch.model.ids import ProcessId
@@ -40,7 +39,7 @@ def one_node(**more: object) -> JobState:
         )
         for rank, (name, place) in enumerate((("node-1", "all_reduce"), ("node-2", "barrier")))
     )
-    return JobState("slurm:4711", (replace(nodes[0], **more), nodes[1]))  # type: ignore[arg-type]
+    return JobState("slurm:4711", (replace(nodes[0], **more), nodes[1]))
 
 
 async def opened(source: ScriptedJob, pilot: Pilot[int]) -> ScriptedNode:

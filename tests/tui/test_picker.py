@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from mpwatch.collect.job.jobs import Job, JobProcess
 from mpwatch.model.ids import ProcessId

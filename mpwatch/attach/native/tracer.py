@@ -26,6 +26,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import msgspec
+
 from mpwatch.attach.native import gil_syscalls, pending_call
 from mpwatch.attach.native.code_cave import TargetMemory
 from mpwatch.attach.native.pending_call import CallPlan, NotReady
@@ -168,13 +170,16 @@ def _spawn() -> Tracer:
     if not sys.executable:
         raise OSError("no interpreter is known")
     ours, its = socket.socketpair()
+    # Where mpwatch and msgspec, of which its values are made, lie. After the standard library, and
+    # without .pth files and sitecustomize of that environment, which would run other code.
     root = os.path.abspath(__file__).rpartition("/mpwatch/")[0]
+    packages = os.path.abspath(msgspec.__file__).rpartition("/msgspec/")[0]
     code = (
-        "import sys; sys.path.insert(0, sys.argv[1]);"
+        "import sys; sys.path += sys.argv[1:3];"
         " from mpwatch.attach.native import tracer; tracer.serve()"
     )
     try:
-        command = [sys.executable, "-I", "-S", "-c", code, root, str(WITHIN_S), NAME]
+        command = [sys.executable, "-I", "-S", "-c", code, root, packages, str(WITHIN_S), NAME]
         pid = isolated.start(command, stdin=its.fileno())
     except OSError:
         ours.close()
@@ -193,7 +198,7 @@ def serve() -> None:
         file.write(NAME)
     pending_call.machine_here()  # initialise before any target is stopped
     gil_syscalls.libc()
-    within_s, timer = int(sys.argv[2]), KillTimer()
+    within_s, timer = int(sys.argv[3]), KillTimer()
     sock = socket.socket(fileno=0)
     while True:
         try:

@@ -12,8 +12,10 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec.structs import replace
 
 from mpwatch.collect.hook import decode, discovery
 from mpwatch.collect.hook.decode import RingReading, read_descriptor

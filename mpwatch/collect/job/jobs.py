@@ -6,7 +6,8 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mpwatch.collect.hook.discovery import NoHook, has_socket
 from mpwatch.collect.hook.left_files import folders_of_user
@@ -25,8 +26,7 @@ MAPS_BYTES_LIMIT = 4 << 20
 _TORCH = re.compile(rb"/libtorch(?:_cpu|_python)?\.so")
 
 
-@dataclass(frozen=True, slots=True)
-class JobProcess:
+class JobProcess(Struct, frozen=True):
     """One process of a job, in outline."""
 
     process: ProcessId
@@ -45,8 +45,7 @@ class JobProcess:
     """It has a socket in the runtime directory of its user; it may still not answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Struct, frozen=True):
     """A root with its descendants."""
 
     root: JobProcess

@@ -6,7 +6,8 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mpwatch.collect.host.gpu import GpuCollector
 from mpwatch.collect.host.host import HostCollector
@@ -363,8 +364,7 @@ def _same(pid: int) -> int | None:
     return pid
 
 
-@dataclass(frozen=True, slots=True)
-class ReadRequest:
+class ReadRequest(Struct, frozen=True):
     """What one reading of the tree contains; a count of `None` means all processes.
 
     What is not read is carried over from the last reading, with its time. Counts

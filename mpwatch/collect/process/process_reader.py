@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
+
+from msgspec.structs import replace
 
 from mpwatch.collect.job.roles import RoleAssignment
 from mpwatch.collect.process import fds, memory, procfs, threads

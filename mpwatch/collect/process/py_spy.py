@@ -21,9 +21,11 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeAlias
+
+from msgspec.structs import replace
 
 from mpwatch.collect.host import isolated, ptrace_access
 from mpwatch.collect.host.ptrace_access import Stops, resume_if_stopped, stops_of

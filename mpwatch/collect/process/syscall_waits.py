@@ -13,7 +13,9 @@ import socket
 import struct
 import termios
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from mpwatch.collect.process import procfs
 from mpwatch.collect.process.fds import LOCKS_BYTES, kind_of

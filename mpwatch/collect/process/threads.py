@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import lru_cache, partial
 from heapq import nsmallest
 from operator import itemgetter
 from typing import NamedTuple, TypeAlias
+
+from msgspec.structs import replace
 
 from mpwatch.collect.process import procfs
 from mpwatch.collect.process.procfs import OpenFiles, Stat

@@ -23,9 +23,11 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, NamedTuple
+
+from msgspec.structs import replace
 
 from mpwatch.collect.own_threads import OwnThreads
 from mpwatch.collect.process import procfs

@@ -14,7 +14,8 @@ import os
 import re
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from mpwatch.collect.job.jobs import MAPS_BYTES_LIMIT
 from mpwatch.collect.job.roles import first_number

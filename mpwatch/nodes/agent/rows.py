@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import re
 from collections import Counter
@@ -447,7 +446,7 @@ def _chain(process: Process, snapshot: Snapshot) -> str:
         ]
         links = chain.links[places[0] :] if places else ()
         if len({each.process for each in links}) > 1:
-            return _cut(dataclasses.replace(chain, links=links).sentence)
+            return _cut(msgspec.structs.replace(chain, links=links).sentence)
         if len(links) == 1 and links[0].tid == process.pid:
             own = own or links[0].words.removesuffix(f", {called_at(process)}")
     return _cut(own)

@@ -8,8 +8,10 @@ import re
 import selectors
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mpwatch import __version__
 from mpwatch.model.sanitize import clean
@@ -82,8 +84,7 @@ Keep: TypeAlias = Callable[[str, FromNode], None]
 """Is called with the name of a node and a message that it has sent."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeView:
+class NodeView(Struct, frozen=True):
     """One node as the head knows it."""
 
     name: str

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -203,13 +202,12 @@ class FindingRow(msgspec.Struct, frozen=True):
     eta_s: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class NodeSummary:
+class NodeSummary(msgspec.Struct, frozen=True):
     """The state of a node at one moment."""
 
     at_s: float = 0.0
     """Monotonic seconds of the node."""
-    node: NodeRow = field(default_factory=NodeRow)
+    node: NodeRow = msgspec.field(default_factory=NodeRow)
     ranks: tuple[RankRow, ...] = ()
     """By rank, those without a number last; the same object until one of them changes."""
     findings: tuple[FindingRow, ...] = ()

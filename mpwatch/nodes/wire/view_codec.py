@@ -12,11 +12,12 @@ from __future__ import annotations
 import zlib
 from array import array
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, get_type_hints
 
 import msgspec
+from msgspec.structs import fields, replace
 
 from mpwatch.model.account import Account, ProcessAccount
 from mpwatch.model.ids import ProcessId, SegmentId
@@ -45,7 +46,7 @@ _CONTAINERS = bytes((*range(0x80, 0xA0), 0xDC, 0xDD, 0xDE, 0xDF))
 """First bytes of lists and maps (the specification of MessagePack, version 2)."""
 _NO_CONTAINERS = bytes(each for each in range(256) if each not in _CONTAINERS)
 _APART: Mapping[type, frozenset[str]] = {
-    Snapshot: frozenset(("processes", "segments", "log", "account", "habits")),
+    Snapshot: frozenset(("processes", "segments", "log", "account", "habits", "_living", "_by_id")),
     Account: frozenset(("processes", "task_waits")),
     Process: frozenset(("process", "sample")),
     ProcSample: frozenset(("process",)),
@@ -74,7 +75,7 @@ def _decoder(kind: Any) -> Callable[[bytes | msgspec.Raw], Any]:
 @cache
 def _names(kind: type) -> tuple[str, ...]:
     """The fields that are sent one by one."""
-    return tuple(each.name for each in fields(kind) if each.init and each.name not in _APART[kind])
+    return tuple(each.name for each in fields(kind) if each.name not in _APART[kind])
 
 
 class _Members(msgspec.Struct, frozen=True):

@@ -9,11 +9,12 @@ whole tree.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Generic, TypeVar, get_type_hints
 
 import msgspec
+from msgspec.structs import replace
 
 from mpwatch.model.collectives import NcclStatus
 from mpwatch.model.events import (
@@ -290,7 +291,7 @@ class TreeChange(msgspec.Struct):
 
 def change_of(tree: TreeSample, before: Before) -> dict[str, object]:
     """What differs from the samples before, ready to be encoded as a `TreeChange`."""
-    whole = {f.name: getattr(tree, f.name) for f in fields(tree) if f.name != "processes"}
+    whole = {name: getattr(tree, name) for name in tree.__struct_fields__ if name != "processes"}
     return {
         "tree": whole,
         "processes": [_changed(sample, before.get(sample.process)) for sample in tree.processes],
@@ -400,7 +401,7 @@ def _change_decoder(kind: Any) -> Callable[[bytes | msgspec.Raw], Any]:
 @cache
 def _field_decoders() -> dict[str, Callable[[bytes | msgspec.Raw], Any]]:
     hints = get_type_hints(ProcSample)
-    names = [field.name for field in fields(ProcSample) if field.name != "process"]
+    names = [name for name in ProcSample.__struct_fields__ if name != "process"]
     return {name: msgspec.json.Decoder(hints[name]).decode for name in names}
 
 

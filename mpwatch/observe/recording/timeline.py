@@ -15,10 +15,12 @@ import pickle
 import zlib
 from array import array
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from operator import itemgetter
 from typing import NamedTuple, TypeVar
+
+from msgspec.structs import replace
 
 from mpwatch.describe.findings import effects_below_causes
 from mpwatch.diagnose.engine import Engine

@@ -6,8 +6,10 @@ import os
 import queue
 import signal
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
+
+from msgspec.structs import replace
 
 from mpwatch.collect.hook.client import HookClients
 from mpwatch.collect.hook.left_files import (

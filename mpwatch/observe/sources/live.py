@@ -6,8 +6,10 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from mpwatch.collect.job.reader import ReadRequest
 from mpwatch.collect.own_threads import OwnThreads

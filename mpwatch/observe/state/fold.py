@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import replace
 from operator import attrgetter
+
+from msgspec.structs import replace
 
 from mpwatch.model.collectives import NcclStatus
 from mpwatch.model.events import (

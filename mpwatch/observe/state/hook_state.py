@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Collection, ItemsView, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 from mpwatch.hook import wire
 from mpwatch.model.events import HookEvent, HookGauges, HookHello, HookNote, HookSlice, HookStatus

@@ -8,8 +8,10 @@ some milliseconds was never read; that it failed is worth showing all the same.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
+
+from msgspec.structs import replace
 
 from mpwatch.hook import wire
 from mpwatch.model.events import HookEvent, HookNote

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from mpwatch.describe.processes import can_have_hook
 from mpwatch.model.cmdline import job_program
@@ -23,8 +24,7 @@ from mpwatch.tui.elements.styled_text import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ViewSettings:
+class ViewSettings(Struct, frozen=True):
     """The view settings that the status line shows."""
 
     title: str

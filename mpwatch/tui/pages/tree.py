@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
+
+from msgspec import Struct
 
 from mpwatch.collect.hook.discovery import NO_HOOK
 from mpwatch.describe.processes import can_have_hook
@@ -55,8 +57,7 @@ HOOK_TONES: Mapping[HookState, Tone] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class TreeRow:
+class TreeRow(Struct, frozen=True):
     """A process at its place in the tree."""
 
     process: Process

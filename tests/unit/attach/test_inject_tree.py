@@ -5,10 +5,10 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from mpwatch.attach import inject_tree
 from mpwatch.attach.inject_tree import MIN_AGE_S, late_children, why_not

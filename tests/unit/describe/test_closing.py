@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from mpwatch.describe.closing import closing_lines
 from mpwatch.model.findings import Severity

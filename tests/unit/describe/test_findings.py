@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from mpwatch.describe.findings import effects_below_causes, labelled_fields, subject_of
 from tests.builders.report_job import MAIN, finding, job

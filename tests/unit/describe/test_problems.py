@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mpwatch.collect.host.gpu import GpuCollector
 from mpwatch.describe.findings import problems_of
@@ -32,7 +32,7 @@ def no_driver() -> str:
 def without_gpu(problem: str, gpus: tuple[GpuUse, ...] = (), **sample: object) -> Snapshot:
     """A job whose main process has these values of its sample, and no readable GPU."""
     main, *others = job().processes
-    main = replace(main, sample=replace(main.sample, **sample), gpus=gpus)  # type: ignore[arg-type]
+    main = replace(main, sample=replace(main.sample, **sample), gpus=gpus)
     return replace(
         job(), processes=(main, *others), gpus=None, problems=(problem, UNREADABLE, UNREADABLE)
     )

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from mpwatch.diagnose.consequences import CAUSES_OF, with_causes
 from mpwatch.model.findings import Finding, Severity

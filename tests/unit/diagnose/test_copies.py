@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import get_args
 
 import pytest
+from msgspec.structs import replace
 
 from mpwatch.diagnose.analysis.growth.registrations import with_handlers
 from mpwatch.diagnose.analysis.index import Index

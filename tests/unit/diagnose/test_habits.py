@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mpwatch.diagnose.analysis.distributed.habits import is_at_usual_pace, with_habits
 from mpwatch.diagnose.analysis.idle_time import quiet_s

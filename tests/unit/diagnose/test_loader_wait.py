@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from mpwatch.model.samples import ThreadSample, WaitedOn
 from mpwatch.model.waits import loader_wait

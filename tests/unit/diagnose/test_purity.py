@@ -9,13 +9,13 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import TypeAlias
 
 import pytest
+from msgspec.structs import replace
 
 from mpwatch.collect.process.py_spy import parse_dump
 from mpwatch.diagnose.analysis.index import Index

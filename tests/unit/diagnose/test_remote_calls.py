@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from mpwatch.diagnose.rules.hangs import no_progress
 from mpwatch.model.findings import Finding, Severity

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mpwatch.diagnose.analysis.distributed.nccl_words import pending_calls
 from mpwatch.diagnose.analysis.distributed.ranks import place_of, unmoved_s

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from tests.builders.snapshots import exited, main, pid, process, snapshot_of
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from mpwatch.diagnose.analysis.distributed.flight_recorder import STUCK
 from mpwatch.nodes.across.judge import job_findings

@@ -6,10 +6,10 @@ import os
 import select
 import signal
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from mpwatch.collect.process.procfs import read_stat
 from mpwatch.diagnose.analysis.index import Index

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from html.parser import HTMLParser
+
+from msgspec.structs import replace
 
 from mpwatch.model.snapshot import Hook
 from mpwatch.observe.sources.replay import replay_course

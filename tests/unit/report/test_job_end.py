@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mpwatch.diagnose.analysis.exits.kinds import EXCEPTIONS_SHOWN, WORDS_LIMIT
 from mpwatch.model.ids import ProcessId

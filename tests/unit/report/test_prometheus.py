@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Iterator
-from dataclasses import replace
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
+from msgspec.structs import replace
 
 from mpwatch.model.host import CgroupSample
 from mpwatch.model.ids import ProcessId

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from mpwatch.collect.hook.discovery import NO_HOOK
 from mpwatch.model.host import Check

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from mpwatch.model.samples import Frame, WaitedOn
 from mpwatch.model.snapshot import Process, Thread
@@ -25,7 +24,7 @@ def process(*stacks: tuple[Frame, ...], at_s: float = NOW_S, **main: object) -> 
         Thread(100 + n, f"thread {n}", "R", stack=stack, stack_at_s=at_s, has_gil=not n)
         for n, stack in enumerate(stacks)
     ]
-    threads[0] = replace(threads[0], **main)  # type: ignore[arg-type]
+    threads[0] = replace(threads[0], **main)
     return replace(main_process(), threads=tuple(threads))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.tui.elements.page import SnapshotView

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import gc
 import weakref
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended, FdSample, MapSample

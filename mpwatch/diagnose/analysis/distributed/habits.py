@@ -13,7 +13,8 @@ kernels: it is not seen as waiting here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from mpwatch.diagnose.analysis.distributed.ranks import (
     BACKWARD,

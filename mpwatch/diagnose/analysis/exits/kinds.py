@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from signal import Signals
 from typing import Literal, TypeAlias
+
+from msgspec.structs import replace
 
 from mpwatch.describe.frames import frame_words, is_library
 from mpwatch.diagnose.analysis.index import Index

@@ -7,7 +7,8 @@ that still hold. `tests/benchmarks/diagnosis_cost.py` measures its cost for a jo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.describe.waits import (

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mpwatch.describe.frames import at_frame, frame_words, is_library, own_frames, program_frames
 from mpwatch.describe.processes import STATE_D, full_name, names_text
@@ -157,8 +159,7 @@ OWN_FILE_LOCK = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class WaitEnd:
+class WaitEnd(Struct, frozen=True):
     """Why a chain goes no further than a process."""
 
     verdict: Verdict

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from mpwatch.describe.frames import at_frame, frame_words, is_library, own_frames
 from mpwatch.describe.processes import wait_verb

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from mpwatch.diagnose.analysis.distributed.rank_exits import is_started_again
 from mpwatch.diagnose.analysis.exits.kinds import death_of

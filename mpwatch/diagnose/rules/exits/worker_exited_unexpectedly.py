@@ -6,9 +6,10 @@ import re
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from signal import Signals
 from typing import Any
+
+from msgspec.structs import replace
 
 from mpwatch.describe.error_messages import KNOWN_ERRORS
 from mpwatch.describe.frames import frame_words, own_frames

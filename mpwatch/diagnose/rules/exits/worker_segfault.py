@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from signal import Signals
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from mpwatch.describe.frames import program_frames
 from mpwatch.diagnose.analysis.distributed.rank_exits import aborted_in_collective

@@ -92,7 +92,7 @@ def test_a_directory_that_has_just_changed_is_searched_again(
 
 
 def test_processes_that_cannot_have_a_hook_are_not_asked(observed: ObservedHooks) -> None:
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     observed.clients.watch(
         [replace(observed.sample, is_python=False), replace(observed.sample, state="Z")]

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import os
 import socket
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mpwatch.hook import wire
 from mpwatch.model.events import HookNote, HookStatus
@@ -150,8 +150,6 @@ def test_a_socket_that_another_process_answers_is_refused(
 
 
 def test_a_process_in_a_container_is_found_by_its_pid_there(observed: ObservedHooks) -> None:
-    from dataclasses import replace
-
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(observed.folder / (wire.stem(7, ME.start_ticks) + wire.SOCKET_SUFFIX)))
     listener.listen()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from mpwatch.collect.process.output import LINES, Output, OutputReads, last_lines
 from mpwatch.collect.process.procfs import read_stat

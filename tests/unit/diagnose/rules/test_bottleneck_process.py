@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mpwatch.diagnose.rules.throughput.bottleneck_process import check
 from mpwatch.model.account import COPYING, JOB_WORKS, NO_CORE, Activity, ActivityKind

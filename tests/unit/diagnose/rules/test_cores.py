@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mpwatch.diagnose.rules.throughput import (
     cpu_affinity_collapse,

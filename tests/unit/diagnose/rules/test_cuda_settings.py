@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from mpwatch.diagnose.rules.gpu import cuda_launch_blocking
 from mpwatch.model.snapshot import GpuUse, Process

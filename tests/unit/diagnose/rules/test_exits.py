@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from signal import SIGUSR1
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mpwatch.diagnose.analysis.exits.kinds import death_of
 from mpwatch.diagnose.analysis.index import Index

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from mpwatch.diagnose.rules.transport import fd_exhaustion_producer as producer
 from mpwatch.diagnose.rules.transport import fd_exhaustion_receiver as receiver

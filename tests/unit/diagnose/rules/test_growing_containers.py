@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from mpwatch.collect.source.holders import holders
 from mpwatch.collect.source.syntax import ParsedFile

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from mpwatch.diagnose.rules.throughput.hot_spot import check
 from mpwatch.model.account import NO_CORE, Activity

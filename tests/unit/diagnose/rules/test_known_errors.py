@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from mpwatch.describe.error_messages import KNOWN_ERRORS, OWN_KINDS, REASONS, tags_of
 from mpwatch.diagnose.analysis.index import Index

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mpwatch.diagnose.analysis.exits.kinds import last_seen, violent_deaths_near
 from mpwatch.diagnose.analysis.index import Index

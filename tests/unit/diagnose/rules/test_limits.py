@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from mpwatch.diagnose.rules.transport import max_map_count, shm_full_enospc
 from mpwatch.model.findings import Severity

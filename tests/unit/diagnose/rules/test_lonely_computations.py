@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import reduce
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mpwatch.describe.account import process_words
 from mpwatch.diagnose.analysis.index import Index

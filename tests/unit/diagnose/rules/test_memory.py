@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mpwatch.diagnose.analysis.growth.forecast import memory_headroom, severity_of_growth
 from mpwatch.diagnose.analysis.index import Index

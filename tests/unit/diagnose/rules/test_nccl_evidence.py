@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mpwatch.collect.job.nccl_ras import parse
 from mpwatch.diagnose.rules.distributed import collective_mismatch, rank_stuck_in_collective

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.stack_patterns import shape_of

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from mpwatch.diagnose.rules.throughput.pipeline_bottleneck import check
 from mpwatch.model.account import IMPORTS, NO_CORE, Activity

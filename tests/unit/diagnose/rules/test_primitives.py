@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mpwatch.diagnose.analysis.stack_patterns import HOOK_THREAD
 from mpwatch.diagnose.rules.hangs import event_set_hangs, queue_lock_held_by_dead

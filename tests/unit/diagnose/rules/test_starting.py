@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from mpwatch.diagnose.analysis.process_queries import generations
 from mpwatch.diagnose.rules.starting import (

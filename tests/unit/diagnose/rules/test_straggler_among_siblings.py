@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mpwatch.diagnose.rules.throughput.straggler_worker import check
 from mpwatch.model.account import FUTURE_RESULT, IMPORTS, NO_CORE, POOL_RESULTS, Activity

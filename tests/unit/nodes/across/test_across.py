@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from mpwatch.diagnose.analysis.distributed.flight_recorder import MISMATCH, STUCK
 from mpwatch.model.findings import JobFinding, Severity

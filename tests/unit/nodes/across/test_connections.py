@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from mpwatch.nodes.across.judge import job_findings
 from mpwatch.nodes.head.node import NodeView

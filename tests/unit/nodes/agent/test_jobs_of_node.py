@@ -7,10 +7,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from mpwatch.collect.own_threads import OwnThreads
 from mpwatch.model.ids import ProcessId

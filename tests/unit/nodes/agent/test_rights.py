@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from mpwatch.nodes.agent.rights import for_agent, stackless_words
 from tests.unit.nodes.jobs import rank, snapshot

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from mpwatch.model.samples import FdLink, FdSample, WaitedOn
 from mpwatch.model.snapshot import Process

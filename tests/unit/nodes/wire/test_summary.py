@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import math
 import random
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from mpwatch.model.collectives import Length, RankHabit
 from mpwatch.model.findings import Severity

@@ -5,11 +5,12 @@ from __future__ import annotations
 import random
 import zlib
 from array import array
-from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mpwatch.model.account import Account, Activity, ProcessAccount, ThreadAccount
 from mpwatch.model.snapshot import LogEntry, Snapshot, Trends
@@ -27,8 +28,8 @@ def plain(value: object) -> Any:
         return [plain(each) for each in value]
     if isinstance(value, dict):
         return {key: plain(each) for key, each in value.items()}
-    if is_dataclass(value):
-        return {each.name: plain(getattr(value, each.name)) for each in fields(value) if each.init}
+    if isinstance(value, Struct):
+        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
     return value
 
 

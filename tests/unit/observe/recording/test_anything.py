@@ -6,11 +6,11 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from mpwatch.model.events import HookNote, Input, WrittenErrors
 from mpwatch.model.ids import ProcessId

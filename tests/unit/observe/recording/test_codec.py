@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, get_args
 
@@ -12,6 +11,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from mpwatch.model.events import HookNote, Input
 from mpwatch.model.ids import SegmentId, SegmentUse

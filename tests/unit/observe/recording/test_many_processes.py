@@ -6,11 +6,11 @@ import gc
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId, Role

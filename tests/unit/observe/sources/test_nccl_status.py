@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from mpwatch.collect.job.flight_recorder import NoAnswer
 from mpwatch.model.account import Account, Activity, ProcessAccount, ThreadAccount

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count, pairwise
 
 import pytest
+from msgspec.structs import replace
 
 from mpwatch.collect.job.reader import ReadRequest
 from mpwatch.model.events import HookStatus, Input

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from mpwatch.model.events import HookStatus
 from mpwatch.model.ids import ProcessId

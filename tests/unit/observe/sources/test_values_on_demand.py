@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from mpwatch.collect.process.py_spy import values_in
 from mpwatch.model.findings import Finding, Severity

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pickle
 import random
-from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from mpwatch.hook import wire
 from mpwatch.model.events import (

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import gc
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from mpwatch.model.history import Point, rise
 from mpwatch.model.host import FilesKey, NewFiles

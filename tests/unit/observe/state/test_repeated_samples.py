@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from mpwatch.model.samples import Ended, ProcSample, ThreadSample
 from mpwatch.model.snapshot import Process

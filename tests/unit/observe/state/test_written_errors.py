@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from mpwatch.model.events import HookHello, HookNote, Raised, WrittenError, WrittenErrors
 from mpwatch.model.ids import ProcessId, Role
@@ -24,7 +23,7 @@ def written(
     name: str = "", kind: str = "KeyError", line: int = 7, **fields: object
 ) -> WrittenError:
     known = {"process_name": name, "writers": (MAIN,), "is_of_job": True, **fields}
-    return replace(WrittenError("/app/train.log", 0, raised(kind, line)), **known)  # type: ignore[arg-type]
+    return replace(WrittenError("/app/train.log", 0, raised(kind, line)), **known)
 
 
 def fold_of(*ended: Ended, role: Role = "spawned", rank: int | None = None) -> Fold:
