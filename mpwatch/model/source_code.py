@@ -410,6 +410,10 @@ MarkKind: TypeAlias = Literal[
     # Returns an empty container on some ranks only, of a function that returns more on others.
     # About: the condition, `if rank != 0: in line 50`.
     "empty-on-ranks",
+    # Takes an item of a queue without waiting for it, or for some time only, and leaves or goes on
+    # without one where there is none; or the `while` statement that asks whether there is one.
+    # About: the queue.
+    "ends-when-empty",
     # Arms a watchdog of faulthandler, or a timer, that ends its own process. About: after what time
     # and with which exit status, to what it writes the stacks as written (`nothing` for a timer,
     # empty for standard error), and as for "alarm" what leaves its function before it is cancelled:

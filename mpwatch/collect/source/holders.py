@@ -28,7 +28,6 @@ from mpwatch.collect.source.call_graph import (
 )
 from mpwatch.collect.source.kept import is_small_value
 from mpwatch.collect.source.syntax import (
-    ADDS,
     CONTAINERS,
     FUNCTIONS,
     LEAVES,
@@ -36,6 +35,7 @@ from mpwatch.collect.source.syntax import (
     ORDERS,
     QUOTE_LIMIT,
     ParsedFile,
+    adds_entry,
     argument_of,
     assigned_to,
     before_in_round,
@@ -917,7 +917,7 @@ def _adding(
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
             continue
         name, given = node.func.attr, tuple(node.args)
-        if name in ADDS - {"setdefault"} and given:
+        if name != "setdefault" and adds_entry(node) and given:
             yield node.func.value, given[-1:], None
         elif name == "heappush" and len(given) == 2:
             yield given[0], given[1:], None

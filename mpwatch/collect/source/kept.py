@@ -15,6 +15,7 @@ from mpwatch.collect.source.syntax import (
     LOOPS,
     ORDERS,
     Found,
+    adds_entry,
     assigned_to,
     bindings,
     children,
@@ -100,7 +101,7 @@ def find_views(
         kept: list[ast.expr] = []
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             call = node.value
-            if isinstance(call.func, ast.Attribute) and call.func.attr in ADDS:
+            if adds_entry(call):
                 kept = [*call.args]
             elif isinstance(call.func, ast.Attribute):
                 for place, each in enumerate(call.args):

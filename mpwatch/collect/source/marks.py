@@ -108,6 +108,7 @@ from mpwatch.collect.source.rank_differences import (
 from mpwatch.collect.source.repetition import (
     Takers,
     find_emptying,
+    find_ends_when_empty,
     find_own_answers,
     may_be_queue,
     taken_by,
@@ -332,6 +333,7 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     yield from find_pitfalls(function, nodes, known.has_wrappers)
     yield from known.patterns.find(function, nodes)
     yield from find_own_answers(nodes)
+    yield from find_ends_when_empty(nodes)
     yield from find_text_order(module.tree, nodes)
     yield from find_renewed_deadlines(module.tree, function, nodes)
     yield from (found for of, found in known.uncounted if of is function)

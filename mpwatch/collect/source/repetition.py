@@ -1,6 +1,7 @@
 """Loops of the program that lead to a statement again and again, also through calls.
 
-Among them are those that empty a queue, and those that drop items of others.
+Among them are those that empty a queue, those that end when it is empty at one moment, and those
+that drop items of others.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from mpwatch.collect.source.syntax import (
     LOOPS,
     Found,
     ParsedFile,
+    argument_of,
+    calls_in,
     every_node,
     expression_text,
     first_line,
@@ -299,6 +302,69 @@ def may_be_queue(owner: ast.expr) -> bool:
     if isinstance(owner, ast.Call):
         return "queue" in last_name(owner.func).lower()
     return _OTHERS.fullmatch(last_name(owner)) is None
+
+
+# --- what ends when a queue is empty at one moment ------------------------------------------------
+
+_NO_ITEM: Final = (None, False, True)
+"""What stands for no item, as a function returns it or sets it."""
+
+
+def find_ends_when_empty(nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """The statements of a function that take an empty queue for the end of what will be put.
+
+    `try: item = queue.get_nowait()`, `except queue.Empty: return`, and `while not queue.empty():`.
+
+    Args:
+        nodes: The syntax of one function.
+    """
+    for node in nodes:
+        if isinstance(node, ast.While):
+            asked = {text for part in ast.walk(node.test) for text in _asked_if_empty(part)}
+            taken = {text for part in own_nodes(node) for text in taken_by(part)}
+            for queue in sorted(asked & taken):
+                yield "ends-when-empty", queue, node
+        elif isinstance(node, ast.Try) and any(_ends_there(each) for each in node.handlers):
+            for part in node.body:
+                for call in calls_in(part):
+                    if _is_impatient(call):
+                        yield from (("ends-when-empty", queue, call) for queue in taken_by(call))
+
+
+def _asked_if_empty(node: ast.AST) -> Iterator[str]:
+    """The queue of `queue.empty()` and `queue.qsize()`."""
+    if isinstance(node, ast.Call) and last_name(node.func) in ("empty", "qsize") and not node.args:
+        yield receiver_of(node)
+
+
+def _is_impatient(call: ast.Call) -> bool:
+    """Whether a call of get() may raise Empty: it does not wait, or not longer than some time."""
+    if last_name(call.func) == "get_nowait":
+        return True
+    block, limit = argument_of(call, "block", 0), argument_of(call, "timeout", 1)
+    has_limit = limit is not None and getattr(limit, "value", 0) is not None
+    return has_limit or getattr(block, "value", True) is False
+
+
+def _ends_there(handler: ast.ExceptHandler) -> bool:
+    """Whether an `except` clause for an empty queue leaves, or goes on with no item at all."""
+    caught = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    if not any(each is not None and last_name(each) == "Empty" for each in caught):
+        return False
+    last = handler.body[-1]
+    if isinstance(last, ast.Break):
+        return True
+    if not isinstance(last, ast.Return | ast.Assign):
+        return False
+    constant = getattr(last.value, "value", ...) if last.value is not None else None
+    return any(constant is each for each in _NO_ITEM) and all(map(_is_plain, handler.body))
+
+
+def _is_plain(statement: ast.stmt) -> bool:
+    """Whether a statement only sets or leaves, or logs: another one may wait and try again."""
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        return last_name(statement.value.func) in LOGS
+    return isinstance(statement, ast.Return | ast.Assign | ast.Pass)
 
 
 # --- loops that drop what is not their own --------------------------------------------------------

@@ -288,7 +288,7 @@ class SourceCode:
             connects(module, inside),
             tuple(islice(guarded(module, function, inside), NESTED)),
             cleared(module, function, inside),
-            tuple(deciders(module, function, inside)),
+            tuple(deciders(module, function, inside, [each for _, each in self._parsed()])),
             tuple(added_to(frame.file, module, function, self._class_of)),
             until(module, inside),
             asked(module, function, inside),

@@ -32,6 +32,7 @@ class ParsedFile(NamedTuple):
 
 ADDS: Final = frozenset(("append", "appendleft", "add", "insert", "extend", "setdefault"))
 """Methods by which a container gets more entries."""
+_TWO_ARGUMENTS: Final = ("insert", "setdefault")
 CONTAINERS: Final = frozenset(
     ("Counter", "OrderedDict", "defaultdict", "deque", "dict", "list", "set")
 )
@@ -190,6 +191,17 @@ def argument_of(call: ast.Call, name: str, place: int) -> ast.expr | None:
     return call.args[place] if 0 <= place < known else None
 
 
+def adds_entry(call: ast.Call) -> bool:
+    """Whether it calls such a method as those of Python's containers, by the number of arguments.
+
+    `session.append(key, value)` is a method of the program, of which the name says nothing.
+    """
+    if not isinstance(call.func, ast.Attribute) or call.func.attr not in ADDS:
+        return False
+    given = len(call.args) + len(call.keywords)
+    return given == 1 or (given == 2 and call.func.attr in _TWO_ARGUMENTS)
+
+
 def names_in(node: ast.AST) -> set[str]:
     """The variables in a piece of syntax."""
     return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
@@ -260,6 +272,17 @@ def imported_roots(tree: ast.Module) -> set[str]:
             found |= {each.name.partition(".")[0] for each in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             found.add(node.module.partition(".")[0])
+    return found
+
+
+def imported_names(tree: ast.Module) -> set[str]:
+    """The names that the imports of a file bind: `State` of `from state import State`."""
+    found = set()
+    for node in every_node(tree):
+        if isinstance(node, ast.Import):
+            found |= {each.asname or each.name.partition(".")[0] for each in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {each.asname or each.name for each in node.names}
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -15,18 +15,19 @@ from mpwatch.collect.source.kept import (
     variables_of,
 )
 from mpwatch.collect.source.syntax import (
-    ADDS,
     FUNCTIONS,
     LEAVES,
     LOOPS,
     ParsedFile,
+    adds_entry,
     children,
     every_node,
     first_line,
     functions_in,
-    imported_roots,
+    imported_names,
     last_line,
     last_name,
+    of_file,
     own_nodes,
     quoted,
     within,
@@ -51,24 +52,41 @@ class ClassOfProgram(NamedTuple):
     node: ast.ClassDef
 
 
-def deciders(module: ParsedFile, function: ast.AST, inside: Sequence[ast.AST]) -> Iterator[Decider]:
+def deciders(
+    module: ParsedFile,
+    function: ast.AST,
+    inside: Sequence[ast.AST],
+    others: Iterable[ParsedFile] = (),
+) -> Iterator[Decider]:
     """The conditions and loops of a function; those around a line first, then the others in order.
 
     Args:
         module: The file.
         function: The function, or the file.
         inside: Its statements around the line, outermost first, and the one at the line.
+        others: Files in which objects of the program may count, `self.batch += 1` of the one that
+            is `state.timestamp` here.
     """
     counted = set(_counted(module.tree))
-    unknown = imported_roots(module.tree)
+    elsewhere = {n for each in others for n in of_file(each.tree, _counted_attributes)}
+    own = {
+        each.id
+        for each in own_nodes(function)
+        if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
+    }
+    unknown = imported_names(module.tree) - own
     around = [each for each in inside if isinstance(each, (ast.If, *LOOPS))]
     found = [node for node, _ in within([child for _, child in children(function)])]
-    others = [each for each in found if isinstance(each, (ast.If, *LOOPS)) and each not in around]
-    kept = [*around, *others][:DECIDERS]
+    beside = [each for each in found if isinstance(each, (ast.If, *LOOPS)) and each not in around]
+    kept = [*around, *beside][:DECIDERS]
     for node in sorted(kept, key=first_line):
         asked = node.test if isinstance(node, ast.If | ast.While) else node.iter
         names = [each for each in _names(asked) if each.partition(".")[0] not in unknown]
-        counts = [each for each in names if each in counted]
+        counts = [
+            each
+            for each in names
+            if each in counted or ("." in each and each.rpartition(".")[2] in elsewhere)
+        ]
         if isinstance(node, ast.For | ast.AsyncFor):
             counts = list(_counters(node))
         starts = starts_of(module.tree, node) if isinstance(node, ast.For) else ()
@@ -147,6 +165,12 @@ def _counted(tree: ast.AST) -> Iterator[str]:
                 name = _dotted(target)
                 if name and name == _dotted(node.value.left):
                     yield name
+
+
+def _counted_attributes(tree: ast.AST) -> frozenset[str]:
+    """The attributes of its objects that a file adds to: `batch` of `self.batch += 1`."""
+    names = (each for each in _counted(tree) if each.startswith("self."))
+    return frozenset(each.removeprefix("self.") for each in names)
 
 
 def _counters(node: ast.For | ast.AsyncFor) -> Iterator[str]:
@@ -297,7 +321,7 @@ def _added(nodes: Sequence[ast.AST]) -> Iterator[tuple[str, ast.AST]]:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             call, given = node.value.func, node.value.args
             is_small = bool(given) and is_small_value(given[-1])
-            if isinstance(call, ast.Attribute) and call.attr in ADDS and not is_small:
+            if isinstance(call, ast.Attribute) and adds_entry(node.value) and not is_small:
                 name = _dotted(call.value)
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
             into = node.targets[0].slice

@@ -230,7 +230,7 @@ class OriginSearch:
         """The values that decide at a statement, each as where to begin."""
         statement = at.statement
         if isinstance(statement, ast.If | ast.While):
-            yield (), [_Node(statement.test, at)]
+            yield (), list(_tested(_Node(statement.test, at)))
         elif isinstance(statement, ast.For | ast.AsyncFor):
             start = _Node(statement.iter, at, is_rounds=True)
             order = [_leaf("set-order", statement.iter, start)]
@@ -423,7 +423,7 @@ class OriginSearch:
             if isinstance(each, ast.For | ast.AsyncFor):
                 yield node.then(around, each.iter, is_only=is_only)
             elif isinstance(each, ast.If | ast.While):
-                yield node.then(around, each.test, is_only=is_only)._replace(is_rounds=False)
+                yield from _tested(node.then(around, each.test, is_only=is_only))
 
     # --- names --------------------------------------------------------------------------------
 
@@ -439,7 +439,7 @@ class OriginSearch:
         yield from self._of_sets(node, found)
         if name.id in function.arguments and not any(each.how == "set" for each in found):
             yield from self._of_parameter(node, name.id)
-        if is_data(name.id):
+        if not found and is_data(name.id):
             yield _leaf("data", name, node)._replace(is_by_name=True)
 
     def _outside(self, name: str, function: Function) -> Sequence[_Set]:
@@ -515,7 +515,7 @@ class OriginSearch:
         yield from self._of_sets(node, found, is_attribute=True)
         if not found and last_name(value.value) not in ("self", "cls"):
             yield node.part(value.value)
-        if is_data(value.attr):
+        if not found and is_data(value.attr):
             yield _leaf("data", value, node)._replace(is_by_name=True)
 
     def _is_of_loop(self, value: ast.expr, at: _At) -> bool:
@@ -579,8 +579,7 @@ class OriginSearch:
                 about = quoted(guard.function.module, guard.statement).text
                 yield _leaf("exception", guard.statement, here.then(guard, at.statement), about)
             elif isinstance(guard.statement, ast.If | ast.While):
-                after = here.then(guard, guard.statement.test, is_only=is_only)
-                yield after._replace(is_rounds=False)
+                yield from _tested(here.then(guard, guard.statement.test, is_only=is_only))
         if isinstance(at.statement, ast.AugAssign) and _counts(at.statement):
             text = expression_text(at.statement.target)
             if any(True for _ in _around(at)):
@@ -725,6 +724,21 @@ def _leaf(kind: OriginKind, value: ast.AST, node: _Node, about: str = "") -> _Le
 def _module_of(call: ast.Call) -> str:
     """`torch` of `torch.manual_seed(1)`; empty for a function that is not called of a module."""
     return receiver_of(call).partition(".")[0]
+
+
+def _tested(node: _Node) -> Iterator[_Node]:
+    """The parts of a condition: of `if self.running and not done:`, whether each has any elements.
+
+    A variable that is tested by itself may be a container, which is asked whether it is empty.
+    """
+    value = node.value
+    if isinstance(value, ast.BoolOp):
+        for each in value.values:
+            yield from _tested(node.part(each))
+    elif isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.Not):
+        yield from _tested(node.part(value.operand))
+    else:
+        yield node.part(value, is_rounds=isinstance(value, ast.Name | ast.Attribute))
 
 
 def _is_near(steps: Sequence[_At]) -> bool:

@@ -310,8 +310,8 @@ def groups_apart(index: Index, ranks: Sequence[Process]) -> GroupsApart | None:
     why = ""
     if guard is not None:
         why = (
-            f" The order depends on a condition that each rank meets by values of its own: "
-            f"{guard.words}."
+            " Most likely the order depends on a condition that each rank meets by values of its "
+            f"own: {guard.words}."
         )
     return GroupsApart(
         cause=(
@@ -333,7 +333,7 @@ def _guard_between(index: Index, one: Process, other: Process) -> Guard | None:
     threads = main_thread(one), main_thread(other)
     if threads[0] is None or threads[1] is None:
         return None
-    return branch_of_one_side(index, threads[0].stack, threads[1].stack)
+    return branch_of_one_side(index, threads[0].stack, threads[1].stack, by_return=True)
 
 
 def called_from(rank: Process) -> str:

@@ -30,7 +30,8 @@ from mpwatch.diagnose.analysis.process_queries import (
     children_started_by,
     counted,
 )
-from mpwatch.diagnose.analysis.stack_patterns import calls, main_shape, main_thread
+from mpwatch.diagnose.analysis.source.lines import mark_words, marks
+from mpwatch.diagnose.analysis.stack_patterns import calls, functions_of, main_shape, main_thread
 from mpwatch.diagnose.analysis.waits.edges import (
     UNUSED,
     closed_by_parent,
@@ -91,18 +92,22 @@ def reads_after_the_last(case: Case) -> Mechanism | None:
     ends = dict.fromkeys(child.ended.words for child in children if child.ended is not None)
     what = "an item of a queue" if gets_from_queue(last) else "data"
     name = called(last.process)
+    cause = (
+        f"{name} waits for {what}, and every process that it has started has ended. It waits for "
+        "more than they have sent, or something that they sent was lost on its way. A copy of the "
+        "writing end is still open, so there is no end of file either."
+    )
+    advice = (
+        "Count what each process sends. An item that cannot be pickled (a lambda, a lock, an open "
+        "file) is lost in Queue.put, with a traceback of the feeder thread on the standard error "
+        "of the process that put it. Use get(timeout=...) and check then whether any process is "
+        "alive; or a ProcessPoolExecutor, whose futures raise."
+    )
+    if (early := _ended_when_empty(case, last.process, children)) is not None:
+        cause, advice = early
     return Mechanism(
-        cause=(
-            f"{name} waits for {what}, and every process that it has started has ended. It waits "
-            "for more than they have sent, or something that they sent was lost on its way. A "
-            "copy of the writing end is still open, so there is no end of file either."
-        ),
-        advice=(
-            "Count what each process sends. An item that cannot be pickled (a lambda, a lock, an "
-            "open file) is lost in Queue.put, with a traceback of the feeder thread on the "
-            "standard error of the process that put it. Use get(timeout=...) and check then "
-            "whether any process is alive; or a ProcessPoolExecutor, whose futures raise."
-        ),
+        cause=cause,
+        advice=advice,
         evidence=(
             f"{counted(len(children), 'process', 'processes')} started by it ended: "
             f"{', '.join(list(ends)[:NAMED])}"
@@ -110,6 +115,36 @@ def reads_after_the_last(case: Case) -> Mechanism | None:
             else f"its hook noted {counted(started, 'start')} of processes, and all have ended",
         ),
         headline=f"it waits for {what}, and all processes that it has started have ended.",
+    )
+
+
+def _ended_when_empty(
+    case: Case, reader: Process, children: Sequence[Process]
+) -> tuple[str, str] | None:
+    """Why children have ended well before all was done, and what to change.
+
+    The one statement of the program, outside of what the reader itself is in, that takes an empty
+    queue for the end of the work.
+    """
+    done = [each for each in children if each.ended is not None and each.ended.exit_code == 0]
+    main = main_thread(reader)
+    inside = functions_of(own_frames(main.stack)) if main is not None else set()
+    found = [
+        each
+        for each in marks(case.index, "ends-when-empty")
+        if (each.file, each.function) not in inside
+    ]
+    if not done or len({(each.file, each.statement.line) for each in found}) != 1:
+        return None
+    mark, those = found[0], all_called(done)
+    return (
+        f"{mark_words(mark)} takes an empty queue for the end of the work. That it is empty says "
+        f"only that nothing is in it at that moment, while more may still be put: most likely "
+        f"{those} ended by it, with exit code 0, and {called(reader)} waits for what nobody is "
+        "left to do.",
+        f"Let a process end by what it is told and not by an empty {mark.about}: get() without a "
+        "time limit, and one end marker (None) for each process, put after the last item. More "
+        "processes, or a longer time limit of the one that waits for the results, do not help.",
     )
 
 

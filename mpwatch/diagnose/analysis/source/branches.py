@@ -155,7 +155,7 @@ _SAME_FOR_ALL = re.compile(
 
 
 def branch_of_one_side(
-    index: Index, inside: Sequence[Frame], elsewhere: Sequence[Frame]
+    index: Index, inside: Sequence[Frame], elsewhere: Sequence[Frame], *, by_return: bool = False
 ) -> Guard | None:
     """The condition on data under which one thread is where it is, and another is not.
 
@@ -167,6 +167,8 @@ def branch_of_one_side(
         index: The snapshot.
         inside: Frames of the thread that has met the condition.
         elsewhere: Frames of the other one.
+        by_return: Also a condition that is not on data, by which a function that only `inside` is
+            in may return before its line.
     """
     theirs = program_frames(elsewhere)[::-1]
     own = program_frames(inside)[::-1]
@@ -183,16 +185,27 @@ def branch_of_one_side(
     line = source_of(index, theirs[common - 1])
     shared = {*line.within, *line.after} if line is not None else set()
     is_once = _are_run_once(index, own)
-    for frame in reversed(own[common - 1 :]):
+    for depth, frame in reversed(list(enumerate(own[common - 1 :]))):
         line = source_of(index, frame)
         if line is None:
             return None
         for statements, leaves in ((line.within, False), (line.after, True)):
             for statement in reversed(statements):
                 is_branch = leaves or statement.text.startswith(("if ", "elif ", "else of if "))
-                if is_branch and statement not in shared and _is_own(statement.text, is_once):
+                returns_early = by_return and leaves and depth > 0
+                returns_early = returns_early and not _OF_SETUP.search(statement.text)
+                is_own = _is_own(statement.text, is_once or returns_early)
+                if is_branch and statement not in shared and is_own:
                     return Guard(frame, statement, leaves)
     return None
+
+
+_OF_SETUP = re.compile(
+    r"world|nprocs|replicas|\bsize\b|is_initialized|is_available|enabled|distributed|debug|verbose"
+    r"|training|isinstance\(|hasattr\(|backend|device",
+    re.IGNORECASE,
+)
+"""In a condition on how the job was set up, which all ranks meet alike."""
 
 
 def graph_left(index: Index) -> Mark | None:

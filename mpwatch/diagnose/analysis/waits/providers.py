@@ -207,7 +207,9 @@ def likeliest_first(
 
     One that waits for the semaphore as well will not release it; what runs the same as the one that
     waits takes part; a child of that one, or a parent that joins, likely does not. A parent maps
-    the semaphore in any case, because it made it for its children.
+    the semaphore in any case, because it made it for its children. An event or a condition may be
+    set by any of them: one that has done nothing for a while is said to be the one only where none
+    does anything, because a cycle would be told of it.
 
     Args:
         index: The snapshot.
@@ -237,12 +239,19 @@ def likeliest_first(
         return (
             not (mine is not None and _is_ahead(mine, use)),
             use.segment == segment,
+            mine is not None and mine.what == EVENT and _is_at_rest(index, other),
             use.joins,
             other.pid == process.sample.parent_pid,
             label_stem(other) != label_stem(process) and other.sample.parent_pid == process.pid,
         )
 
     return tuple(sorted(users, key=rank))
+
+
+def _is_at_rest(index: Index, process: Process) -> bool:
+    """Whether none of its threads, but that of a hook, has run for a while."""
+    times = [each.still_s for each in own_threads(index, process)]
+    return all(each is None or each >= SETTLED_S for each in times)
 
 
 def is_seen_to_hold(index: Index, waiter: ProcessId, other: ProcessId, segment: SegmentId) -> bool:

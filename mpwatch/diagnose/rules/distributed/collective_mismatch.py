@@ -40,6 +40,7 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
     apart_s,
     called_at,
     called_from,
+    groups_apart,
     left_function,
     rank_groups,
 )
@@ -511,6 +512,10 @@ def _explained(
     if NEW_GROUP in places:
         return _Explained(*_one_makes_group(by_call))
     if len({each.group for each in records}) > 1:
+        ranks = [rank for _, group in by_call for rank in group]
+        by_groups = groups_apart(index, ranks)
+        if by_groups is not None:
+            return _Explained(by_groups.cause, by_groups.advice, is_open=True)
         return _Explained(
             "The ranks are part of both process groups and use them in a different order.",
             "Call the collectives of several groups in the same order on all ranks.",
