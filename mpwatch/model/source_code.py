@@ -296,6 +296,7 @@ OriginKind: TypeAlias = Literal[
     "rank",
     "set-order",
     "shared",
+    "time-left",
     "",
 ]
 """Where a value comes from. `argument`: the command line. `counter`: is added to on some ways only.
@@ -304,7 +305,8 @@ OriginKind: TypeAlias = Literal[
 variable that a thread sets. `hash`: hash(). `limit`: whether a time limit has passed. `machine`:
 memory or load. `message`: from another process. `one-rank`: of a collective whose result only one
 rank gets. `queue`: the size of one. `random`: a random number. `set-order`: the order of a set.
-`shared`: a collective that gives all ranks the same. Empty: not known."""
+`shared`: a collective that gives all ranks the same. `time-left`: a deadline from which a clock is
+subtracted, which nothing on the way keeps from falling below zero. Empty: not known."""
 
 
 class OriginStep(NamedTuple):
@@ -313,6 +315,8 @@ class OriginStep(NamedTuple):
     file: str
     function: str
     statement: Statement
+    is_call: bool = False
+    """Of the limit of a wait: whether it calls the function of the step before, and passes it."""
 
 
 class Origin(NamedTuple):
@@ -328,9 +332,11 @@ class Origin(NamedTuple):
     """The statements in between, the nearest first; the last contains `about`. None where the first
     statement does."""
     is_certain: bool = True
-    """Whether each step is the only one that the source shows."""
+    """Whether each step is the only one that the source shows; of the limit of a wait, whether
+    nothing shows that it may be None."""
     names: tuple[str, ...] = ()
-    """What the first statement passes it as, where that is a call: `src`."""
+    """What the first statement passes it as, where that is a call: `src`; the limit of a wait as
+    written, `timeout_ms`."""
 
 
 class DroppedResult(NamedTuple):

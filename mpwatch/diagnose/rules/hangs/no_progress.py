@@ -23,6 +23,7 @@ from mpwatch.diagnose.analysis.mechanisms.kept_locks import (
     left_lock,
     waiting_for_left_lock,
 )
+from mpwatch.diagnose.analysis.mechanisms.lost_limits import with_lost_limit
 from mpwatch.diagnose.analysis.mechanisms.servers import Accepting, accepting_in_vain, unwoken
 from mpwatch.diagnose.analysis.mechanisms.unreleased import may_lose_permits
 from mpwatch.diagnose.analysis.pipes import KeptOutput, kept_outputs
@@ -176,7 +177,7 @@ def _found(index: Index) -> Iterator[Finding]:
             yield from map(_of_stall, part_at_rest(index, index.snapshot.part_of))
             return
         if not reported:
-            yield from map(_of_stall, waits_for_one_that_is_idle(index))
+            yield from (_of_idle(index, each) for each in waits_for_one_that_is_idle(index))
             yield from map(_of_stall, waits_for_own_threads(index))
         for accepting in accepting_in_vain(index):
             reported.add(accepting.server.process)
@@ -227,6 +228,13 @@ def _of_loop_ends(index: Index) -> Iterator[Finding]:
 def _of_stall(stall: Stall) -> Finding:
     """The finding about a job that makes no progress."""
     return Finding(rule=RULE, **stall._asdict())
+
+
+def _of_idle(index: Index, stall: Stall) -> Finding:
+    """The finding about a job whose root waits for a process that has nothing to do."""
+    root = index.snapshot.get(stall.process)
+    found = _of_stall(stall)
+    return found if root is None else with_lost_limit(index, found, root)
 
 
 def _parts_of(remote: UnansweredCalls) -> tuple[ProcessId, ...]:
@@ -343,7 +351,7 @@ def _of_blockages(index: Index, blocked: list[Blockage]) -> Iterator[Finding]:
     for each in blocked:
         severity = _severity(index, each)
         if severity is not None and not _is_usual(index, each):
-            yield _finding(index, each, severity)
+            yield with_lost_limit(index, _finding(index, each, severity), each.process)
 
 
 def _ends_at_kept_output(index: Index, blockage: Blockage) -> bool:
