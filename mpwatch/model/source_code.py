@@ -467,7 +467,8 @@ MarkKind: TypeAlias = Literal[
     "kept-to-end",
     # Sends SIGKILL to another process. About: the first lines of the loops around it and around
     # the only calls that lead there, the functions of these, and the condition,
-    # `70, 99; poll, end; if used > limit: in line 50`.
+    # `70, 99; poll, end; if used > limit: in line 50`. Of several calls of one function, those
+    # under a comparison of how long something took make a mark more each.
     "kills",
     # Sends a signal to the process group of a child, in a file that makes none for it: that is its
     # own. About: the signal, and the line that starts the first child, `SIGKILL, 23`.
@@ -525,6 +526,9 @@ MarkKind: TypeAlias = Literal[
     "prompts",
     # Puts an item into a queue. About: the queue.
     "put",
+    # Searches with a pattern of `re` that begins with a repeat without an end, and can fail after
+    # it, so that each place of a run of such characters is tried. About: as of "uses-wide-pattern".
+    "quadratic-pattern",
     # Adds a QueueHandler in a function that gets the logger of multiprocessing.
     "queue-handler",
     # Raises an exception that the file has kept before, in each round of a loop that catches it.

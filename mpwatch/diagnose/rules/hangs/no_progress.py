@@ -28,7 +28,7 @@ from mpwatch.diagnose.analysis.mechanisms.servers import Accepting, accepting_in
 from mpwatch.diagnose.analysis.mechanisms.unreleased import may_lose_permits
 from mpwatch.diagnose.analysis.pipes import KeptOutput, kept_outputs
 from mpwatch.diagnose.analysis.process_queries import all_called, called, counted
-from mpwatch.diagnose.analysis.source.costs import wide_pattern
+from mpwatch.diagnose.analysis.source.costs import slow_pattern
 from mpwatch.diagnose.analysis.source.loops import end_of_loop, spin
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, runs_event_loop
 from mpwatch.diagnose.analysis.stalls.at_work import (
@@ -564,7 +564,8 @@ def _of_computation(index: Index, computation: Computation) -> Finding:
     """The finding about a process that computes, while nothing shows whether it gets anywhere."""
     name, time = called(computation.process), index.lasting(computation.for_s)
     thread = main_thread(computation.process)
-    pattern = wide_pattern(index, thread.stack) if thread is not None else None
+    matched = slow_pattern(index, thread.stack) if thread is not None else None
+    pattern = matched.stuck if matched is not None else None
     why = f": {pattern.words}" if pattern is not None else ""
     known = f"At its line, {pattern.words}{pattern.cause}" if pattern is not None else ""
     return Finding(
