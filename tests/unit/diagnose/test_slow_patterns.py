@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 from msgspec.structs import replace
 
@@ -61,21 +63,34 @@ def test_a_line_that_takes_the_time_of_a_job_is_told_with_its_search() -> None:
     assert found.words == WORDS
 
 
-def killed(*stack: str, reported: bool = True, signal: int = 9, computed: float = 0.0) -> Snapshot:
+COMPUTES = Activity("computing", "Python code", place="train.py:9 work")
+UNSEEN = Activity("computing")
+WAITS = Activity("waiting", "data", place="train.py:7 work")
+AT_END = {COMPUTES: 0.05, WAITS: 0.95}
+
+
+def killed(
+    *stack: str,
+    reported: bool = True,
+    kills: Mark = KILLS,
+    shares: Mapping[Activity, float] = AT_END,
+) -> Snapshot:
     """A child was killed by main, as a hook reports, or as only the source shows."""
-    at = stack or ("train.py:work:9",)
-    dead = replace(dead_worker(role="spawned", signal=signal), threads=(thread(200, *at),))
-    entries = [log("kill", MAIN, pid=200, signal=signal, site="train.py:51")] if reported else []
-    entries = [replace(each, at_s=NOW_S - 5.0) for each in entries]
+    dead = replace(dead_worker(role="spawned", signal=9), threads=(thread(200, *stack),))
+    entry = log("kill", MAIN, pid=200, signal=9, site="train.py:51")
     watches = main(threads=[thread(MAIN, "train.py:check:48")])
-    job = snapshot_of(watches, dead, source=(AT, ROUNDS), marks=(SQUARE, KILLS), log=tuple(entries))
-    computes = Activity("computing", "Python code", place="train.py:9 work")
-    waits = Activity("waiting", "data", place="train.py:7 work")
-    return with_shares(job, p200={computes: computed, waits: 1.0 - computed})
+    job = snapshot_of(
+        watches,
+        dead,
+        source=(AT, ROUNDS),
+        marks=(SQUARE, kills),
+        log=(replace(entry, at_s=NOW_S - 5.0),) if reported else (),
+    )
+    return with_shares(job, p200=shares)
 
 
 def test_one_of_several_ways_to_a_kill_is_most_likely_the_one_after_a_time() -> None:
-    job = killed()
+    job = killed("train.py:work:9")
     other = KILLS._replace(about="; end; ")
 
     cause = of(replace(job, marks=(*job.marks, other))).cause
@@ -88,7 +103,7 @@ def of(job: Snapshot) -> Finding:
 
 
 def test_one_that_was_killed_at_such_a_search_was_most_likely_busy() -> None:
-    finding = of(killed())
+    finding = of(killed("train.py:work:9"))
 
     assert finding.summary.endswith(
         ", most likely while it was busy with a regular expression at train.py:9 work"
@@ -104,26 +119,40 @@ def test_one_that_was_killed_at_such_a_search_was_most_likely_busy() -> None:
 
 
 def test_one_that_was_seen_to_compute_there_for_long_was_busy() -> None:
-    finding = of(killed(computed=0.8))
+    finding = of(killed("train.py:work:9", shares={COMPUTES: 0.8, WAITS: 0.2}))
 
     assert "was busy at train.py:9 work" in finding.cause
-    assert "it had computed at that line for 4.0 s by then" in finding.evidence
+    assert "it had computed at that line for 8.0 s by then" in finding.evidence
 
 
 def test_the_one_that_kills_may_be_known_by_the_source_alone() -> None:
-    finding = of(killed(reported=False))
+    finding = of(killed("train.py:work:9", reported=False))
 
     assert finding.cause.startswith("Most likely main (100) at train.py:51 end ended it, under")
     assert "a heartbeat" in finding.cause
 
 
+def test_one_whose_line_was_not_seen_was_possibly_there() -> None:
+    finding = of(killed(shares={UNSEEN: 0.9, WAITS: 0.1}))
+
+    assert ", possibly while it was busy with a regular expression at" in finding.summary
+    assert f"Possible: it was busy at train.py:9 work: {WORDS}." in finding.cause
+    assert "it had computed at lines that were not seen for 9.0 s by then" in finding.evidence
+
+
 @pytest.mark.parametrize(
-    "job", [killed("train.py:work:7"), killed("data.py:load:9")], ids=["elsewhere", "another file"]
+    "job",
+    [
+        killed("train.py:work:7", shares={UNSEEN: 1.0}),
+        killed("data.py:load:9", shares={UNSEEN: 1.0}),
+        killed("train.py:work:9", shares={WAITS: 0.5, COMPUTES: 0.5}),
+        killed(shares={WAITS: 0.5, UNSEEN: 0.5}),
+        killed(shares={UNSEEN: 1.0}, kills=KILLS._replace(about="47; check, end; ")),
+    ],
+    ids=["elsewhere", "another file", "has come back", "waits", "no condition"],
 )
 def test_one_that_was_killed_at_another_line_is_told_as_before(job: Snapshot) -> None:
     finding = of(job)
 
     assert "heartbeat" not in finding.cause
-    assert finding.cause.startswith(
-        "main (100) at train.py:51 ended it, under `if now - seen > ttl:` in line 50. Such a signal"
-    )
+    assert finding.cause.startswith("main (100) at train.py:51 ended it")

@@ -20,11 +20,16 @@ from mpwatch.diagnose.analysis.exits.kinds import (
 )
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called, called, family_head
-from mpwatch.diagnose.analysis.source.costs import SlowPattern, slow_pattern
+from mpwatch.diagnose.analysis.source.costs import (
+    SlowPattern,
+    only_slow_pattern,
+    slow_pattern,
+)
 from mpwatch.diagnose.analysis.source.lines import mark_place, mark_words, marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import functions_of, main_thread, user_frame
 from mpwatch.diagnose.analysis.throughput.shares import main_account
 from mpwatch.diagnose.known_errors import evidence_of, first_of, gives, place_of
+from mpwatch.model.account import NO_CORE, RUNNING_KINDS, ThreadAccount
 from mpwatch.model.samples import Ended, Frame
 from mpwatch.model.snapshot import LogEntry, Process, Snapshot
 from mpwatch.model.source_code import RAISE_OF, Mark, Statement
@@ -61,6 +66,8 @@ def why_ended(
     cause = _cause(index, process, ended)
     busy = busy_at_end(index, process)
     under = _condition_of(index, sender) if sender is not None else ""
+    if busy is not None and not busy.is_seen and not (under or (killer and killer.under)):
+        busy = None
     if busy is not None and sender is not None:
         return _why_killed_at_work(busy, f"{sender} ended it{under}")
     if busy is not None and killer is not None:
@@ -83,21 +90,25 @@ def why_ended(
 
 
 class BusyAtEnd(NamedTuple):
-    """A process that was last seen with a regular expression that may take long."""
+    """A process that was computing last, and in a regular expression that may take long."""
 
     process: Process
     place: str
     """`cleaning.py:18 normalize`."""
     pattern: SlowPattern
     computed_s: float
-    """How long it was seen to compute at that line in its last seconds."""
+    """How long it was seen to compute in its last seconds, at that line."""
+    is_seen: bool = True
+    """Whether it was seen at that line; else its line is not known, and only that one of the
+    program takes long."""
 
     @property
     def evidence(self) -> tuple[str, ...]:
         """How long it was seen there."""
         if self.computed_s < SEEN_BUSY_S:
             return ()
-        return (f"it had computed at that line for {seconds_text(self.computed_s)} by then",)
+        where = "at that line" if self.is_seen else "at lines that were not seen"
+        return (f"it had computed {where} for {seconds_text(self.computed_s)} by then",)
 
 
 SEEN_BUSY_S = 1.0
@@ -105,19 +116,33 @@ SEEN_BUSY_S = 1.0
 
 
 def busy_at_end(index: Index, process: Process) -> BusyAtEnd | None:
-    """The regular expression that a process was seen last with; `None` for none of this kind."""
-    thread = main_thread(process)
-    frame = user_frame(thread.stack) if thread is not None else None
-    pattern = slow_pattern(index, thread.stack) if thread is not None else None
-    if frame is None or pattern is None:
+    """The regular expression in which a process was computing last; `None` for none of this kind.
+
+    Where no stack of its last seconds was taken, the only one of the program.
+    """
+    thread, account = main_thread(process), main_account(index, process.process)
+    if account is not None and not (account.now.kind in RUNNING_KINDS or account.now == NO_CORE):
         return None
-    place = frame_words(frame)
-    account = main_account(index, process.process)
-    seen = account.buckets[-1].tally.seen if account is not None and account.buckets else {}
-    computed_s = sum(
-        weight for each, weight in seen.items() if each.kind == "computing" and each.place == place
+    frame = user_frame(thread.stack) if thread is not None else None
+    seen = slow_pattern(index, thread.stack) if thread is not None else None
+    if frame is not None and seen is not None:
+        place = frame_words(frame)
+        return BusyAtEnd(process, place, seen, _computed_s(account, place))
+    only = only_slow_pattern(index) if frame is None else None
+    computed_s = _computed_s(account, "")
+    if only is None or computed_s < SEEN_BUSY_S:
+        return None
+    return BusyAtEnd(process, mark_place(only[0]), only[1], computed_s, is_seen=False)
+
+
+def _computed_s(account: ThreadAccount | None, place: str) -> float:
+    """How long a thread was seen to compute at a line in its last 5 to 10 s."""
+    return sum(
+        weight
+        for bucket in (account.buckets[-2:] if account is not None else ())
+        for each, weight in bucket.tally.seen.items()
+        if each.kind == "computing" and each.place == place
     )
-    return BusyAtEnd(process, place, pattern, computed_s)
 
 
 def _condition_of(index: Index, sender: str) -> str:
@@ -143,12 +168,16 @@ def _condition_of(index: Index, sender: str) -> str:
 def _why_killed_at_work(busy: BusyAtEnd, ended: str) -> Why:
     """Why a process was ended that was busy with a regular expression."""
     name, pattern = called(busy.process), busy.pattern
-    was = "was busy" if busy.computed_s >= SEEN_BUSY_S else "was most likely busy"
+    was, sure, then = f"{name} was busy", "most likely", "most likely"
+    if not busy.is_seen:
+        was, sure, then = f"{name} computed until then. Possible: it was busy", "possibly", "then"
+    elif busy.computed_s < SEEN_BUSY_S:
+        was = f"{name} was most likely busy"
     return Why(
-        f", most likely while it was busy with a regular expression at {busy.place}",
-        f"{ended}. {name} {was} at {busy.place}: {pattern.words}. "
+        f", {sure} while it was busy with a regular expression at {busy.place}",
+        f"{ended}. {was} at {busy.place}: {pattern.words}. "
         f"{pattern.reason} re holds the GIL for the whole of a call, so that no other thread of "
-        "the process could run meanwhile: most likely one that has to show that it is alive (a "
+        f"the process could run meanwhile: {then} one that has to show that it is alive (a "
         f"heartbeat) did not, and a healthy process was taken for dead. {_STAYS_LOCKED}",
         f"{pattern.advice} Or send what shows that it is alive from a process of its own, as one "
         "more thread does not get the GIL. A longer limit helps only where it is longer than the "

@@ -525,6 +525,16 @@ def slow_pattern(index: Index, stack: Sequence[Frame]) -> SlowPattern | None:
     return _pattern_at(index, line, is_named=True) if line is not None else None
 
 
+def only_slow_pattern(index: Index) -> tuple[Mark, SlowPattern] | None:
+    """The only line of the program that uses one that may take long; `None` for none or several."""
+    found = [*marks(index, "uses-wide-pattern"), *marks(index, "quadratic-pattern")]
+    if len({(each.file, each.statement) for each in found}) != 1 or marks(index, "wide-pattern"):
+        return None
+    place, _, text = found[0].about.partition(", ")
+    place = place if ":" in place else f"line {place}"
+    return found[0], SlowPattern(text, place, found[0].kind == "quadratic-pattern")
+
+
 _COSTS_OF_COPIES = frozenset(("page-fault-cost", "bottleneck-process"))
 """Rules about memory that is given anew, and about items that take ever longer: numbers and arrays
 that are changed in place cost neither."""
