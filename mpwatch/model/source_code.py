@@ -582,6 +582,8 @@ MarkKind: TypeAlias = Literal[
     "set-by-clock",
     # Goes through a set, where the order of its elements may matter. About: the set.
     "set-order",
+    # Sets the cpus that a process may use. About: `one` where it names one; empty otherwise.
+    "sets-affinity",
     # Goes through the parameters of a model in a function that calls a collective.
     "shares-parameters",
     # Takes long for what it does (`SlowKind`). About: its `SlowKind` and the expression, `deepcopy:

@@ -78,6 +78,7 @@ from mpwatch.collect.source.pipes_and_signals import (
     reaps_any,
 )
 from mpwatch.collect.source.pitfalls import (
+    find_affinity,
     find_group_kills,
     find_looped_collectives,
     find_pitfalls,
@@ -372,6 +373,7 @@ def _found_of_processes(
     yield from find_buffered_reads(function, nodes, known.buffered)
     yield from find_default_sigpipe(nodes, known.assigned)
     yield from find_group_kills(module.tree, nodes)
+    yield from find_affinity(nodes, known.assigned)
 
 
 def _found_of_arrays(
