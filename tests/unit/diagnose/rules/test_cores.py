@@ -269,6 +269,20 @@ def test_the_line_of_the_program_that_sets_the_affinity_is_named() -> None:
     assert "save os.sched_getaffinity(0) before runtime.py:27 apply" in told.advice
 
 
+@pytest.mark.parametrize(("waits", "is_named"), [(0.7, True), (0.2, False)])
+def test_workers_that_share_one_cpu_with_other_programs_wait_for_it(
+    waits: float, is_named: bool
+) -> None:
+    job = snapshot_of(main(cpus_allowed=1), *pinned(200, 201, 202), cpu_count=8)
+    shares = {NO_CORE: waits, COMPUTES: 1 - waits}
+    job = with_shares(job, p200=shares, p201=shares, p202=shares)
+
+    findings = found(cpu_affinity_collapse.check, job, cpu(w200=15, w201=16, w202=15))
+
+    assert bool(findings) is is_named
+    assert not findings or "they wait for a free core 7" in findings[0].evidence[-1]
+
+
 def test_an_affinity_that_the_workers_set_themselves_is_not_said_to_be_inherited() -> None:
     job = snapshot_of(main(cpus_allowed=8), *pinned(200, 201), cpu_count=8)
     marked = replace(job, marks=(binding("one", "init_worker", 9),))
