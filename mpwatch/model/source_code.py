@@ -530,6 +530,11 @@ MarkKind: TypeAlias = Literal[
     "reads-all",
     # Takes the exit status of any child.
     "reap",
+    # Makes a profiler of torch that is started for all rounds of a loop, or for a time that does
+    # not show, and keeps a record of all that runs. About: what makes it, the line that starts it,
+    # and what runs meanwhile: lines of the file, the `with` block of a class, or nothing that
+    # shows, `torch.profiler.profile, 22, 22-58`, `profile, 22, with OpTimes`.
+    "records-all",
     # Registers, in each round of a loop of the program or in each call from outside, something that
     # keeps an object or what belongs to that call, and nothing in the file takes it back. About:
     # what would take it back, and the loop or the calls, `atexit.unregister(); main.py:51-57 work`,

@@ -90,6 +90,7 @@ from mpwatch.collect.source.pitfalls import (
     is_wrapped_module,
     reducers_of,
 )
+from mpwatch.collect.source.profilers import find_recordings
 from mpwatch.collect.source.rank_differences import (
     clocks_of,
     find_batch_rounds,
@@ -213,6 +214,7 @@ class _Names(NamedTuple):
     unfrozen: Sequence[tuple[ast.AST, str, ast.AST]]
     uncounted: Sequence[tuple[ast.AST, Found]]
     by_hand: Sequence[tuple[ast.AST, str, ast.AST]]
+    recordings: Sequence[tuple[ast.AST, str, ast.AST]]
     plateaus: frozenset[str]
     functions: Mapping[str, ast.AST]
     assigned: Mapping[str, ast.expr]
@@ -269,6 +271,7 @@ def _names_of(
         unfrozen=list(find_unfrozen(tree)),
         uncounted=list(find_uncounted(module)),
         by_hand=list(find_changed_by_hand(tree, functions)) if uses_arrays else [],
+        recordings=list(find_recordings(tree)) if uses_arrays else [],
         plateaus=plateaus_of(tree),
         functions=functions,
         assigned=_assigned(tree),
@@ -392,6 +395,9 @@ def _found_of_arrays(
     for of, about, node in known.by_hand:
         if of is function:
             yield "changed-by-hand", about, node
+    for of, about, node in known.recordings:
+        if of is function:
+            yield "records-all", about, node
     yield from find_outputs(function)
     yield from find_sums(function)
     if id(function) in known.forwards:
