@@ -347,6 +347,11 @@ MarkKind: TypeAlias = Literal[
     # Runs a backward pass in each round of a loop after which an optimizer takes one step, outside
     # of no_sync(). About: the lines of the loop and of the step, `48, 56`.
     "accumulates",
+    # Adds to a count, of which another method waits until it is 0, and does not look whether one
+    # waits. About: the count, that method and the lines of its wait, the functions that add, and
+    # the loop or the calls that repeat it, as for "registers",
+    # `self.readers, acquire_write, 22-23, acquire_read/reading; main.py:26-42 serve`.
+    "admits",
     # Sets a timer that ends in a signal. About: the lines at which its function returns before it
     # is cancelled, `39, 45`; without one, `raise of 21`, the first call whose exception leaves it
     # running.

@@ -498,15 +498,15 @@ def _of_recording(index: Index, process: Process, seen: Sequence[str]) -> Explan
         if inside is None or (is_history and not process.gpus):
             continue
         is_one = int(started) == mark.statement.line
-        begins = "" if is_one else f" and started in line {started}"
+        begins = "" if is_one else f", started in line {started}"
         what = "each allocation and release of GPU memory" if is_history else "every operator"
         limit = "max_entries=" if is_history else "schedule="
         return Explanation(
             "private memory",
             (*seen, f"{mark_words(mark)} has no {limit}", *inside),
-            f"Most likely the records of a profiler: {profiler} is made by {mark_words(mark)} "
-            f"without {limit}{begins}. So it keeps a record of {what} of every step until it is "
-            "stopped, which is only after the loop.",
+            f"Most likely the records of a profiler: {mark_words(mark)} calls {profiler} without "
+            f"{limit}{begins}, so that it keeps a record of {what} of every step until it is "
+            f"stopped{', which is only after the loop' if block else ''}.",
             _ADVICE_HISTORY if is_history else _ADVICE_PROFILER,
             is_shown=False,
         )

@@ -2555,8 +2555,11 @@ def test_a_profiler_of_all_rounds_is_named_as_what_keeps_memory(
 ) -> None:
     finding = profiled(block, *headers, file=file)
 
-    assert finding.cause.startswith("Most likely the records of a profiler: profile is made by")
-    assert f"{file}.py:18 __init__ without schedule= and started in line 22." in finding.cause
+    assert finding.cause.startswith("Most likely the records of a profiler: `self.session = ")
+    assert (
+        f"{file}.py:18 __init__ calls profile without schedule=, started in line 22"
+        in finding.cause
+    )
     assert "every operator of every step until it is stopped" in finding.cause
     assert "schedule=torch.profiler.schedule(" in finding.advice
     assert "autograd graph" not in finding.cause
