@@ -115,7 +115,7 @@ def _behind(index: Index, process: Process) -> tuple[Process, ...]:
 
 
 def starved_processes(index: Index) -> frozenset[ProcessId]:
-    """The processes of which a thread is starved: no cycle goes through their wait."""
+    """The processes of which a thread is starved."""
     return frozenset(each.process.process for each in starved(index))
 
 

@@ -16,7 +16,6 @@ from mpwatch.diagnose.analysis.mechanisms.rank_cycles import (
     same_collective,
 )
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, user_frame
-from mpwatch.diagnose.analysis.stalls.starved import starved_processes
 from mpwatch.diagnose.analysis.waits.blockages import without_progress_s
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.edges import blocked_for_s
@@ -49,8 +48,6 @@ def check(index: Index) -> Iterator[Finding]:
     for chain in waits.chains:
         if chain.verdict not in ("cycle", "dead-end") or _leads_into(chain, reported):
             continue
-        if any(link.process in starved_processes(index) for link in chain.links):
-            continue  # what it waits for comes from others that go on
         certain = _certain_end(index, chain)
         if certain is not None and certain.process in ends:
             continue
