@@ -118,6 +118,25 @@ def test_the_holder_of_a_lock_is_further_down_in_the_function_that_takes_it() ->
     )
 
 
+@pytest.mark.parametrize("still_s", [0.5, 60.0])
+def test_a_process_that_does_nothing_is_not_said_to_set_an_event_while_others_work(
+    still_s: float,
+) -> None:
+    """Both have inherited the event."""
+    waits = party(300, "multiprocessing/synchronize.py:wait", "lock.py:acquire_write:23")
+    blocked = party(301, "feed.py:run:63", waits=WaitedOn("futex", "futex"))
+    works = party(302, "search.py:run:52", waits=WaitedOn("futex", "futex"))
+    rests = replace(blocked, threads=(replace(blocked.threads[0], still_s=60.0),))
+    worker = thread(900, "search.py:serve:30", waits=POLLS, still_s=still_s)
+    at_work = replace(works, threads=(replace(works.threads[0], still_s=60.0), worker))
+    job = snapshot_of(waits, rests, at_work, segments=(semaphore(300, 301, 302),), root=pid(300))
+
+    edge = next(e for e in wait_graph(Index(job)).edges if e.waiter == waits.process)
+
+    first = 302 if still_s < 1 else 301
+    assert edge.providers[0] == pid(first)
+
+
 def test_a_holder_that_computes_is_found_as_well() -> None:
     waits = party(300, "collate.py:acquire:4", "data.py:save:10")
     idle = party(301, "train.py:sleep:3", waits=POLLS)

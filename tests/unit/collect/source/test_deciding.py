@@ -79,6 +79,39 @@ def test_conditions_and_loops_have_their_names(tmp_path: Path) -> None:
     assert [each.leaves for each in found] == [False, True, False, False]
 
 
+COUNTED = """\
+from state import State
+import engine
+
+
+class Trainer:
+    def fit(self):
+        state = self.state
+        while state.clock.batch < self.last:
+            if state.clock.batch % 10 == 0 and engine.ready and State.known:
+                self.evaluate()
+            state.clock.advance()
+"""
+
+
+def test_what_an_object_of_another_file_counts_is_a_counter_by_any_name(tmp_path: Path) -> None:
+    """A variable may have the name of a module from which something is imported."""
+    state = "class State:\n    def advance(self):\n        self.batch += 1\n"
+    (tmp_path / "state.py").write_text(state)
+    path, now_s = tmp_path / "trainer.py", time.time() + 9.0
+    path.write_text(COUNTED)
+    code = SourceCode()
+    code.marks(OWN, str(path), now_s)
+
+    found = code.line(OWN, Frame("fit", str(path), 10), now_s)
+
+    assert found is not None
+    assert [(each.names, each.counts) for each in found.deciders] == [
+        (("state.clock.batch", "self.last"), ("state.clock.batch",)),
+        (("state.clock.batch",), ("state.clock.batch",)),
+    ]
+
+
 def test_what_a_function_can_reach_and_adds_to_is_found(tmp_path: Path) -> None:
     found = {each.name: each for each in line(tmp_path, 17, "fit").added}
 

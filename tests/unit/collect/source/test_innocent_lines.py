@@ -557,3 +557,12 @@ def test_a_block_is_repeated_only_where_its_handler_goes_on(
     assert [each.about for each in marks("/a.py", parsed(text)) if each.kind == "retries"] == [
         "4-5"
     ] * is_marked
+
+
+@pytest.mark.parametrize(("arguments", "found"), [("k[i]", [4]), ("k[i], v[i]", []), ("", [])])
+def test_a_method_with_more_arguments_than_that_of_a_list_is_one_of_the_program(
+    arguments: str, found: list[int]
+) -> None:
+    text = f"import torch\n\ndef step(session, k, v, i):\n    session.append({arguments})\n"
+
+    assert lines(text, "view") == found

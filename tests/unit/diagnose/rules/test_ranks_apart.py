@@ -2037,6 +2037,41 @@ def test_ranks_in_two_groups_in_an_order_of_their_own_are_reported_with_its_cond
     assert EVERY.text not in finding.cause
 
 
+LEAVES = Statement(66, "if operation is None: return True")
+EARLY = (
+    line("train.py", 61, "can_end", "dist.all_reduce(state, group=self.group)"),
+    line("train.py", 68, "check", "if not self.can_end(operation):", after=(LEAVES,)),
+    line("train.py", 42, "forward", "dist.all_reduce(y)"),
+    line("train.py", 110, "run", "self.check()", within=(Statement(108, "while True:"),)),
+    line("train.py", 112, "run", "self.forward()", within=(Statement(108, "while True:"),)),
+)
+
+
+@pytest.mark.parametrize("condition", [LEAVES.text, "if self.world_size == 1: return True"])
+def test_a_return_before_the_collective_of_one_group_is_named(condition: str) -> None:
+    """In the way of a rank that is in it; a condition on the set-up is the same for all."""
+    stacks = (
+        ("train.py:can_end:61", "train.py:check:68", "train.py:run:110"),
+        (
+            "train.py:forward:42",
+            "train.py:run:112",
+        ),
+    )
+    ranks = [
+        rank(number, f"{C10D}:all_reduce", *stack, states=[state(3, group=f"{number}")])
+        for number, stack in enumerate(stacks)
+    ]
+    leaves = Statement(66, condition)
+    source = [replace(each, after=(leaves,)) if each.after else each for each in EARLY]
+    job = snapshot_of(main(), *ranks, source=tuple(source))
+
+    finding = only(rank_stuck_in_collective.check, job)
+
+    assert "rank 0 (300) waits in group 0 at train.py:61 can_end" in finding.cause
+    told = f"train.py:68 check comes after `{condition}` of line 66"
+    assert (told in finding.cause) is (condition == LEAVES.text)
+
+
 def test_recorded_groups_are_reported_by_both_rules() -> None:
     job = snapshot_of(main(), *two_groups("1", "half"), source=TWO_GROUPS)
 
