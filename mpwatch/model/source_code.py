@@ -552,6 +552,9 @@ MarkKind: TypeAlias = Literal[
     # and calls no collective. About: the line of the loop, its function and the name,
     # `82, run, self.start_epoch`.
     "restores-start",
+    # Reads a saved state, in a function that uses the number of the rank, has looked for files
+    # before and calls no collective. About: the line that looks for them.
+    "resumes-alone",
     # Catches an exception in a loop that then repeats the `try` block, and that is left once the
     # block has ended without one. About: the lines of the block, `36-39`.
     "retries",

@@ -99,6 +99,7 @@ from mpwatch.collect.source.rank_differences import (
     find_hashes,
     find_own_values,
     find_restored_starts,
+    find_resumed_alone,
     find_set_by_clock,
     find_set_order,
     find_shared_state,
@@ -340,6 +341,7 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     yield from (("unfreezes", about, node) for of, about, node in known.unfrozen if of is function)
     yield from find_set_order(nodes, known.sets)
     yield from find_restored_starts(module.tree, function, nodes, known.functions)
+    yield from find_resumed_alone(function, nodes, known.functions)
     yield from find_hashes(function, nodes, known.functions)
     yield from find_shared_state(nodes)
     yield from find_clocks(function, nodes, known.clocks)

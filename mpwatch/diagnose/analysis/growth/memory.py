@@ -505,6 +505,7 @@ def _of_view(index: Index, process: Process, seen: list[str]) -> Explanation | N
         f"view: as long as it is kept, all of {whole} stays in memory, too.",
         f"Keep a copy of the part: {part}.clone() of a tensor, .copy() of an array, "
         ".item() of one number. If it is neither, bound the container.",
+        is_guess=True,
     )
 
 

@@ -232,6 +232,41 @@ def test_what_a_loop_begins_with_is_set_before_it(
     assert told == [(5, "8, run, self.first")] * is_marked
 
 
+RESUMES = """\
+def saved(folder, rank):
+    return sorted(glob.glob(f"{{folder}}/*-{{rank}}.pt"))
+
+
+def resume(folder, {given}, state):
+    {look}
+    {more}
+    state.load_state_dict(torch.load(path))
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "look", "more", "is_marked"),
+    [
+        ("rank", "path = saved(folder, rank)[-1]", "pass", True),
+        ("rank", "path = os.listdir(f'{folder}/{rank}')[-1]", "pass", True),
+        ("name", "path = os.listdir(folder)[-1]", "pass", False),
+        ("rank", "path = folder / f'{rank}.pt'", "pass", False),
+        ("rank", "path = saved(folder, rank)[-1]", "dist.broadcast_object_list(path)", False),
+    ],
+    ids=["by a function", "itself", "no rank", "one file", "shared"],
+)
+def test_a_state_that_each_rank_finds_by_itself_is_marked(
+    tmp_path: Path, given: str, look: str, more: str, is_marked: bool
+) -> None:
+    file = tmp_path / "a.py"
+    file.write_text(RESUMES.format(given=given, look=look, more=more))
+
+    marks = SourceCode().marks(OWN, str(file), time.time() + 9)
+
+    told = [(m.statement.line, m.about) for m in marks if m.kind == "resumes-alone"]
+    assert told == [(8, "6")] * is_marked
+
+
 def test_what_a_function_that_the_loop_calls_sets_is_no_start(tmp_path: Path) -> None:
     file = tmp_path / "a.py"
     text = RESUMED.format(last="9", more="pass", shared="pass")

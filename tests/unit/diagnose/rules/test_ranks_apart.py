@@ -1513,6 +1513,40 @@ def test_a_rank_of_an_attempt_before_is_not_waited_for(
     assert any("290" in each.summary for each in findings) is is_awaited
 
 
+ALONE = Mark(
+    "resumes-alone", "/home/me/saves.py", "resume", "45",
+    Statement(49, "state.load_state_dict(torch.load(path))"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("marks", "loops", "is_told"),
+    [
+        ((ALONE,), (55, 55), True),
+        ((ALONE, ALONE._replace(file="/home/me/other.py")), (55, 55), False),
+        ((ALONE,), (55, 70), False),
+    ],
+    ids=["one", "two", "in two loops"],
+)
+def test_ranks_that_may_have_resumed_states_of_their_own_are_told_so(
+    marks: tuple[Mark, ...], loops: tuple[int, int], is_told: bool
+) -> None:
+    ranks = [
+        rank(0, f"{C10D}:all_gather", "train.py:evaluate:75", "train.py:fit:67"),
+        rank(1, "torch/autograd/graph.py:_engine_run_backward", "train.py:fit:59"),
+    ]
+    headers = [Statement(each, "while state.batch < self.last:") for each in loops]
+    source = (
+        line("train.py", 67, "fit", "self.evaluate()", within=(headers[0],)),
+        line("train.py", 59, "fit", "loss.backward()", within=(headers[1],)),
+    )
+
+    finding = only(collective_mismatch.check, snapshot_of(*ranks, source=source, marks=marks))
+
+    assert ("at saves.py:49 resume loads on each rank" in finding.cause) is is_told
+    assert ("load the newest that all of them have" in finding.advice) is is_told
+
+
 RESTORED = Mark(
     "restores-start", "/home/me/train.py", "resume", "82, run, self.first",
     Statement(49, "self.first = epoch + 1"),
