@@ -880,6 +880,13 @@ def _backoffs(
     } - {""}
     if not slept:
         return
+    for _ in range(2):  # `pause = min(base * 2**tries, limit)`, and `time.sleep(pause * jitter)`
+        slept |= {
+            expression_text(part)
+            for node in nodes
+            if isinstance(node, ast.Assign) and expression_text(node.targets[0]) in slept
+            for part in _slept(node.value)
+        } - {""}
     in_loops = [part for each in nodes if isinstance(each, LOOPS) for part in own_nodes(each)]
     leaves = any(isinstance(each, ast.Return | ast.Break) for each in in_loops)
     set_here = {name for each in in_loops for name in names_set(each)}
@@ -993,9 +1000,11 @@ def _adds_item(node: ast.If) -> bool:
 
 
 def _slept(time: ast.expr) -> Sequence[ast.expr]:
-    """The variables that a sleep lasts as long as: `x`, `min(x, limit)`, and not `x - now`."""
+    """The variables with which a sleep gets longer: `x`, `min(x, limit)`, `2**x`, not `x - now`."""
     if isinstance(time, ast.Call) and last_name(time.func) in ("min", "max"):
-        return time.args
+        return [part for each in time.args for part in _slept(each)]
+    if isinstance(time, ast.BinOp) and isinstance(time.op, ast.Mult | ast.Pow | ast.LShift):
+        return [part for each in (time.left, time.right) for part in _slept(each)]
     return [time]
 
 

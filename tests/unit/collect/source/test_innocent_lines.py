@@ -566,3 +566,30 @@ def test_a_method_with_more_arguments_than_that_of_a_list_is_one_of_the_program(
     text = f"import torch\n\ndef step(session, k, v, i):\n    session.append({arguments})\n"
 
     assert lines(text, "view") == found
+
+
+@pytest.mark.parametrize(
+    ("pause", "found"),
+    [
+        ("min(self.first * self.factor ** self.tries, 15.0)", [8]),
+        ("self.first << self.tries", [8]),
+        ("self.end - self.tries", []),
+        ("self.pauses[self.tries]", []),
+    ],
+)
+@pytest.mark.parametrize("reset", ["", "self.tries = 0"])
+def test_a_pause_that_is_computed_from_a_count_of_tries_gets_longer(
+    pause: str, found: list[int], reset: str
+) -> None:
+    """Unless the count is set back."""
+    text = f"""import time
+def next_task(self):
+    while True:
+        if self.find():
+            {reset or "pass"}
+            return True
+        pause = {pause}
+        self.tries += 1
+        time.sleep(pause * random.uniform(0.9, 1.1))
+"""
+    assert lines(text, "backoff") == ([] if reset else found)
