@@ -558,6 +558,10 @@ MarkKind: TypeAlias = Literal[
     # Catches an exception in a loop that then repeats the `try` block, and that is left once the
     # block has ended without one. About: the lines of the block, `36-39`.
     "retries",
+    # Writes or reads an object by a Pickler or Unpickler that is an attribute, and whose memo
+    # nothing in the file clears. About: the attribute, and the line that makes it,
+    # `self.pickler, 12`.
+    "reuses-pickler",
     # Writes all of a container to a file that a function adds to, and from which nothing in the
     # class or function removes. About: the container, what adds to it and at which line, and the
     # loop or the calls that repeat it, as for "registers",

@@ -44,6 +44,7 @@ from mpwatch.collect.source.kept import (
     find_memo_fills,
     find_outputs,
     find_registered,
+    find_reused_picklers,
     find_running,
     find_stored,
     find_sums,
@@ -54,6 +55,7 @@ from mpwatch.collect.source.kept import (
     is_unbounded_cache,
     names_dropped_from,
     names_set,
+    picklers_of,
     plain_containers,
     registries_of,
     returned_slices_of,
@@ -149,6 +151,7 @@ from mpwatch.collect.source.syntax import (
     last_line,
     last_name,
     names_in,
+    of_file,
     own_nodes,
     quoted,
     receiver_of,
@@ -316,6 +319,8 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     is_once = name in ("", "__init__", "main")
     yield from found_of(slow(nodes, known.sequences, known.assigned, is_once=is_once))
     yield from find_held_futures(nodes, known.dropped)
+    if name != "__init__":
+        yield from find_reused_picklers(nodes, of_file(module.tree, picklers_of))
     yield from find_graphs(function, nodes, known.models)
     yield from _collections(function, nodes)
     yield from _dealt(nodes)

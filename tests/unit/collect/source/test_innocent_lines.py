@@ -593,3 +593,28 @@ def next_task(self):
         time.sleep(pause * random.uniform(0.9, 1.1))
 """
     assert lines(text, "backoff") == ([] if reset else found)
+
+
+@pytest.mark.parametrize(
+    ("made", "more", "found"),
+    [
+        ("self.out = pickle.Pickler(file)", "pass", [7]),
+        ("self.out = pickle.Pickler(file)", "self.out.clear_memo()", []),
+        ("self.out = pickle.Pickler(file)", "self.out.memo = {}", []),
+        ("out = pickle.Pickler(file)", "pass", []),
+        ("self.out = Writer(file)", "pass", []),
+    ],
+)
+def test_a_pickler_that_writes_all_messages_refers_to_them(
+    made: str, more: str, found: list[int]
+) -> None:
+    text = f"""import pickle
+class Stream:
+    def __init__(self, file):
+        {made}
+
+    def send(self, message):
+        self.out.dump(message)
+        {more}
+"""
+    assert lines(text, "reuses-pickler") == found
