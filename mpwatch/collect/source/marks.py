@@ -335,11 +335,8 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     yield from _truncates(nodes, known.assigned)
     yield from find_empty_on_ranks(module, nodes)
     yield from find_cut_graphs(module, function, nodes)
-    yield from find_emptying(function, known.takers)
     yield from find_pitfalls(function, nodes, known.has_wrappers)
     yield from known.patterns.find(function, nodes)
-    yield from find_own_answers(nodes)
-    yield from find_ends_when_empty(nodes)
     yield from find_text_order(module.tree, nodes)
     yield from find_renewed_deadlines(module.tree, function, nodes)
     yield from (found for of, found in known.uncounted if of is function)
@@ -367,8 +364,11 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
 def _found_of_processes(
     module: ParsedFile, function: ast.AST, known: _Names, nodes: Sequence[ast.AST]
 ) -> Iterator[Found]:
-    """The marked statements about processes, their pools, pipes and signals."""
+    """The marked statements about processes, their pools, queues, pipes and signals."""
     yield from find_two_writes(nodes) if known.may_hold_back else ()
+    yield from find_emptying(function, known.takers)
+    yield from find_own_answers(nodes)
+    yield from find_ends_when_empty(nodes)
     yield from _starts(nodes)
     yield from _pool_blocks(nodes)
     yield from find_pool_callbacks(module.tree, nodes)
