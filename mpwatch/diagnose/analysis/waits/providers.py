@@ -209,7 +209,8 @@ def likeliest_first(
     waits takes part; a child of that one, or a parent that joins, likely does not. A parent maps
     the semaphore in any case, because it made it for its children. An event or a condition may be
     set by any of them: one that has done nothing for a while is said to be the one only where none
-    does anything, because a cycle would be told of it.
+    does anything, because a cycle would be told of it. Room in a full queue comes from one that is
+    in the get() of a queue rather than from one that is in no such call.
 
     Args:
         index: The snapshot.
@@ -240,6 +241,7 @@ def likeliest_first(
             not (mine is not None and _is_ahead(mine, use)),
             use.segment == segment,
             mine is not None and mine.what == EVENT and _is_at_rest(index, other),
+            mine is not None and mine.what == FULL_QUEUE and not use.facts.gets,
             use.joins,
             other.pid == process.sample.parent_pid,
             label_stem(other) != label_stem(process) and other.sample.parent_pid == process.pid,
