@@ -562,9 +562,16 @@ MarkKind: TypeAlias = Literal[
     # and calls no collective. About: the line of the loop, its function and the name,
     # `82, run, self.start_epoch`.
     "restores-start",
+    # Reads a saved state, in a function that uses the number of the rank, has looked for files
+    # before and calls no collective. About: the line that looks for them.
+    "resumes-alone",
     # Catches an exception in a loop that then repeats the `try` block, and that is left once the
     # block has ended without one. About: the lines of the block, `36-39`.
     "retries",
+    # Writes or reads an object by a Pickler or Unpickler that is an attribute, and whose memo
+    # nothing in the file clears. About: the attribute, and the line that makes it,
+    # `self.pickler, 12`.
+    "reuses-pickler",
     # Writes all of a container to a file that a function adds to, and from which nothing in the
     # class or function removes. About: the container, what adds to it and at which line, and the
     # loop or the calls that repeat it, as for "registers",

@@ -289,7 +289,8 @@ def permits_of(tree: ast.Module) -> Permits:
         for method, other in (("acquire", "release"), ("release", "acquire")):
             for name in does[method] - {""}:
                 names = found[method].setdefault(name, set())
-                if name not in does[other] and method in function.name.lower():
+                is_named = method in function.name.lower()
+                if name not in does[other] and (is_named or _does_only(function, method)):
                     names.add(function.name)
     return Permits(
         *(
@@ -297,6 +298,29 @@ def permits_of(tree: ast.Module) -> Permits:
             for m in ("acquire", "release")
         )
     )
+
+
+def _does_only(function: FunctionNode, method: str) -> bool:
+    """Whether a function has a statement for that, and few beside, under a name of its own."""
+    body = [each for each in function.body if not _is_docstring(each)]
+    is_own = function.name.count("_") > 0 and not function.name.startswith("__")
+    return (
+        is_own
+        and len(body) <= _STATEMENTS
+        and any(
+            isinstance(each, ast.Expr)
+            and isinstance(each.value, ast.Call)
+            and _calls(each.value, method)
+            for each in body
+        )
+    )
+
+
+_STATEMENTS: Final = 3
+
+
+def _is_docstring(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
 def _calls(call: ast.Call, method: str) -> bool:
@@ -328,9 +352,25 @@ def find_unreleased(permits: Permits, nodes: Sequence[ast.AST]) -> Iterator[Foun
                 yield "unreleased", f"{name}, {before[-1].lineno}", call
                 break
         else:
-            for skip in _continues_before(nodes, ends[0]):
+            skips = [*_continues_before(nodes, ends[0]), *_caught_before(tries, ends[0])]
+            for skip in skips[:1]:
                 yield "unreleased", f"{name}, 0", skip
-                break
+
+
+def _caught_before(tries: Sequence[ast.Try], release: ast.Call) -> Iterator[ast.Call]:
+    """A call before a release in its `try` block, of which an `except` clause goes on without it.
+
+    As in a callback for a task: `on_result(task.result())`, and then the release.
+    """
+    around = [t for t in tries if t.body[0].lineno <= release.lineno <= last_line(t.body[-1])]
+    tried = max(around, key=first_line, default=None)
+    if tried is None or any(isinstance(h.body[-1], ast.Raise) for h in tried.handlers):
+        return
+    before = sorted(
+        (c for part in tried.body for c in calls_in(part) if c.lineno < release.lineno),
+        key=first_line,
+    )
+    yield from (c for c in before if tried.handlers and last_name(c.func) not in RAISES_NOT)
 
 
 def _continues_before(nodes: Sequence[ast.AST], later: ast.Call) -> Iterator[ast.If]:

@@ -677,7 +677,10 @@ class _Search:
         for at, around in adding:
             other = _other_branch([*parents, statement], [*around, at])
             if other is not None:
-                return "under", function, other
+                # Of a chain of `elif`, the condition that the statement itself is under.
+                tested = [e for e in parents if isinstance(e, ast.If)]
+                tested = [e for e in tested if e is other or name not in expression_text(e.test)]
+                return "under", function, (tested or [other])[-1]
         for each in reversed(parents):
             is_tested = isinstance(each, ast.If) and name not in expression_text(each.test)
             if is_tested and id(each) not in common and not _is_main(each):

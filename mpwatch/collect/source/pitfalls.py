@@ -492,10 +492,15 @@ def _unchecked_views(nodes: Sequence[ast.AST]) -> Iterator[Found]:
     That of torch compares the shape with its storage, and raises.
     """
     calls = [each for each in nodes if isinstance(each, ast.Call)]
+    tests = [e.test for e in nodes if isinstance(e, ast.If | ast.Assert | ast.While | ast.IfExp)]
+    tested = {name for test in tests for name in names_in(test)}
     for call in calls:
         name = last_name(call.func)
         if name in _UNCHECKED and call.args:
-            is_kept = isinstance(call.args[0], ast.Name | ast.Attribute)
+            address = call.args[0]
+            is_kept = isinstance(address, ast.Name | ast.Attribute) or (
+                isinstance(address, ast.BinOp) and names_in(address).isdisjoint(tested)
+            )
             is_ctypes = name == "from_address" or receiver_of(call) == "ctypes"
             if is_ctypes and is_kept and isinstance(call.func, ast.Attribute):
                 yield "unchecked-view", f"{expression_text(call.args[0])}; ", call
@@ -503,7 +508,6 @@ def _unchecked_views(nodes: Sequence[ast.AST]) -> Iterator[Found]:
     if not strided:
         return
     given = _given_to(nodes)
-    tests = [e.test for e in nodes if isinstance(e, ast.If | ast.Assert | ast.While | ast.IfExp)]
     own = {target.id for n in nodes for target in assigned_to(n) if isinstance(target, ast.Name)}
     for call in strided:
         is_of_torch = receiver_of(call).partition(".")[0] == "torch"

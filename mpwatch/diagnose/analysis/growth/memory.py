@@ -441,6 +441,8 @@ def _of_source(index: Index, process: Process, seen: list[str]) -> Explanation |
             )
     if (view := _of_view(index, process, seen)) is not None:
         return view
+    if (memo := _of_pickler(index, seen)) is not None:
+        return memo
     if (cycled := kept_by_cycle(index)) is not None:
         return Explanation("private memory", (*seen, cycled.evidence), cycled.cause, cycled.advice)
     futures = marks(index, "futures", process)
@@ -581,6 +583,27 @@ def _of_view(index: Index, process: Process, seen: list[str]) -> Explanation | N
         f"view: as long as it is kept, all of {whole} stays in memory, too.",
         f"Keep a copy of the part: {part}.clone() of a tensor, .copy() of an array, "
         ".item() of one number. If it is neither, bound the container.",
+        is_guess=True,
+    )
+
+
+def _of_pickler(index: Index, seen: list[str]) -> Explanation | None:
+    """A pickler that is used for all messages, whose memo grows with each (CPython's pickle)."""
+    found = marks(index, "reuses-pickler")
+    if not found or len({each.file for each in found}) > 1:
+        return None
+    mark = found[0]
+    name, _, line = mark.about.partition(", ")
+    return Explanation(
+        "private memory",
+        (*seen, f"{mark_words(mark)} uses {name} of line {line} again and again"),
+        f"Most likely the memo of {name} keeps it: {mark_words(mark)} uses the one of line {line} "
+        "for all messages. A Pickler refers to each object that it has written, so as to write it "
+        "only once, and an Unpickler to each that it has read. So nothing that is sent or received "
+        "this way is freed as long as these live.",
+        "Use pickle.dumps() and pickle.loads() for each message, or a Pickler and an Unpickler "
+        "that are made anew for each; clear_memo() of the Pickler alone leaves what was read in "
+        "the other process. gc.collect(), or del of a message, does not help.",
     )
 
 

@@ -211,7 +211,8 @@ def likeliest_first(
     the semaphore in any case, because it made it for its children. An event or a condition may be
     set by any of them: one that has done nothing for a while is said to be the one only where none
     does anything, because a cycle would be told of it. Where the wait is for a count to be 0, that
-    is one of those that add to it and take from it in a loop.
+    is one of those that add to it and take from it in a loop. Room in a full queue comes from one
+    that is in the get() of a queue rather than from one that is in no such call.
 
     Args:
         index: The snapshot.
@@ -247,6 +248,7 @@ def likeliest_first(
             use.segment == segment,
             bool(adding) and user not in adding,
             mine is not None and mine.what == EVENT and _is_at_rest(index, other),
+            mine is not None and mine.what == FULL_QUEUE and not use.facts.gets,
             use.joins,
             other.pid == process.sample.parent_pid,
             label_stem(other) != label_stem(process) and other.sample.parent_pid == process.pid,

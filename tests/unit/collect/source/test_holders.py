@@ -867,3 +867,40 @@ class Client:
 Client(connect()).run()
 """
     assert names(run=text) == []
+
+
+SERVED = """
+class Server:
+    def __init__(self):
+        self.sessions = {{}}
+
+    def handle(self, batch):
+        for message in batch:
+            if isinstance(message, Begin):
+                self.sessions[message.name] = Session()
+            elif isinstance(message, End):
+                {removes}
+
+    def serve(self):
+        while True:
+            self.handle(self.inbox.take())
+
+
+def main():
+    Server().serve()
+"""
+
+
+@pytest.mark.parametrize(
+    "removes",
+    [
+        "self.sessions.pop(message.name, None)",
+        "if message.name in self.sessions: self.sessions.pop(message.name)",
+    ],
+)
+def test_of_several_branches_the_one_that_removes_is_told(removes: str) -> None:
+    gone = let_go(0, server=SERVED.format(removes=removes))
+
+    assert gone is not None
+    assert gone.past is not None
+    assert (gone.how, gone.past.text) == ("under", "elif isinstance(message, End):")

@@ -130,6 +130,8 @@ def test_a_watchdog_that_its_function_leaves_armed(body: str, left: str) -> None
         ("return rows.as_strided((n, 4), (s, s))", ""),
         ("return (c_float * n).from_address(rows)", "rows; "),
         ("return (c_float * n).from_address(rows.data_ptr())", ""),
+        ("return ctypes.string_at(rows + n, s)", "rows + n; "),
+        ("assert n < s\n    return ctypes.string_at(rows + n, 4)", ""),
     ],
 )
 def test_a_view_whose_shape_nothing_compares_with_the_array(body: str, about: str) -> None:
