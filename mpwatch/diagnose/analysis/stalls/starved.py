@@ -147,7 +147,7 @@ def _evidence(index: Index, found: Starved) -> Iterator[str]:
     edges = wait_graph(index).edges
     waits = {edge.waiter: edge.what for edge in edges if edge.tid == edge.waiter.pid}
     yield f"{mark_words(admission.mark)} is reached in each round of the loop at {loop}"
-    yield f"nothing before it asks for what {admission.waiter}() sets before it waits"
+    yield f"nothing before it asks whether somebody waits in {admission.waiter}()"
     yield (
         f"{counted(len(found.going_on), 'thread')} of {all_called(found.others, SHOWN)} are in "
         f"that loop, and go on{now}"
@@ -180,8 +180,9 @@ def _advice(found: Starved) -> str:
     return (
         f"Let new ones wait while {admission.waiter}() waits: count those that wait in it (+= 1 "
         f"before its loop, -= 1 after), and test that count before {mark_place(admission.mark)} "
-        "(`while self.waiting > 0: condition.wait()`). Or keep it only around what needs it, and "
-        "not over slow calls or sleeps, which makes a moment without any likelier but not sure. "
+        "(`while self.waiting > 0: condition.wait()`); it has to be shared as this one is. Or keep "
+        "it only around what needs it, and not over slow calls or sleeps, which makes a moment "
+        "without any likelier but not sure. "
         "More readers, notify_all() in place of notify(), a larger queue or a longer time limit do "
         f"not help. If {admission.counter} stays above 0 also while none of them is at work, look "
         "for a way past the line that takes from it (an exception without finally) instead."
