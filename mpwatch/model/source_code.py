@@ -132,6 +132,14 @@ class LetGo(NamedTuple):
     key of the first, with more text, where that shows."""
     keys: tuple[str, str] = ("", "")
     """Of `keyed`: the one that is added under, and the one that is removed by."""
+    message: str = ""
+    """Of `under`: the class of the program for whose objects the condition asks by isinstance()."""
+    made_file: str = ""
+    made_in: str = ""
+    """The function that has the next."""
+    made: Statement | None = None
+    """The condition under which the only place of the program makes such an object, or calls what
+    makes it."""
 
 
 class LookedUp(NamedTuple):
