@@ -355,6 +355,11 @@ MarkKind: TypeAlias = Literal[
     # Runs a backward pass in each round of a loop after which an optimizer takes one step, outside
     # of no_sync(). About: the lines of the loop and of the step, `48, 56`.
     "accumulates",
+    # Adds to a count, of which another method waits until it is 0, and does not look whether one
+    # waits. About: the count, that method and the lines of its wait, the functions that add, and
+    # the loop or the calls that repeat it, as for "registers",
+    # `self.readers, acquire_write, 22-23, acquire_read/reading; main.py:26-42 serve`.
+    "admits",
     # Sets a timer that ends in a signal. About: the lines at which its function returns before it
     # is cancelled, `39, 45`; without one, `raise of 21`, the first call whose exception leaves it
     # running.
@@ -538,6 +543,11 @@ MarkKind: TypeAlias = Literal[
     "reads-all",
     # Takes the exit status of any child.
     "reap",
+    # Makes a profiler of torch that is started for all rounds of a loop, or for a time that does
+    # not show, and keeps a record of all that runs. About: what makes it, the line that starts it,
+    # and what runs meanwhile: lines of the file, the `with` block of a class, or nothing that
+    # shows, `torch.profiler.profile, 22, 22-58`, `profile, 22, with OpTimes`.
+    "records-all",
     # Registers, in each round of a loop of the program or in each call from outside, something that
     # keeps an object or what belongs to that call, and nothing in the file takes it back. About:
     # what would take it back, and the loop or the calls, `atexit.unregister(); main.py:51-57 work`,
@@ -597,6 +607,8 @@ MarkKind: TypeAlias = Literal[
     "set-by-clock",
     # Goes through a set, where the order of its elements may matter. About: the set.
     "set-order",
+    # Sets the cpus that a process may use. About: `one` where it names one; empty otherwise.
+    "sets-affinity",
     # Goes through the parameters of a model in a function that calls a collective.
     "shares-parameters",
     # Takes long for what it does (`SlowKind`). About: its `SlowKind` and the expression, `deepcopy:

@@ -80,6 +80,7 @@ from mpwatch.collect.source.pipes_and_signals import (
     reaps_any,
 )
 from mpwatch.collect.source.pitfalls import (
+    find_affinity,
     find_group_kills,
     find_looped_collectives,
     find_pitfalls,
@@ -91,6 +92,7 @@ from mpwatch.collect.source.pitfalls import (
     is_wrapped_module,
     reducers_of,
 )
+from mpwatch.collect.source.profilers import find_recordings
 from mpwatch.collect.source.rank_differences import (
     clocks_of,
     find_batch_rounds,
@@ -216,6 +218,7 @@ class _Names(NamedTuple):
     unfrozen: Sequence[tuple[ast.AST, str, ast.AST]]
     uncounted: Sequence[tuple[ast.AST, Found]]
     by_hand: Sequence[tuple[ast.AST, str, ast.AST]]
+    recordings: Sequence[tuple[ast.AST, str, ast.AST]]
     plateaus: frozenset[str]
     functions: Mapping[str, ast.AST]
     assigned: Mapping[str, ast.expr]
@@ -272,6 +275,7 @@ def _names_of(
         unfrozen=list(find_unfrozen(tree)),
         uncounted=list(find_uncounted(module)),
         by_hand=list(find_changed_by_hand(tree, functions)) if uses_arrays else [],
+        recordings=list(find_recordings(tree)) if uses_arrays else [],
         plateaus=plateaus_of(tree),
         functions=functions,
         assigned=_assigned(tree),
@@ -379,6 +383,7 @@ def _found_of_processes(
     yield from find_buffered_reads(function, nodes, known.buffered)
     yield from find_default_sigpipe(nodes, known.assigned)
     yield from find_group_kills(module.tree, nodes)
+    yield from find_affinity(nodes, known.assigned)
 
 
 def _found_of_arrays(
@@ -397,6 +402,9 @@ def _found_of_arrays(
     for of, about, node in known.by_hand:
         if of is function:
             yield "changed-by-hand", about, node
+    for of, about, node in known.recordings:
+        if of is function:
+            yield "records-all", about, node
     yield from find_outputs(function)
     yield from find_sums(function)
     if id(function) in known.forwards:
