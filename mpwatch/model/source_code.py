@@ -132,6 +132,14 @@ class LetGo(NamedTuple):
     key of the first, with more text, where that shows."""
     keys: tuple[str, str] = ("", "")
     """Of `keyed`: the one that is added under, and the one that is removed by."""
+    message: str = ""
+    """Of `under`: the class of the program for whose objects the condition asks by isinstance()."""
+    made_file: str = ""
+    made_in: str = ""
+    """The function that has the next."""
+    made: Statement | None = None
+    """The condition under which the only place of the program makes such an object, or calls what
+    makes it."""
 
 
 class LookedUp(NamedTuple):
@@ -353,6 +361,11 @@ MarkKind: TypeAlias = Literal[
     # Runs a backward pass in each round of a loop after which an optimizer takes one step, outside
     # of no_sync(). About: the lines of the loop and of the step, `48, 56`.
     "accumulates",
+    # Adds to a count, of which another method waits until it is 0, and does not look whether one
+    # waits. About: the count, that method and the lines of its wait, the functions that add, and
+    # the loop or the calls that repeat it, as for "registers",
+    # `self.readers, acquire_write, 22-23, acquire_read/reading; main.py:26-42 serve`.
+    "admits",
     # Sets a timer that ends in a signal. About: the lines at which its function returns before it
     # is cancelled, `39, 45`; without one, `raise of 21`, the first call whose exception leaves it
     # running.
@@ -540,6 +553,11 @@ MarkKind: TypeAlias = Literal[
     "reads-all",
     # Takes the exit status of any child.
     "reap",
+    # Makes a profiler of torch that is started for all rounds of a loop, or for a time that does
+    # not show, and keeps a record of all that runs. About: what makes it, the line that starts it,
+    # and what runs meanwhile: lines of the file, the `with` block of a class, or nothing that
+    # shows, `torch.profiler.profile, 22, 22-58`, `profile, 22, with OpTimes`.
+    "records-all",
     # Registers, in each round of a loop of the program or in each call from outside, something that
     # keeps an object or what belongs to that call, and nothing in the file takes it back. About:
     # what would take it back, and the loop or the calls, `atexit.unregister(); main.py:51-57 work`,
@@ -562,9 +580,16 @@ MarkKind: TypeAlias = Literal[
     # and calls no collective. About: the line of the loop, its function and the name,
     # `82, run, self.start_epoch`.
     "restores-start",
+    # Reads a saved state, in a function that uses the number of the rank, has looked for files
+    # before and calls no collective. About: the line that looks for them.
+    "resumes-alone",
     # Catches an exception in a loop that then repeats the `try` block, and that is left once the
     # block has ended without one. About: the lines of the block, `36-39`.
     "retries",
+    # Writes or reads an object by a Pickler or Unpickler that is an attribute, and whose memo
+    # nothing in the file clears. About: the attribute, and the line that makes it,
+    # `self.pickler, 12`.
+    "reuses-pickler",
     # Writes all of a container to a file that a function adds to, and from which nothing in the
     # class or function removes. About: the container, what adds to it and at which line, and the
     # loop or the calls that repeat it, as for "registers",
@@ -592,6 +617,8 @@ MarkKind: TypeAlias = Literal[
     "set-by-clock",
     # Goes through a set, where the order of its elements may matter. About: the set.
     "set-order",
+    # Sets the cpus that a process may use. About: `one` where it names one; empty otherwise.
+    "sets-affinity",
     # Goes through the parameters of a model in a function that calls a collective.
     "shares-parameters",
     # Takes long for what it does (`SlowKind`). About: its `SlowKind` and the expression, `deepcopy:

@@ -1,8 +1,9 @@
-"""What threads or coroutines of one process hand to each other, as far as a file shows.
+"""What threads, coroutines or processes hand to each other, as far as a file shows.
 
 The statements that wake up another one, containers that are emptied later than they are read,
 queues without a bound, and permits: those that are released by another function or not at all, and
 those of which a second one is taken while the first is kept. What an exception leaves uncounted.
+Counts that one function waits for, and that others add to meanwhile.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Final, NamedTuple
 
 from mpwatch.collect.source.kept import container_of
 from mpwatch.collect.source.lines.control_flow import RAISES_NOT
+from mpwatch.collect.source.repetition import Repeatable, loop_around
 from mpwatch.collect.source.syntax import (
     ADDS,
     CONTAINERS,
@@ -41,6 +43,7 @@ from mpwatch.collect.source.syntax import (
     receiver_of,
     within,
 )
+from mpwatch.model.source_code import Mark
 
 _WAKES: Final = frozenset(("notify", "notify_all", "set"))
 _COPIES: Final = frozenset(("copy", "items", "keys", "values"))
@@ -286,7 +289,8 @@ def permits_of(tree: ast.Module) -> Permits:
         for method, other in (("acquire", "release"), ("release", "acquire")):
             for name in does[method] - {""}:
                 names = found[method].setdefault(name, set())
-                if name not in does[other] and method in function.name.lower():
+                is_named = method in function.name.lower()
+                if name not in does[other] and (is_named or _does_only(function, method)):
                     names.add(function.name)
     return Permits(
         *(
@@ -294,6 +298,29 @@ def permits_of(tree: ast.Module) -> Permits:
             for m in ("acquire", "release")
         )
     )
+
+
+def _does_only(function: FunctionNode, method: str) -> bool:
+    """Whether a function has a statement for that, and few beside, under a name of its own."""
+    body = [each for each in function.body if not _is_docstring(each)]
+    is_own = function.name.count("_") > 0 and not function.name.startswith("__")
+    return (
+        is_own
+        and len(body) <= _STATEMENTS
+        and any(
+            isinstance(each, ast.Expr)
+            and isinstance(each.value, ast.Call)
+            and _calls(each.value, method)
+            for each in body
+        )
+    )
+
+
+_STATEMENTS: Final = 3
+
+
+def _is_docstring(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
 def _calls(call: ast.Call, method: str) -> bool:
@@ -325,9 +352,25 @@ def find_unreleased(permits: Permits, nodes: Sequence[ast.AST]) -> Iterator[Foun
                 yield "unreleased", f"{name}, {before[-1].lineno}", call
                 break
         else:
-            for skip in _continues_before(nodes, ends[0]):
+            skips = [*_continues_before(nodes, ends[0]), *_caught_before(tries, ends[0])]
+            for skip in skips[:1]:
                 yield "unreleased", f"{name}, 0", skip
-                break
+
+
+def _caught_before(tries: Sequence[ast.Try], release: ast.Call) -> Iterator[ast.Call]:
+    """A call before a release in its `try` block, of which an `except` clause goes on without it.
+
+    As in a callback for a task: `on_result(task.result())`, and then the release.
+    """
+    around = [t for t in tries if t.body[0].lineno <= release.lineno <= last_line(t.body[-1])]
+    tried = max(around, key=first_line, default=None)
+    if tried is None or any(isinstance(h.body[-1], ast.Raise) for h in tried.handlers):
+        return
+    before = sorted(
+        (c for part in tried.body for c in calls_in(part) if c.lineno < release.lineno),
+        key=first_line,
+    )
+    yield from (c for c in before if tried.handlers and last_name(c.func) not in RAISES_NOT)
 
 
 def _continues_before(nodes: Sequence[ast.AST], later: ast.Call) -> Iterator[ast.If]:
@@ -465,3 +508,205 @@ def find_releases(nodes: Sequence[ast.AST]) -> Iterator[Found]:
             name = last_name(node.func.value)
             if node.func.attr == "release" and name and name not in taken:
                 yield "releases", name, node
+
+
+# --- counts that one function waits for, and that others add to meanwhile -------------------------
+
+
+class _Drain(NamedTuple):
+    """A wait until a count is 0."""
+
+    function: FunctionNode
+    counter: str
+    condition: str
+    """What it waits for: `self._ready`."""
+    first: int
+    last: int
+
+
+def admissions(file: str, module: ParsedFile) -> Iterator[Repeatable]:
+    """`self.readers += 1`, while another method waits until `self.readers` is 0.
+
+    Not where the one that adds asks for anything that the other one, or what calls it, has set
+    before it waits (a count of waiting writers, a flag), nor where both take the same further lock;
+    nor where what takes from the count does not wake up the one that waits.
+    """
+    for owner, functions in _groups(module.tree):
+        for drain in (each for function in functions for each in _drains(function)):
+            if not any(_takes_and_wakes(each, drain) for each in functions):
+                continue
+            told = _announced(functions, drain)
+            locks = {drain.condition, drain.counter, *_locks_of(module.tree, drain.condition)}
+            for function in functions:
+                added = next(_added_to(function, drain.counter), None)
+                if function is drain.function or added is None or drain in _drains(function):
+                    continue
+                if any(each.counter == drain.counter for each in _drains(function)):
+                    continue
+                if (told & _asked_before(function, added)) - {*map(_plain, locks)}:
+                    continue
+                names = [function.name, *_callers(functions, function.name)]
+                about = (
+                    f"{drain.counter}, {drain.function.name}, {drain.first}-{drain.last}, "
+                    f"{'/'.join(names)}"
+                )
+                mark = Mark("admits", file, function.name, about, quoted(module, added))
+                is_entered = function.name == "__enter__" and owner
+                loop = loop_around(file, function, own_nodes(function), added)
+                yield Repeatable(mark, (owner if is_entered else function.name,), loop)
+
+
+def _groups(tree: ast.Module) -> Iterator[tuple[str, Sequence[FunctionNode]]]:
+    """The methods of each class, with its name, and the functions of a file that are none."""
+    yield "", [each for each in tree.body if isinstance(each, FUNCTIONS)]
+    for node in every_node(tree):
+        if isinstance(node, ast.ClassDef):
+            yield node.name, [each for each in node.body if isinstance(each, FUNCTIONS)]
+
+
+def _drains(function: FunctionNode) -> Iterator[_Drain]:
+    """`while self.readers > 0: self.ready.wait()`, and the same by wait_for()."""
+    for node in own_nodes(function):
+        if isinstance(node, ast.While):
+            waits = [each for each in calls_in(node) if last_name(each.func) == "wait"]
+            for count in _above_zero(node.test) if waits else ():
+                lines = first_line(node), last_line(node)
+                yield _Drain(function, count, receiver_of(waits[0]), *lines)
+        elif isinstance(node, ast.Call) and last_name(node.func) == "wait_for" and node.args:
+            asked = node.args[0]
+            for count in _at_zero(asked.body) if isinstance(asked, ast.Lambda) else ():
+                lines = first_line(node), last_line(node)
+                yield _Drain(function, count, receiver_of(node), *lines)
+
+
+_ABOVE: Final = {(ast.Gt, 0), (ast.NotEq, 0), (ast.GtE, 1)}
+_ZERO: Final = {(ast.Eq, 0), (ast.LtE, 0), (ast.Lt, 1)}
+
+
+def _above_zero(test: ast.expr) -> Iterator[str]:
+    """The counts that a condition finds above 0: of `self.writer or self.readers > 0` the last."""
+    if isinstance(test, ast.BoolOp):
+        for each in test.values:
+            yield from _above_zero(each)
+    elif isinstance(test, ast.Attribute):
+        yield expression_text(test)
+    else:
+        yield from _compared(test, _ABOVE)
+
+
+def _at_zero(test: ast.expr) -> Iterator[str]:
+    """The counts that a condition finds at 0."""
+    if isinstance(test, ast.BoolOp):
+        for each in test.values:
+            yield from _at_zero(each)
+    elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        if isinstance(test.operand, ast.Attribute):
+            yield expression_text(test.operand)
+    else:
+        yield from _compared(test, _ZERO)
+
+
+def _compared(test: ast.expr, ways: Container[tuple[type[ast.cmpop], object]]) -> Iterator[str]:
+    """The attribute that is compared with a number in one of these ways."""
+    if isinstance(test, ast.Compare) and len(test.ops) == 1:
+        number = getattr(test.comparators[0], "value", None)
+        if isinstance(test.left, ast.Attribute) and (type(test.ops[0]), number) in ways:
+            yield expression_text(test.left)
+
+
+def _added_to(function: FunctionNode, count: str) -> Iterator[ast.AugAssign]:
+    """`self.readers += 1`."""
+    for node in own_nodes(function):
+        if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
+            number = getattr(node.value, "value", None)
+            if expression_text(node.target) == count and isinstance(number, int) and number > 0:
+                yield node
+
+
+def _takes_and_wakes(function: FunctionNode, drain: _Drain) -> bool:
+    """Whether a function takes from the count, and then wakes up what waits for it."""
+    nodes = own_nodes(function)
+    takes = any(
+        isinstance(each, ast.AugAssign)
+        and isinstance(each.op, ast.Sub)
+        and expression_text(each.target) == drain.counter
+        for each in nodes
+    )
+    return takes and any(
+        isinstance(each, ast.Call)
+        and last_name(each.func) in _WAKES
+        and receiver_of(each) == drain.condition
+        for each in nodes
+    )
+
+
+_TELLS: Final = frozenset(("acquire", "add", "append", "appendleft", "clear", "put", "set"))
+
+
+def _announced(functions: Sequence[FunctionNode], drain: _Drain) -> set[str]:
+    """What tells others that a function waits, or is about to: set before it waits, or elsewhere.
+
+    What it sets only after its wait (`self.writing = True`) tells nothing of it.
+    """
+    found: set[str] = set()
+    for function in functions:
+        if function.name == "__init__":
+            continue
+        for node in own_nodes(function):
+            if function is drain.function and first_line(node) >= drain.first:
+                continue
+            if isinstance(node, ast.With) and function is drain.function:
+                found |= {_plain(expression_text(each.context_expr)) for each in node.items}
+            elif isinstance(node, ast.Call) and last_name(node.func) in _TELLS:
+                found.add(_plain(receiver_of(node)))
+            elif isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
+                found.add(_plain(expression_text(node.target)))
+            elif isinstance(node, ast.Assign) and getattr(node.value, "value", True):
+                found |= {_plain(expression_text(each)) for each in node.targets}
+    return found - {""}
+
+
+def _plain(text: str) -> str:
+    """`self.waiting` also of `self.waiting.value`."""
+    return text.removesuffix(".value")
+
+
+def _asked_before(function: FunctionNode, added: ast.AST) -> set[str]:
+    """What a function asks for, waits for or takes before it adds to a count."""
+    found: set[str] = set()
+    for node in own_nodes(function):
+        if first_line(node) > first_line(added):
+            continue
+        if isinstance(node, ast.If | ast.While | ast.IfExp | ast.Assert):
+            found |= {_plain(expression_text(e)) for e in ast.walk(node.test) if _is_name(e)}
+        elif isinstance(node, ast.With | ast.AsyncWith):
+            found |= {_plain(expression_text(each.context_expr)) for each in node.items}
+        elif isinstance(node, ast.Call):
+            found.add(_plain(receiver_of(node)))
+            if last_name(node.func) == "wait_for":
+                found |= {_plain(expression_text(e)) for e in ast.walk(node) if _is_name(e)}
+    return found
+
+
+def _is_name(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute | ast.Name)
+
+
+def _locks_of(tree: ast.Module, condition: str) -> Iterator[str]:
+    """`self.lock` of `self.ready = threading.Condition(self.lock)`."""
+    for node in every_node(tree):
+        for target, value in bindings(node):
+            if expression_text(target) == condition and isinstance(value, ast.Call):
+                yield from map(expression_text, value.args)
+
+
+def _callers(functions: Sequence[FunctionNode], name: str) -> Iterator[str]:
+    """The methods of a class that call another one of it."""
+    for function in functions:
+        if any(
+            isinstance(each, ast.Call)
+            and last_name(each.func) == name
+            and receiver_of(each) in ("", "self")
+            for each in own_nodes(function)
+        ):
+            yield function.name

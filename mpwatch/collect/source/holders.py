@@ -625,12 +625,13 @@ class _Search:
         for _ in range(_DEPTH):
             if (past := self._past(at, statement, parents, name, leads)) is not None:
                 how, where, node = past
-                return base._replace(
+                passed = base._replace(
                     how=how,
                     past_file=where.file,
                     past_in=where.name,
                     past=quoted(where.module, node),
                 )
+                return self._with_message(passed, node) if how == "under" else passed
             if _has_loop(parents):
                 return None
             sites = [each for each in at.callers if id(each.caller) not in seen]
@@ -645,6 +646,29 @@ class _Search:
             seen.add(id(site.caller))
             at, statement, parents = site.caller, site.statement, site.parents
         return None
+
+    def _with_message(self, gone: LetGo, condition: ast.AST) -> LetGo:
+        """The same with the condition under which what it asks for is made, `if terminated:`."""
+        test = condition.test if isinstance(condition, ast.If) else None
+        if not isinstance(test, ast.Call) or last_name(test.func) != "isinstance":
+            return gone
+        name = last_name(test.args[1]) if len(test.args) == 2 else ""
+        classes = self._program.classes.get(name, ())
+        sites = classes[0].made if len(classes) == 1 else ()
+        for _ in range(_DEPTH):
+            if len(sites) != 1:
+                break
+            site = sites[0]
+            tests = [e for e in site.parents if isinstance(e, ast.If) and not _is_main(e)]
+            if tests:
+                return gone._replace(
+                    message=name,
+                    made_file=site.caller.file,
+                    made_in=site.caller.name,
+                    made=quoted(site.caller.module, tests[-1]),
+                )
+            sites = site.caller.callers
+        return gone
 
     def _past(
         self,
@@ -677,7 +701,10 @@ class _Search:
         for at, around in adding:
             other = _other_branch([*parents, statement], [*around, at])
             if other is not None:
-                return "under", function, other
+                # Of a chain of `elif`, the condition that the statement itself is under.
+                tests = [e for e in parents if isinstance(e, ast.If)]
+                own = [e for e in tests if e is other or name not in expression_text(e.test)]
+                return "under", function, own[-1] if own else other
         for each in reversed(parents):
             is_tested = isinstance(each, ast.If) and name not in expression_text(each.test)
             if is_tested and id(each) not in common and not _is_main(each):

@@ -703,6 +703,37 @@ def has_many_entries(function: ast.AST) -> bool:
     return bool(parameters(function) or given.vararg or given.kwarg)
 
 
+def picklers_of(tree: ast.Module) -> dict[str, int]:
+    """The attributes that are made a Pickler or Unpickler, with the lines at which they are.
+
+    Not one whose memo the file clears.
+    """
+    made = {
+        expression_text(target): first_line(node)
+        for node in every_node(tree)
+        for target, value in bindings(node)
+        if isinstance(value, ast.Call) and last_name(value.func) in ("Pickler", "Unpickler")
+    }
+    for node in every_node(tree):
+        if isinstance(node, ast.Attribute) and node.attr in ("clear_memo", "memo"):
+            made.pop(expression_text(node.value), None)
+    return {name: line for name, line in made.items() if "." in name}
+
+
+def find_reused_picklers(nodes: Iterable[ast.AST], made: Mapping[str, int]) -> Iterator[Found]:
+    """`self.pickler.dump(message)`: the pickler refers to each object that it has written.
+
+    Args:
+        nodes: The syntax of a function other than the one that makes it.
+        made: See `picklers_of`.
+    """
+    for node in nodes:
+        if isinstance(node, ast.Call) and last_name(node.func) in ("dump", "load"):
+            name = receiver_of(node)
+            if name in made and (node.args or last_name(node.func) == "load"):
+                yield "reuses-pickler", f"{name}, {made[name]}", node
+
+
 def is_unbounded_cache(decorator: ast.expr) -> bool:
     """`@cache` of functools, or its `@lru_cache(maxsize=None)`."""
     if not isinstance(decorator, ast.Call):

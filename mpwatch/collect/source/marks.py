@@ -44,6 +44,7 @@ from mpwatch.collect.source.kept import (
     find_memo_fills,
     find_outputs,
     find_registered,
+    find_reused_picklers,
     find_running,
     find_stored,
     find_sums,
@@ -54,6 +55,7 @@ from mpwatch.collect.source.kept import (
     is_unbounded_cache,
     names_dropped_from,
     names_set,
+    picklers_of,
     plain_containers,
     registries_of,
     returned_slices_of,
@@ -78,6 +80,7 @@ from mpwatch.collect.source.pipes_and_signals import (
     reaps_any,
 )
 from mpwatch.collect.source.pitfalls import (
+    find_affinity,
     find_group_kills,
     find_looped_collectives,
     find_pitfalls,
@@ -89,6 +92,7 @@ from mpwatch.collect.source.pitfalls import (
     is_wrapped_module,
     reducers_of,
 )
+from mpwatch.collect.source.profilers import find_recordings
 from mpwatch.collect.source.rank_differences import (
     clocks_of,
     find_batch_rounds,
@@ -99,6 +103,7 @@ from mpwatch.collect.source.rank_differences import (
     find_hashes,
     find_own_values,
     find_restored_starts,
+    find_resumed_alone,
     find_set_by_clock,
     find_set_order,
     find_shared_state,
@@ -148,6 +153,7 @@ from mpwatch.collect.source.syntax import (
     last_line,
     last_name,
     names_in,
+    of_file,
     own_nodes,
     quoted,
     receiver_of,
@@ -212,6 +218,7 @@ class _Names(NamedTuple):
     unfrozen: Sequence[tuple[ast.AST, str, ast.AST]]
     uncounted: Sequence[tuple[ast.AST, Found]]
     by_hand: Sequence[tuple[ast.AST, str, ast.AST]]
+    recordings: Sequence[tuple[ast.AST, str, ast.AST]]
     plateaus: frozenset[str]
     functions: Mapping[str, ast.AST]
     assigned: Mapping[str, ast.expr]
@@ -268,6 +275,7 @@ def _names_of(
         unfrozen=list(find_unfrozen(tree)),
         uncounted=list(find_uncounted(module)),
         by_hand=list(find_changed_by_hand(tree, functions)) if uses_arrays else [],
+        recordings=list(find_recordings(tree)) if uses_arrays else [],
         plateaus=plateaus_of(tree),
         functions=functions,
         assigned=_assigned(tree),
@@ -315,6 +323,8 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     is_once = name in ("", "__init__", "main")
     yield from found_of(slow(nodes, known.sequences, known.assigned, is_once=is_once))
     yield from find_held_futures(nodes, known.dropped)
+    if name != "__init__":
+        yield from find_reused_picklers(nodes, of_file(module.tree, picklers_of))
     yield from find_graphs(function, nodes, known.models)
     yield from _collections(function, nodes)
     yield from _dealt(nodes)
@@ -329,17 +339,15 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     yield from _truncates(nodes, known.assigned)
     yield from find_empty_on_ranks(module, nodes)
     yield from find_cut_graphs(module, function, nodes)
-    yield from find_emptying(function, known.takers)
     yield from find_pitfalls(function, nodes, known.has_wrappers)
     yield from known.patterns.find(function, nodes)
-    yield from find_own_answers(nodes)
-    yield from find_ends_when_empty(nodes)
     yield from find_text_order(module.tree, nodes)
     yield from find_renewed_deadlines(module.tree, function, nodes)
     yield from (found for of, found in known.uncounted if of is function)
     yield from (("unfreezes", about, node) for of, about, node in known.unfrozen if of is function)
     yield from find_set_order(nodes, known.sets)
     yield from find_restored_starts(module.tree, function, nodes, known.functions)
+    yield from find_resumed_alone(function, nodes, known.functions)
     yield from find_hashes(function, nodes, known.functions)
     yield from find_shared_state(nodes)
     yield from find_clocks(function, nodes, known.clocks)
@@ -360,8 +368,11 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
 def _found_of_processes(
     module: ParsedFile, function: ast.AST, known: _Names, nodes: Sequence[ast.AST]
 ) -> Iterator[Found]:
-    """The marked statements about processes, their pools, pipes and signals."""
+    """The marked statements about processes, their pools, queues, pipes and signals."""
     yield from find_two_writes(nodes) if known.may_hold_back else ()
+    yield from find_emptying(function, known.takers)
+    yield from find_own_answers(nodes)
+    yield from find_ends_when_empty(nodes)
     yield from _starts(nodes)
     yield from _pool_blocks(nodes)
     yield from find_pool_callbacks(module.tree, nodes)
@@ -372,6 +383,7 @@ def _found_of_processes(
     yield from find_buffered_reads(function, nodes, known.buffered)
     yield from find_default_sigpipe(nodes, known.assigned)
     yield from find_group_kills(module.tree, nodes)
+    yield from find_affinity(nodes, known.assigned)
 
 
 def _found_of_arrays(
@@ -390,6 +402,9 @@ def _found_of_arrays(
     for of, about, node in known.by_hand:
         if of is function:
             yield "changed-by-hand", about, node
+    for of, about, node in known.recordings:
+        if of is function:
+            yield "records-all", about, node
     yield from find_outputs(function)
     yield from find_sums(function)
     if id(function) in known.forwards:
@@ -878,6 +893,13 @@ def _backoffs(
     } - {""}
     if not slept:
         return
+    for _ in range(2):  # `pause = min(base * 2**tries, limit)`, and `time.sleep(pause * jitter)`
+        slept |= {
+            expression_text(part)
+            for node in nodes
+            if isinstance(node, ast.Assign) and expression_text(node.targets[0]) in slept
+            for part in _slept(node.value)
+        } - {""}
     in_loops = [part for each in nodes if isinstance(each, LOOPS) for part in own_nodes(each)]
     leaves = any(isinstance(each, ast.Return | ast.Break) for each in in_loops)
     set_here = {name for each in in_loops for name in names_set(each)}
@@ -991,9 +1013,11 @@ def _adds_item(node: ast.If) -> bool:
 
 
 def _slept(time: ast.expr) -> Sequence[ast.expr]:
-    """The variables that a sleep lasts as long as: `x`, `min(x, limit)`, and not `x - now`."""
+    """The variables with which a sleep gets longer: `x`, `min(x, limit)`, `2**x`, not `x - now`."""
     if isinstance(time, ast.Call) and last_name(time.func) in ("min", "max"):
-        return time.args
+        return [part for each in time.args for part in _slept(each)]
+    if isinstance(time, ast.BinOp) and isinstance(time.op, ast.Mult | ast.Pow | ast.LShift):
+        return [part for each in (time.left, time.right) for part in _slept(each)]
     return [time]
 
 

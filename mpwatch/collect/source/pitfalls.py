@@ -5,7 +5,8 @@ limit, a watchdog that ends its own process, a part of a model that is made anew
 the model has been wrapped, gradients that are averaged more often than they are used, a deadline
 that is put off each time, names of files with numbers that are sorted as texts, a signal to a group
 of processes that the sender is in, a collective for each of many tensors, which waits for all
-ranks, the threads for remote calls, and callbacks of a Pool that look up keys.
+ranks, the threads for remote calls, callbacks of a Pool that look up keys, and the cpus of a
+process, which its children inherit.
 """
 
 from __future__ import annotations
@@ -318,6 +319,45 @@ def _makes_group(node: ast.AST) -> bool:
     return isinstance(node, ast.Name | ast.Attribute) and last_name(node) in _MAKES_GROUP
 
 
+def find_affinity(nodes: Sequence[ast.AST], assigned: Mapping[str, ast.expr]) -> Iterator[Found]:
+    """`os.sched_setaffinity(0, {core})`, `psutil.Process().cpu_affinity([core])`.
+
+    One that gives back what os.sched_getaffinity() has said, or a range of cpus, is left out.
+
+    Args:
+        nodes: The syntax of one function.
+        assigned: What the file gives to its variables and attributes.
+    """
+    for call in nodes:
+        place = _AFFINITY.get(last_name(call.func)) if isinstance(call, ast.Call) else None
+        if not isinstance(call, ast.Call) or place is None:
+            continue
+        given = [*call.args, *(each.value for each in call.keywords)][place:]
+        if not given:
+            continue  # `process.cpu_affinity()` only asks
+        cpus = given[0]
+        if isinstance(cpus, ast.Call) and cpus.args and last_name(cpus.func) in _CONTAINERS:
+            cpus = cpus.args[0]
+        cpus = assigned.get(expression_text(cpus), cpus)
+        is_several = isinstance(cpus, ast.Call) and last_name(cpus.func) in _SEVERAL
+        if is_several or (isinstance(cpus, ast.Constant) and cpus.value is None):
+            continue
+        is_one = isinstance(cpus, ast.List | ast.Set | ast.Tuple) and len(cpus.elts) == 1
+        is_one = is_one and not any(isinstance(e, ast.Starred) for e in getattr(cpus, "elts", ()))
+        yield "sets-affinity", "one" if is_one else "", call
+
+
+_AFFINITY: Final[Mapping[str, int]] = {
+    "cpu_affinity": 0,
+    "numa_run_on_node": 0,
+    "run_on_nodes": 0,
+    "sched_setaffinity": 1,
+}
+"""Functions that set the cpus of a process (os, psutil, libnuma), and which argument says them."""
+_CONTAINERS: Final = frozenset(("frozenset", "list", "set", "sorted", "tuple"))
+_SEVERAL: Final = frozenset(("cpu_affinity", "range", "sched_getaffinity"))
+
+
 def find_unfrozen(tree: ast.AST) -> Iterator[tuple[ast.AST, str, ast.AST]]:
     """Parameters that one function of a file freezes and another one unfreezes.
 
@@ -452,10 +492,15 @@ def _unchecked_views(nodes: Sequence[ast.AST]) -> Iterator[Found]:
     That of torch compares the shape with its storage, and raises.
     """
     calls = [each for each in nodes if isinstance(each, ast.Call)]
+    tests = [e.test for e in nodes if isinstance(e, ast.If | ast.Assert | ast.While | ast.IfExp)]
+    tested = {name for test in tests for name in names_in(test)}
     for call in calls:
         name = last_name(call.func)
         if name in _UNCHECKED and call.args:
-            is_kept = isinstance(call.args[0], ast.Name | ast.Attribute)
+            address = call.args[0]
+            is_kept = isinstance(address, ast.Name | ast.Attribute) or (
+                isinstance(address, ast.BinOp) and names_in(address).isdisjoint(tested)
+            )
             is_ctypes = name == "from_address" or receiver_of(call) == "ctypes"
             if is_ctypes and is_kept and isinstance(call.func, ast.Attribute):
                 yield "unchecked-view", f"{expression_text(call.args[0])}; ", call
@@ -463,7 +508,6 @@ def _unchecked_views(nodes: Sequence[ast.AST]) -> Iterator[Found]:
     if not strided:
         return
     given = _given_to(nodes)
-    tests = [e.test for e in nodes if isinstance(e, ast.If | ast.Assert | ast.While | ast.IfExp)]
     own = {target.id for n in nodes for target in assigned_to(n) if isinstance(target, ast.Name)}
     for call in strided:
         is_of_torch = receiver_of(call).partition(".")[0] == "torch"

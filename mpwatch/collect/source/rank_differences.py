@@ -516,6 +516,45 @@ def find_restored_starts(
             yield "restores-start", f"{first_line(loop)}, {where}, {name}", node
 
 
+_READS_STATE: Final = re.compile(
+    r"(?:torch_|pickle_)?load|load_state_dict|load_state|load_checkpoint"
+)
+_LOOKS: Final = frozenset(
+    ("exists", "glob", "iglob", "is_file", "isfile", "iterdir", "listdir", "rglob", "scandir")
+)
+
+
+def find_resumed_alone(
+    function: ast.AST, nodes: Sequence[ast.AST], functions: Mapping[str, ast.AST]
+) -> Iterator[Found]:
+    """`state.load_state_dict(torch.load(path))` of the newest file that a rank has by itself.
+
+    In a function in which the number of the rank is used, that looks for files, itself or by a
+    function of the same file, and that calls no collective.
+
+    Args:
+        function: The syntax of one function.
+        nodes: Its own.
+        functions: See `functions_by_name`.
+    """
+    calls = sorted((e for e in nodes if isinstance(e, ast.Call)), key=first_line)
+    reads = [each for each in calls if _READS_STATE.fullmatch(last_name(each.func))]
+    names = [each for each in nodes if isinstance(each, ast.Name | ast.Attribute)]
+    if not reads or not any(_RANK.search(last_name(each)) for each in names):
+        return
+    for call in calls:
+        looked = own_nodes(functions[last_name(call.func)]) if _is_of(call, functions) else [call]
+        if any(isinstance(e, ast.Call) and last_name(e.func) in _LOOKS for e in looked):
+            later = [each for each in reads if first_line(each) >= first_line(call)]
+            if later and not any(_may_be_collective(each, functions) for each in calls):
+                yield "resumes-alone", f"{first_line(call)}", later[0]
+            return
+
+
+def _is_of(call: ast.Call, functions: Mapping[str, ast.AST]) -> bool:
+    return last_name(call.func) in functions and receiver_of(call) in ("", "self", "cls")
+
+
 def _restored_loops(tree: ast.Module) -> Mapping[str, tuple[ast.For, ast.AST]]:
     """The loops of a file over a range that begins with a name, by that name; one of each."""
     loops = (

@@ -19,6 +19,7 @@ from typing import Final
 from mpwatch.collect.process.foreign_files import open_as_owner
 from mpwatch.collect.source.ambiguous_patterns import FileNames
 from mpwatch.collect.source.call_graph import Program, program_of
+from mpwatch.collect.source.handing_over import admissions
 from mpwatch.collect.source.holders import holders_in
 from mpwatch.collect.source.kept import ARRAYS, ReturnedSlice, returned_slices_of
 from mpwatch.collect.source.kept_references import (
@@ -173,6 +174,7 @@ class SourceCode:
             self._unrepeated += islice(raised_again(path, module), MARKS_OF_KIND)
             self._unrepeated += islice(unclosed(path, module), MARKS_OF_KIND)
             self._unrepeated += islice(find_rewrites(path, module), MARKS_OF_KIND)
+            self._unrepeated += islice(admissions(path, module), MARKS_OF_KIND)
             for call in calls_of(path, module):
                 self._calls[call.name].append(call)
         if modules and self._unrepeated:

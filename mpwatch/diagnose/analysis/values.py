@@ -177,7 +177,7 @@ def difference(index: Index, ranks: Sequence[Process]) -> Difference | None:
                     if apart == 1:
                         return None  # one of them is a round ahead: no other counter compares
                     if apart > 1 and (by := _decided_by(index, stacks, name)) is not None:
-                        return _of_counter(ranks, known, name, by)
+                        return _of_counter(index, ranks, known, name, by)
                 elif not _parts(decider, lines) or name.endswith(_MODE) or name in decider.starts:
                     continue
                 elif _is_loop(decider) and _has_other_length(known):
@@ -360,15 +360,20 @@ def _decided_by(index: Index, stacks: Sequence[Sequence[Frame]], name: str) -> _
 
 
 def _of_counter(
-    ranks: Sequence[Process], values: Sequence[NameValue], name: str, by: _By
+    index: Index, ranks: Sequence[Process], values: Sequence[NameValue], name: str, by: _By
 ) -> Difference:
-    shown = by_value(ranks, values)
+    shown, alone = by_value(ranks, values), marks(index, "resumes-alone")
+    begun = "it was restored or set differently on them, as where one has found no saved state"
+    if len(alone) == 1:
+        begun = (
+            f"most likely each has resumed a state that it found itself ({mark_words(alone[0])}), "
+            "and they did not find the same"
+        )
     return Difference(
         f"{name} is {shown}",
         f"{name} is {shown}, and {by.words} decides by it: so the ranks do not get to the same "
         "collective in the same round. All of them add to it alike in each round, so that they "
-        "have begun with different values: it was restored or set differently on them, as where "
-        "one has found no saved state of its own; or some have left out rounds.",
+        f"have begun with different values: {begun}; or some have left out rounds.",
         f"Let all ranks begin with the same {name}: let one rank read what was saved and broadcast "
         "it (broadcast_object_list), or let all agree that each has found its own (all_reduce of a "
         "flag with MIN) before any of them uses it, and begin anew otherwise. A barrier or a "

@@ -135,3 +135,19 @@ def test_a_loop_that_polls_is_told_with_what_its_condition_reads(kind: OriginKin
         "as far as names tell, `while self.window.size() < self.least:` (train.py:10) depends on "
         "`return len(self.games)` (train.py:30 size)"
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "is_told"),
+    [("item = q.get(timeout=1)", True), ("q.put(item)", False), ("dist.barrier()", False)],
+)
+def test_the_condition_of_a_loop_is_told_where_its_wait_comes_back_to_it(
+    text: str, is_told: bool
+) -> None:
+    header = Statement(10, "while self.window.size() < self.least:")
+    step = OriginStep(FILE, "size", Statement(30, "return len(self.games)"))
+    line = SourceLine(FILE, 11, "run", Statement(11, text), (header,), until=EndlessLoop(header))
+    origin = Origin(FILE, header, "queue", "self.games", (step,))
+    job = Index(snapshot_of(main(), source=(line,), origins=(origin,)))
+
+    assert bool(endings_for(job, FINDING)) is is_told

@@ -92,6 +92,18 @@ def test_a_counter_that_differs_is_the_cause() -> None:
     assert "begin with the same self.step" in finding.advice
 
 
+def test_a_state_that_each_rank_has_found_itself_is_named_where_a_counter_differs() -> None:
+    values = read(0, number("self.step", 300)), read(1, number("self.step", 50))
+    loads = Statement(49, "state.load_state_dict(torch.load(path))")
+    mark = Mark("resumes-alone", "/home/me/saves.py", "resume", "45", loads)
+    snapshot = replace(job(*values, deciders=[LOOP, EVERY]), marks=(mark,))
+
+    finding = only(collective_mismatch.check, snapshot)
+
+    assert "resumed a state that it found itself" in finding.cause
+    assert f"`{loads.text}` at saves.py:49 resume" in finding.cause
+
+
 def test_a_condition_on_the_rank_around_a_collective_comes_first() -> None:
     values = read(0, number("self.step", 300)), read(1, number("self.step", 50))
     snapshot = job(*values, deciders=[LOOP, EVERY])

@@ -118,6 +118,40 @@ def test_the_holder_of_a_lock_is_further_down_in_the_function_that_takes_it() ->
     )
 
 
+@pytest.mark.parametrize("still_s", [0.5, 60.0])
+def test_a_process_that_does_nothing_is_not_said_to_set_an_event_while_others_work(
+    still_s: float,
+) -> None:
+    """Both have inherited the event."""
+    waits = party(300, "multiprocessing/synchronize.py:wait", "lock.py:acquire_write:23")
+    blocked = party(301, "feed.py:run:63", waits=WaitedOn("futex", "futex"))
+    works = party(302, "search.py:run:52", waits=WaitedOn("futex", "futex"))
+    rests = replace(blocked, threads=(replace(blocked.threads[0], still_s=60.0),))
+    worker = thread(900, "search.py:serve:30", waits=POLLS, still_s=still_s)
+    at_work = replace(works, threads=(replace(works.threads[0], still_s=60.0), worker))
+    job = snapshot_of(waits, rests, at_work, segments=(semaphore(300, 301, 302),), root=pid(300))
+
+    edge = next(e for e in wait_graph(Index(job)).edges if e.waiter == waits.process)
+
+    first = 302 if still_s < 1 else 301
+    assert edge.providers[0] == pid(first)
+
+
+def test_room_in_a_full_queue_is_made_by_who_takes_items_out_of_queues() -> None:
+    """Both others have inherited the queue, and one of them waits for room in it as well."""
+    put = "multiprocessing/queues.py:put"
+    get = ("multiprocessing/connection.py:poll", "multiprocessing/queues.py:get")
+    waits = party(300, put, "load.py:read:23")
+    beside = party(301, "load.py:read:25", waits=POLLS)
+    takes = party(302, *get, "load.py:batches:78", waits=WaitedOn("poll", "poll", timeout_s=5.0))
+    job = snapshot_of(waits, beside, takes, segments=(semaphore(300, 301, 302),), root=pid(300))
+
+    edge = next(e for e in wait_graph(Index(job)).edges if e.waiter == waits.process)
+
+    assert edge.what.startswith("room in a full queue")
+    assert edge.providers == (pid(302), pid(301))
+
+
 def test_a_holder_that_computes_is_found_as_well() -> None:
     waits = party(300, "collate.py:acquire:4", "data.py:save:10")
     idle = party(301, "train.py:sleep:3", waits=POLLS)

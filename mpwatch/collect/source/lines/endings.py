@@ -80,6 +80,8 @@ class _Wait(NamedTuple):
     ways: frozenset[str]
     loop: ast.While | None = None
     """Of a variable: the loop that tests it, in which it has to change."""
+    away: type[ast.operator] | None = None
+    """Of a number that a loop compares: what only keeps the loop going."""
 
 
 def endings(
@@ -105,7 +107,8 @@ def endings(
         for wait in waits:
             for site in sites.get(wait.name, ()):
                 is_reached = wait.loop is None or wait.loop in site.inside[:-1]
-                if site.way in wait.ways and is_reached and site.inside[-1] not in told:
+                is_way = site.way in wait.ways and not _goes_away(site.inside[-1], wait)
+                if is_way and is_reached and site.inside[-1] not in told:
                     told.add(site.inside[-1])
                     yield _ending(path, module, site)
 
@@ -174,12 +177,30 @@ def _tested(function: ast.AST, inside: Sequence[ast.AST]) -> Iterator[_Wait]:
     for each in ast.walk(loop.test):
         if id(each) not in asked and isinstance(each, ast.Attribute) and (name := _changed(each)):
             asked |= {id(inner) for inner in ast.walk(each)}
-            yield _Wait(name, _CHANGES)
+            yield _Wait(name, _CHANGES, away=_away_from(loop.test, each))
     yield from (
         _Wait(_plain(each), _CHANGES | {_SET_VARIABLE}, loop)
         for each in ast.walk(loop.test)
         if isinstance(each, ast.Name) and id(each) not in asked and each.id in own
     )
+
+
+def _away_from(test: ast.expr, number: ast.expr) -> type[ast.operator] | None:
+    """What moves a number away from the end of a loop: additions in `while self.readers > 0`."""
+    for part in test.values if isinstance(test, ast.BoolOp) else [test]:
+        if isinstance(part, ast.Compare) and part.left is number and len(part.ops) == 1:
+            if isinstance(part.ops[0], ast.Gt | ast.GtE):
+                return ast.Add
+            return ast.Sub if isinstance(part.ops[0], ast.Lt | ast.LtE) else None
+    return None
+
+
+def _goes_away(statement: ast.AST, wait: _Wait) -> bool:
+    """`self.readers += 1`, of a wait until there are none."""
+    if wait.away is None or not isinstance(statement, ast.AugAssign):
+        return False
+    number = getattr(statement.value, "value", None)
+    return isinstance(statement.op, wait.away) and isinstance(number, int) and number > 0
 
 
 def _pauses(statement: ast.AST) -> bool:

@@ -254,6 +254,16 @@ def _is_open(each: Held) -> bool:
     return gone.how in ("answered", "under") or (gone.how == "keyed" and gone.past is None)
 
 
+def _send_always(message: str, under: Statement, last: str) -> str:
+    """What to do where only a message that is not always sent removes an entry."""
+    return (
+        f"Send {message} on every way out, also where `{under.text}` does not hold, or remove the "
+        f"entry of {last} otherwise there; and drop entries that were not used for some time, as "
+        "what is to send it may die. gc.collect() or new workers do not help: it refers to all of "
+        "it."
+    )
+
+
 def _advice(each: Held) -> str:
     """What to do about a container."""
     gone, last = each.let_go, each.first.name.rpartition(".")[2]
@@ -281,6 +291,8 @@ def _advice(each: Held) -> str:
             "the old ones stay. gc.collect() or smaller entries do not end it: it refers to all "
             "of them."
         )
+    if gone is not None and gone.made is not None:
+        return _send_always(gone.message, gone.made, last)
     if gone is not None and (gone.how in ("passed", "under") or each.is_taken_by_key):
         return (
             f"Remove the entry of {last} on every way out: take it out before that check, or in a "
@@ -372,7 +384,11 @@ def removes_words(each: Held) -> str:
                 f"what removes from {it}, {at}, is not reached where {past} leaves before: such "
                 "entries stay"
             )
-        return f"whether what removes from {it} is reached, {at}, depends on {past}"
+        made = ""
+        if gone.made is not None:
+            under = _at(gone.made, gone.made_file, gone.made_in)
+            made = f", and {gone.message} is made only under {under}"
+        return f"whether what removes from {it} is reached, {at}, depends on {past}{made}"
     if gone.how == "end":
         return f"only {at} removes from {it}, which no loop of the program reaches"
     if gone.how == "later":

@@ -304,10 +304,14 @@ def _of_kept(index: Index, found: Growing, seen: list[str]) -> Explanation:
         else ""
     )
     main = main_thread(process)
+    by_source = _of_source(index, process, seen)
+    recorded = _of_recording(index, process, seen)
+    if recorded is not None and (by_source is None or not by_source.is_shown):
+        return recorded
     missed = _cache_miss(index, main.stack) if main is not None else None
     if missed is not None:
         return _of_cache(*missed, seen)
-    if (by_source := _of_source(index, process, seen)) is not None:
+    if by_source is not None:
         return by_source
     if (filled := _of_mapping(index, found, seen)) is not None:
         return filled
@@ -437,6 +441,8 @@ def _of_source(index: Index, process: Process, seen: list[str]) -> Explanation |
             )
     if (view := _of_view(index, process, seen)) is not None:
         return view
+    if (memo := _of_pickler(index, seen)) is not None:
+        return memo
     if (cycled := kept_by_cycle(index)) is not None:
         return Explanation("private memory", (*seen, cycled.evidence), cycled.cause, cycled.advice)
     futures = marks(index, "futures", process)
@@ -483,6 +489,78 @@ def _of_source(index: Index, process: Process, seen: list[str]) -> Explanation |
     return None
 
 
+def _of_recording(index: Index, process: Process, seen: Sequence[str]) -> Explanation | None:
+    """A profiler of torch that records all rounds of the loop that a process is in."""
+    if not process.sample.torch_loaded or process.role == "loader-worker":
+        return None
+    for mark in marks(index, "records-all"):
+        profiler, started, block = mark.about.split(", ", 2)
+        is_history = profiler.endswith("_record_memory_history")
+        inside = _inside_recording(index, process, mark.file, block)
+        if inside is None or (is_history and not process.gpus):
+            continue
+        is_one = int(started) == mark.statement.line
+        begins = "" if is_one else f", started in line {started}"
+        what = "each allocation and release of GPU memory" if is_history else "every operator"
+        limit = "max_entries=" if is_history else "schedule="
+        return Explanation(
+            "private memory",
+            (*seen, f"{mark_words(mark)} has no {limit}", *inside),
+            f"Most likely the records of a profiler: {mark_words(mark)} calls {profiler} without "
+            f"{limit}{begins}, so that it keeps a record of {what} of every step until it is "
+            f"stopped{', which is only after the loop' if block else ''}.",
+            _ADVICE_HISTORY if is_history else _ADVICE_PROFILER,
+            is_shown=False,
+        )
+    return None
+
+
+def _inside_recording(
+    index: Index, process: Process, file: str, block: str
+) -> tuple[str, ...] | None:
+    """Evidence that a process is in what a profiler records; `None` if it does not seem to be.
+
+    Args:
+        index: The snapshot.
+        process: The process.
+        file: That of the profiler.
+        block: As `MarkKind` says of "records-all".
+    """
+    main = main_thread(process)
+    own = program_frames(main.stack) if main is not None else []
+    inside = functions_of(unreturned(index, process))
+    own = [each for each in own if not inside or (each.file, each.function) in inside]
+    if not block:
+        return ()
+    if not block.startswith("with "):
+        first, last = map(int, block.split("-"))
+        is_in = any(each.file == file and first <= each.line <= last for each in own)
+        return (f"it is in lines {block} of that file, which it records",) if is_in else None
+    entered = re.compile(rf"with .*\b{re.escape(block.removeprefix('with '))}\(")
+    for frame in own:
+        line = source_of(index, frame)
+        for header in line.within if line is not None else ():
+            if header.text.startswith(("for ", "while ", "async for ")):
+                break  # each round has a profiler of its own
+            if entered.match(header.text):
+                place = frame_words(frame._replace(line=header.line))
+                return (f"it is in the block of `{header.text}` at {place}, which it records",)
+    return None
+
+
+_ADVICE_PROFILER = (
+    "Profile only some steps: torch.profiler.profile(schedule=torch.profiler.schedule(wait=10, "
+    "warmup=1, active=3, repeat=1), on_trace_ready=...) with step() in each round, which drops the "
+    "records after each cycle; or call start() and stop() around a few steps; or leave it out of "
+    "long runs. gc.collect(), .item() or detach() do not help: the profiler has these records."
+)
+_ADVICE_HISTORY = (
+    "Give it a limit (max_entries=100000), or record only for some steps and end it by "
+    "torch.cuda.memory._record_memory_history(enabled=None). gc.collect(), .item() or "
+    "empty_cache() do not help: the recorder has these entries."
+)
+
+
 _MADE = re.compile(r"(line \d+|[\w.]+\.py:\d+): (.+)")
 
 
@@ -505,6 +583,27 @@ def _of_view(index: Index, process: Process, seen: list[str]) -> Explanation | N
         f"view: as long as it is kept, all of {whole} stays in memory, too.",
         f"Keep a copy of the part: {part}.clone() of a tensor, .copy() of an array, "
         ".item() of one number. If it is neither, bound the container.",
+        is_guess=True,
+    )
+
+
+def _of_pickler(index: Index, seen: list[str]) -> Explanation | None:
+    """A pickler that is used for all messages, whose memo grows with each (CPython's pickle)."""
+    found = marks(index, "reuses-pickler")
+    if not found or len({each.file for each in found}) > 1:
+        return None
+    mark = found[0]
+    name, _, line = mark.about.partition(", ")
+    return Explanation(
+        "private memory",
+        (*seen, f"{mark_words(mark)} uses {name} of line {line} again and again"),
+        f"Most likely the memo of {name} keeps it: {mark_words(mark)} uses the one of line {line} "
+        "for all messages. A Pickler refers to each object that it has written, so as to write it "
+        "only once, and an Unpickler to each that it has read. So nothing that is sent or received "
+        "this way is freed as long as these live.",
+        "Use pickle.dumps() and pickle.loads() for each message, or a Pickler and an Unpickler "
+        "that are made anew for each; clear_memo() of the Pickler alone leaves what was read in "
+        "the other process. gc.collect(), or del of a message, does not help.",
     )
 
 

@@ -744,13 +744,13 @@ def may_lose_permits(index: Index) -> LostPermits | None:
 
 def _lost(mark: Mark, name: str, acquired: str, waits: str) -> LostPermits:
     """What skips the release, in words; `waits` is what a stack shows of the wait, or empty."""
-    is_error = acquired != "0"
-    how = (
-        f"an exception at {mark_words(mark)} leaves out the release of {name}, which line "
-        f"{acquired} has acquired"
-        if is_error
-        else f"{mark_words(mark)} goes on to the next round without the release of {name} below it"
-    )
+    error = f"an exception at {mark_words(mark)} leaves out the release of {name}"
+    if acquired != "0":
+        how = f"{error}, which line {acquired} has acquired"
+    elif mark.statement.text.startswith("if "):
+        how = f"{mark_words(mark)} goes on to the next round without the release of {name} below it"
+    else:
+        how = f"{error} below it, and the `except` clause around it does not release it"
     sure = "Most likely" if waits else "Possible"
     return LostPermits(
         f"{waits}{how}",

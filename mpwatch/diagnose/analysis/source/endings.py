@@ -56,7 +56,7 @@ def _origins(index: Index, line: SourceLine, texts: Sequence[str]) -> Iterator[s
         if statement is not None
     ]
     loop = line.until or line.endless
-    if loop is not None:
+    if loop is not None and _COMES_BACK.search(line.statement.text):
         conditions += [(line.file, each) for each in (*loop.ends, loop.header)]
     said = " ".join(texts)
     for file, statement in conditions:
@@ -66,6 +66,9 @@ def _origins(index: Index, line: SourceLine, texts: Sequence[str]) -> Iterator[s
             return
 
 
+_COMES_BACK = re.compile(r"sleep\(|timeout|\b(?:wait|poll|select|recv|get|is_set|empty|alive)\w*\(")
+"""In a statement that ends by itself, or by a message, and then tests the condition of its loop. A
+put() or a collective waits for others, whatever that condition is."""
 _OF_CHAIN = re.compile(r"\(([\w.-]+\.py:\d+) [\w<>]+\)")
 
 

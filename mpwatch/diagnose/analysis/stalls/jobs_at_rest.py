@@ -367,8 +367,15 @@ def waits_for_own_threads(index: Index) -> Iterator[Stall]:
             what = f"the event loop of {name} is blocked{at}, where it waits {purpose(thread)}"
             is_result = purpose(thread) in FOR_RESULTS and not may_set_a_result(process)
             cause = f"{LOOP_BLOCKED} {RESULT_OF_LOOP if is_result else cause}"
+        advice = ADVICE_AWAIT if is_loop else ADVICE_THREADS
+        lost = None if is_loop else lost_permits(index, process)
+        if taken_pool(process) is not None:
+            cause = cause_of_taken_pool(process) or cause
+            advice = advice if is_loop else ADVICE_TAKEN_POOL
+        elif lost is not None:
+            cause, advice = f"{cause} {lost.cause}", lost.advice
         yield Stall(
-            severity=Severity.WARNING if is_loop else Severity.INFO,
+            severity=Severity.WARNING if is_loop or lost is not None else Severity.INFO,
             process=process.process,
             subject=str(process.pid),
             summary=f"nothing in this job has moved for {time}: {what}",
@@ -377,12 +384,8 @@ def waits_for_own_threads(index: Index) -> Iterator[Stall]:
                 *other_threads(index, process),
                 f"no process of the job has made progress for {time}",
             ),
-            cause=cause_of_taken_pool(process) or cause,
-            advice=ADVICE_AWAIT
-            if is_loop
-            else ADVICE_TAKEN_POOL
-            if taken_pool(process) is not None
-            else ADVICE_THREADS,
+            cause=cause,
+            advice=advice,
         )
         return
 

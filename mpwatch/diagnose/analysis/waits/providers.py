@@ -40,6 +40,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     user_frame,
 )
 from mpwatch.diagnose.analysis.waits.connections import accepts
+from mpwatch.diagnose.analysis.waits.counts import awaited_counts, entering
 from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.samples import FdLink, Frame
 from mpwatch.model.snapshot import Process, Thread
@@ -209,7 +210,9 @@ def likeliest_first(
     waits takes part; a child of that one, or a parent that joins, likely does not. A parent maps
     the semaphore in any case, because it made it for its children. An event or a condition may be
     set by any of them: one that has done nothing for a while is said to be the one only where none
-    does anything, because a cycle would be told of it.
+    does anything, because a cycle would be told of it. Where the wait is for a count to be 0, that
+    is one of those that add to it and take from it in a loop. Room in a full queue comes from one
+    that is in the get() of a queue rather than from one that is in no such call.
 
     Args:
         index: The snapshot.
@@ -232,6 +235,10 @@ def likeliest_first(
         if late:
             return late
 
+    thread = main_thread(process) if mine is not None and mine.what == EVENT else None
+    counts = awaited_counts(index, thread) if thread is not None else []
+    adding = {each.process.process for count, _ in counts for each in entering(index, count)}
+
     def rank(user: ProcessId) -> tuple[bool, ...]:
         use, other = uses.get(user), index.snapshot.get(user)
         if use is None or other is None:
@@ -239,7 +246,9 @@ def likeliest_first(
         return (
             not (mine is not None and _is_ahead(mine, use)),
             use.segment == segment,
+            bool(adding) and user not in adding,
             mine is not None and mine.what == EVENT and _is_at_rest(index, other),
+            mine is not None and mine.what == FULL_QUEUE and not use.facts.gets,
             use.joins,
             other.pid == process.sample.parent_pid,
             label_stem(other) != label_stem(process) and other.sample.parent_pid == process.pid,

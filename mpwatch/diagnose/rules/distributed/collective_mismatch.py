@@ -66,7 +66,7 @@ from mpwatch.diagnose.analysis.source.branches import (
     set_by_clock,
     uneven_draw,
 )
-from mpwatch.diagnose.analysis.source.lines import mark_words, marks, source_of
+from mpwatch.diagnose.analysis.source.lines import is_in_loop, mark_words, marks, source_of
 from mpwatch.diagnose.analysis.source.origins import parting
 from mpwatch.diagnose.analysis.stack_merge import merge
 from mpwatch.diagnose.analysis.stack_patterns import (
@@ -474,7 +474,9 @@ def _with_origin(
     if not (why.is_open or why.is_of_values):
         return why
     found = parting(index, _stack(by_call[0][1][0]), _stack(by_call[-1][1][0]))
-    if found is None or found.is_said(why.cause):
+    if found is None:
+        return _with_resumed(index, by_call, why)
+    if found.is_said(why.cause):
         return why
     if why.is_of_values and found.statement.text not in why.cause:
         return why
@@ -485,6 +487,42 @@ def _with_origin(
     elif why.is_open and (found.origin.kind != "data" or is_general):
         advice = found.advice
     return why._replace(cause=f"{why.cause} {found.cause}", advice=advice)
+
+
+def _with_resumed(
+    index: Index, by_call: Sequence[tuple[str, list[Process]]], why: _Explained
+) -> _Explained:
+    """The same with that each rank may have resumed a state of its own, where the source shows it.
+
+    Only of ranks that are in one loop: in different rounds of it they come to different calls.
+    """
+    found = marks(index, "resumes-alone")
+    stacks = [_stack(ranks[0]) for _, ranks in by_call]
+    if len(found) != 1 or not why.is_open or not _are_in_one_loop(index, stacks):
+        return why
+    return why._replace(
+        cause=f"{why.cause} Possible: {mark_words(found[0])} loads on each rank what that rank has "
+        "found itself, and no rank tells the others which state that is. Ranks that have resumed "
+        "different ones are in different rounds of the loop at the same time, and those that are "
+        "ahead come to another collective.",
+        advice=f"{BEGIN_ALIKE} Each rank's log shows what it has resumed. If it is the same: "
+        f"{why.advice[:1].lower()}{why.advice[1:]}",
+    )
+
+
+def _are_in_one_loop(index: Index, stacks: Sequence[Sequence[Frame]]) -> bool:
+    """Whether threads are in one loop of a function in which all of them are."""
+    loops = [
+        {
+            (frame.file, header)
+            for frame in own_frames(stack)
+            if not is_library(frame) and (line := source_of(index, frame)) is not None
+            for header in line.within
+            if is_in_loop((header,))
+        }
+        for stack in stacks
+    ]
+    return bool(loops) and bool(set.intersection(*loops))
 
 
 def _explained(

@@ -13,6 +13,7 @@ from mpwatch.describe.frames import own_frames
 from mpwatch.diagnose.analysis.idle_time import mean_cpu_percent, quiet_s, watched_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.cases import at_line
+from mpwatch.diagnose.analysis.mechanisms.unreleased import lost_permits
 from mpwatch.diagnose.analysis.process_queries import (
     all_called,
     called,
@@ -37,6 +38,8 @@ WAITS_S = 15.0
 POLL_S = 2.0
 """A longer sleep is a pause of the program rather than a loop that waits."""
 SHOWN = 3
+EXECUTOR_WORKER = "concurrent/futures/process.py:_process_worker"
+"""The function of each worker of a ProcessPoolExecutor (CPython 3.10 to 3.15)."""
 BUSY_SHARE = 0.1
 
 
@@ -214,27 +217,48 @@ def _finding(index: Index, head: Process, entries: Sequence[LogEntry]) -> Findin
             f"since then no task is left in the pool, and its workers are idle: {name} has waited "
             f"for {index.lasting(waits_s)}"
         )
+    lost = lost_permits(index, head) if waits_s is not None else None
+    if lost is not None:
+        evidence.append(lost.evidence)
+        cause, advice = lost.cause, lost.advice
+    else:
+        cause, advice = _why(_is_executor(index, head), is_waiting=waits_s is not None), _ASK
     return Finding(
         rule=RULE,
         severity=Severity.INFO if waits_s is None else Severity.WARNING,
         process=head.process,
         summary=summary,
         evidence=tuple(evidence),
-        cause=(
-            "The exception of a task is raised only where the program asks for its result (get(), "
-            "result(), next of imap). A callback of apply_async is not called for such a task, and "
-            "nothing is printed."
-            + (
-                " So a loop that counts callbacks or finished results waits for ever."
-                if waits_s is not None
-                else " Whether the program has asked is not known."
-            )
-        ),
-        advice=(
-            "Give apply_async an error_callback, or keep what it returns and call get() on each; "
-            "call result() on each future. That costs nothing and raises the error where it is "
-            "seen."
-        ),
+        cause=cause,
+        advice=advice,
+    )
+
+
+_ASK = (
+    "Give apply_async an error_callback, or keep what it returns and call get() on each; call "
+    "result() on each future. That costs nothing and raises the error where it is seen."
+)
+
+
+def _why(is_executor: bool, *, is_waiting: bool) -> str:
+    """Why nobody learns of the exceptions; callbacks of a future are called in any case."""
+    asks = "result() of its future" if is_executor else "get(), result(), next of imap"
+    cause = f"The exception of a task is raised only where the program asks for its result ({asks})"
+    if not is_executor:
+        cause += ". A callback of apply_async is not called for such a task"
+    cause += ", and nothing is printed."
+    if not is_waiting:
+        return f"{cause} Whether the program has asked is not known."
+    if is_executor:
+        return cause
+    return f"{cause} So a loop that counts callbacks or finished results waits for ever."
+
+
+def _is_executor(index: Index, head: Process) -> bool:
+    """Whether the workers of a process are those of a ProcessPoolExecutor."""
+    mains = [main_thread(each) for each in _workers_of(index, head)]
+    return bool(mains) and all(
+        main is not None and calls(own_frames(main.stack), EXECUTOR_WORKER) for main in mains
     )
 
 

@@ -64,6 +64,7 @@ def _finding(index: Index, process: Process, ended: Ended, others: Sequence[str]
     evidence += seen or likely_task(index, process)
     view = _unchecked_view(index, process) if ended.signal == Signals.SIGSEGV else None
     cause = _cause(process, ended, libraries)
+    reaped = _status_taken(index)
     if view is not None:
         evidence.append(f"{mark_words(view.mark)} checks no bounds")
         cause = f"{_of_view(view, seen)} Otherwise: {cause}"
@@ -73,10 +74,23 @@ def _finding(index: Index, process: Process, ended: Ended, others: Sequence[str]
         process=process.process,
         summary=f"{called(process)}{more} crashed: {ended.words}",
         evidence=tuple(evidence),
-        cause=cause,
+        cause=f"{cause}{reaped}",
         advice=(_view_advice(view) if view is not None else "")
         + (_ADVICE_LOADER if process.role == "loader-worker" else _ADVICE)
         + (_ADVICE_ABORT if ended.signal == Signals.SIGABRT else _ADVICE_LOG),
+    )
+
+
+def _status_taken(index: Index) -> str:
+    """That another part of the program may take the exit status of any child, as a sentence."""
+    found = marks(index, "reap")
+    if len(found) != 1:
+        return ""
+    return (
+        f" {mark_words(found[0])} takes the exit status of any child that has ended. If it is "
+        "first, is_alive(), exitcode and join() of multiprocessing do not learn that this process "
+        "has ended, and what is to start it again does not: wait there for the pids of its own "
+        "children only."
     )
 
 

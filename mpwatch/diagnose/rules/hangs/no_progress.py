@@ -106,6 +106,12 @@ from mpwatch.diagnose.analysis.stalls.polling import (
     polls_reaped_children,
 )
 from mpwatch.diagnose.analysis.stalls.remote_calls import UnansweredCalls, unanswered_calls
+from mpwatch.diagnose.analysis.stalls.starved import (
+    Starved,
+    starved,
+    starved_processes,
+    starving,
+)
 from mpwatch.diagnose.analysis.throughput.shares import (
     Computation,
     has_come_back,
@@ -161,14 +167,17 @@ def _found(index: Index) -> Iterator[Finding]:
     yield from [_of_remote_calls(remote)] if remote is not None else ()
     yield from map(_of_attempts, retried)
     yield from (_of_kept_output(index, each, _waits_for_s(index, each)) for each in kept)
+    yield from (_of_starved(index, each) for each in starved(index))
     reported = {each.process.process for each in unseen}
     reported.update(process.process for each in retried for process in each.processes)
     reported.update(each.reader.process for each in kept)
+    reported.update(each.process.process for each in starved(index))
     reported.update(_parts_of(remote) if remote is not None and remote.nested else ())
     left = None
     if any((quiet_s(each, index) or 0.0) >= REPORTED_S for each in index.snapshot.living()):
         left = left_lock(index)
         blocked = [each for each in blockages(index) if not _ends_at_kept_output(index, each)]
+        blocked = [each for each in blocked if not _is_behind_starved(index, each)]
         if index.snapshot.part_of is not None:
             blocked = [each for each in blocked if each.reason in _ENDS_INSIDE]
         reported.update(each.process.process for each in blocked)
@@ -358,6 +367,28 @@ def _ends_at_kept_output(index: Index, blockage: Blockage) -> bool:
     """Whether a process of a blockage reads an output that orphans keep open."""
     ends = {blockage.process.process, *(each.process for each in blockage.waiters)}
     return any(each.reader.process in ends for each in kept_outputs(index))
+
+
+def _is_behind_starved(index: Index, blockage: Blockage) -> bool:
+    """Whether a process of a blockage waits for a count that others keep above 0 by turns."""
+    ends = {blockage.process.process, *(each.process for each in blockage.waiters)}
+    return not ends.isdisjoint(starved_processes(index))
+
+
+def _of_starved(index: Index, found: Starved) -> Finding:
+    """The finding about a writer that others do not let in."""
+    others, told = (*found.others, *found.behind), starving(index, found)
+    return Finding(
+        rule=RULE,
+        severity=Severity.CRITICAL if found.for_s >= HOPELESS_S else Severity.WARNING,
+        process=found.process.process,
+        others=tuple(e.process for e in others if e.process != found.process.process),
+        subject="starved",
+        summary=told.headline,
+        evidence=told.evidence,
+        cause=told.cause,
+        advice=told.advice,
+    )
 
 
 def _waits_for_s(index: Index, kept: KeptOutput) -> float:

@@ -72,6 +72,10 @@ SLEEPS = 6
 STARVES_SHARE = 0.85
 """A parent that works, and children that wait for its items, are usual: the parent has to work all
 the time, and the children hardly at all."""
+LONG_S = 2.0
+"""A pause that grows is told from this length on."""
+RESTS_SHARE = 0.3
+"""A process that computes less than this works no more than others leave it to do."""
 LASTS_S = 10.0
 """A wait that has lasted this long may be the beginning of a hang."""
 LEAST_TIME = 0.05
@@ -116,6 +120,8 @@ def check(index: Index) -> Iterator[Finding]:
             return  # nothing moves at all, which is told as that
         elif _is_pace(sleep) or not all(map(_is_in_one_sleep, stages.working)):
             yield _of_sleep(index, stages, sleep)
+    elif not asleep:
+        yield from _sleeps_ever_longer(index)
     yield from asleep
 
 
@@ -259,6 +265,62 @@ def _sleeps_while_full(index: Index) -> Iterator[Finding]:
             ),
             advice=_TAKE if is_poll else f"{_MEANT} {_TAKE if line is None else _SHORTEN}",
         )
+
+
+def _sleeps_ever_longer(index: Index) -> Iterator[Finding]:
+    """A finding where nothing works, and some sleep by a pause that is never made short again."""
+    if not marks(index, "backoff"):
+        return
+    own = [each for each in index.snapshot.living() if each.role not in SERVICE_ROLES]
+    found = [each for each in own if (_growing_sleep(index, each) or 0.0) >= LONG_S]
+    rest = [each for each in own if each not in found]
+    sleep = _sleep_of(index, found) if found else None
+    if sleep is None or sleep.growth is None:
+        return
+    if any(_computing_share(index, each) >= RESTS_SHARE for each in rest):
+        return
+    names, mark = all_called(found, SHOWN), sleep.growth
+    is_one = len(found) == 1
+    yield Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        is_doubtful=True,  # there may be no work at all
+        process=found[0].process,
+        others=tuple(each.process for each in found[1:]),
+        summary=(
+            f"{names} {'sleeps' if is_one else 'sleep'} {sleep.share:.0%} of the time at "
+            f"{sleep.place}, in pauses that get longer, and nothing else in the job works"
+        ),
+        evidence=(
+            *_lengths(sleep),
+            *(
+                f"{called(each)}: {words}"
+                for each in (*found[:SHOWN], *rest[:SHOWN])
+                if (words := doing_words(index, each))
+            ),
+        ),
+        cause=(
+            f"{mark_words(mark)} makes each pause longer than the one before, and nothing in that "
+            f"file sets {mark.about} back once there was something to do. So after a while each "
+            "look that finds nothing, however short that lasts, costs one of the longest pauses."
+        ),
+        advice=(
+            f"Set {mark.about} back to where it began as soon as something was found, and bound "
+            "the pause; or wait for what wakes the process up (get() of a queue). More processes, "
+            f"or faster ones, hardly help. Nothing is wrong if there is no work for {names}."
+        ),
+    )
+
+
+def _growing_sleep(index: Index, process: Process) -> float | None:
+    """How long the longest single sleep was; `None` unless the next one is made longer."""
+    sleep = _sleep_of(index, [process])
+    return sleep.longest_s if sleep is not None and sleep.growth is not None else None
+
+
+def _computing_share(index: Index, process: Process) -> float:
+    found = shares(index, process)
+    return sum(each.share for each in found if each.activity.kind == "computing")
 
 
 def _is_in_one_sleep(process: Process) -> bool:

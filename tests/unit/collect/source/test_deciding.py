@@ -79,6 +79,39 @@ def test_conditions_and_loops_have_their_names(tmp_path: Path) -> None:
     assert [each.leaves for each in found] == [False, True, False, False]
 
 
+COUNTED = """\
+from state import State
+import engine
+
+
+class Trainer:
+    def fit(self):
+        state = self.state
+        while state.clock.batch < self.last:
+            if state.clock.batch % 10 == 0 and engine.ready and State.known:
+                self.evaluate()
+            state.clock.advance()
+"""
+
+
+def test_what_an_object_of_another_file_counts_is_a_counter_by_any_name(tmp_path: Path) -> None:
+    """A variable may have the name of a module from which something is imported."""
+    state = "class State:\n    def advance(self):\n        self.batch += 1\n"
+    (tmp_path / "state.py").write_text(state)
+    path, now_s = tmp_path / "trainer.py", time.time() + 9.0
+    path.write_text(COUNTED)
+    code = SourceCode()
+    code.marks(OWN, str(path), now_s)
+
+    found = code.line(OWN, Frame("fit", str(path), 10), now_s)
+
+    assert found is not None
+    assert [(each.names, each.counts) for each in found.deciders] == [
+        (("state.clock.batch", "self.last"), ("state.clock.batch",)),
+        (("state.clock.batch",), ("state.clock.batch",)),
+    ]
+
+
 def test_what_a_function_can_reach_and_adds_to_is_found(tmp_path: Path) -> None:
     found = {each.name: each for each in line(tmp_path, 17, "fit").added}
 
@@ -197,6 +230,41 @@ def test_what_a_loop_begins_with_is_set_before_it(
     assert found.deciders[0].starts == (("self.first",) if is_start else ())
     told = [(m.statement.line, m.about) for m in marks if m.kind == "restores-start"]
     assert told == [(5, "8, run, self.first")] * is_marked
+
+
+RESUMES = """\
+def saved(folder, rank):
+    return sorted(glob.glob(f"{{folder}}/*-{{rank}}.pt"))
+
+
+def resume(folder, {given}, state):
+    {look}
+    {more}
+    state.load_state_dict(torch.load(path))
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "look", "more", "is_marked"),
+    [
+        ("rank", "path = saved(folder, rank)[-1]", "pass", True),
+        ("rank", "path = os.listdir(f'{folder}/{rank}')[-1]", "pass", True),
+        ("name", "path = os.listdir(folder)[-1]", "pass", False),
+        ("rank", "path = folder / f'{rank}.pt'", "pass", False),
+        ("rank", "path = saved(folder, rank)[-1]", "dist.broadcast_object_list(path)", False),
+    ],
+    ids=["by a function", "itself", "no rank", "one file", "shared"],
+)
+def test_a_state_that_each_rank_finds_by_itself_is_marked(
+    tmp_path: Path, given: str, look: str, more: str, is_marked: bool
+) -> None:
+    file = tmp_path / "a.py"
+    file.write_text(RESUMES.format(given=given, look=look, more=more))
+
+    marks = SourceCode().marks(OWN, str(file), time.time() + 9)
+
+    told = [(m.statement.line, m.about) for m in marks if m.kind == "resumes-alone"]
+    assert told == [(8, "6")] * is_marked
 
 
 def test_what_a_function_that_the_loop_calls_sets_is_no_start(tmp_path: Path) -> None:

@@ -117,3 +117,34 @@ def test_an_ending_has_the_condition_around_it_and_what_leaves_before(tmp_path: 
     assert found.under == Statement(24, "if self.check():")
     assert found.after == Statement(22, "if rank != 0: return")
     assert (caught.under, caught.after) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("test", "lines"),
+    [
+        ("self.left > 0", [7, 8]),
+        ("self.other or self.left >= 1", [7, 8]),
+        ("self.left < self.limit", [6, 8]),
+        ("self.left != 0", [6, 7, 8]),
+        ("not self.left > 0", [6, 7, 8]),
+    ],
+)
+def test_what_only_keeps_a_loop_going_does_not_end_its_wait(
+    tmp_path: Path, test: str, lines: list[int]
+) -> None:
+    text = f"""\
+class Gate:
+    def run(self):
+        while {test}:
+            time.sleep(0.1)
+    def change(self, by):
+        self.left += 1
+        self.left -= 1
+        self.left += by
+"""
+    (tmp_path / "gate.py").write_text(text)
+    code, now_s = SourceCode(), time.time() + 9.0
+    found = code.line(OWN, Frame("run", str(tmp_path / "gate.py"), 4), now_s)
+
+    assert found is not None
+    assert sorted(each.statement.line for each in found.ended_by) == lines

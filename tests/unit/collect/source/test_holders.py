@@ -867,3 +867,76 @@ class Client:
 Client(connect()).run()
 """
     assert names(run=text) == []
+
+
+SERVED = """
+class Server:
+    def __init__(self):
+        self.sessions = {{}}
+
+    def handle(self, batch):
+        for message in batch:
+            if isinstance(message, Begin):
+                self.sessions[message.name] = Session()
+            elif isinstance(message, End):
+                {removes}
+
+    def serve(self):
+        while True:
+            self.handle(self.inbox.take())
+
+
+def main():
+    Server().serve()
+"""
+
+
+@pytest.mark.parametrize(
+    "removes",
+    [
+        "self.sessions.pop(message.name, None)",
+        "if message.name in self.sessions: self.sessions.pop(message.name)",
+    ],
+)
+def test_of_several_branches_the_one_that_removes_is_told(removes: str) -> None:
+    gone = let_go(0, server=SERVED.format(removes=removes))
+
+    assert gone is not None
+    assert gone.past is not None
+    assert (gone.how, gone.past.text) == ("under", "elif isinstance(message, End):")
+
+
+ENDING_CLIENT = """
+from server import Server
+
+class Client:
+    def end(self):
+        self.out.put(End(self.name))
+
+
+def run(client):
+    while True:
+        done = client.step()
+        {calls}
+"""
+
+
+@pytest.mark.parametrize(
+    ("calls", "told"),
+    [
+        ("if done: client.end()", "if done:"),
+        ("client.end()", ""),
+        ("client.end()\n        if done: client.end()", ""),
+    ],
+    ids=["sometimes", "always", "at two places"],
+)
+def test_the_condition_under_which_a_message_is_sent_is_told(calls: str, told: str) -> None:
+    """Of the message for which the branch that removes asks."""
+    server = SERVED.format(removes="self.sessions.pop(message.name, None)")
+    classes = "class Begin:\n    pass\n\n\nclass End:\n    pass\n\n"
+
+    gone = let_go(0, server=f"{classes}{server}", client=ENDING_CLIENT.format(calls=calls))
+
+    assert gone is not None
+    assert (gone.made.text if gone.made is not None else "") == told
+    assert gone.message == ("End" if told else "")

@@ -557,3 +557,64 @@ def test_a_block_is_repeated_only_where_its_handler_goes_on(
     assert [each.about for each in marks("/a.py", parsed(text)) if each.kind == "retries"] == [
         "4-5"
     ] * is_marked
+
+
+@pytest.mark.parametrize(("arguments", "found"), [("k[i]", [4]), ("k[i], v[i]", []), ("", [])])
+def test_a_method_with_more_arguments_than_that_of_a_list_is_one_of_the_program(
+    arguments: str, found: list[int]
+) -> None:
+    text = f"import torch\n\ndef step(session, k, v, i):\n    session.append({arguments})\n"
+
+    assert lines(text, "view") == found
+
+
+@pytest.mark.parametrize(
+    ("pause", "found"),
+    [
+        ("min(self.first * self.factor ** self.tries, 15.0)", [8]),
+        ("self.first << self.tries", [8]),
+        ("self.end - self.tries", []),
+        ("self.pauses[self.tries]", []),
+    ],
+)
+@pytest.mark.parametrize("reset", ["", "self.tries = 0"])
+def test_a_pause_that_is_computed_from_a_count_of_tries_gets_longer(
+    pause: str, found: list[int], reset: str
+) -> None:
+    """Unless the count is set back."""
+    text = f"""import time
+def next_task(self):
+    while True:
+        if self.find():
+            {reset or "pass"}
+            return True
+        pause = {pause}
+        self.tries += 1
+        time.sleep(pause * random.uniform(0.9, 1.1))
+"""
+    assert lines(text, "backoff") == ([] if reset else found)
+
+
+@pytest.mark.parametrize(
+    ("made", "more", "found"),
+    [
+        ("self.out = pickle.Pickler(file)", "pass", [7]),
+        ("self.out = pickle.Pickler(file)", "self.out.clear_memo()", []),
+        ("self.out = pickle.Pickler(file)", "self.out.memo = {}", []),
+        ("out = pickle.Pickler(file)", "pass", []),
+        ("self.out = Writer(file)", "pass", []),
+    ],
+)
+def test_a_pickler_that_writes_all_messages_refers_to_them(
+    made: str, more: str, found: list[int]
+) -> None:
+    text = f"""import pickle
+class Stream:
+    def __init__(self, file):
+        {made}
+
+    def send(self, message):
+        self.out.dump(message)
+        {more}
+"""
+    assert lines(text, "reuses-pickler") == found

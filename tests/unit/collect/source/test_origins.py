@@ -417,3 +417,41 @@ def test_functions_that_call_each_other_are_followed_within_bounds(tmp_path: Pat
     text = f"{many}\ndef run(a):\n    if f0(a):\n        pass  # here\n"
 
     assert all(each.kind == "" for each in origins(tmp_path, text))
+
+
+FILLED = """
+class Scheduler:
+    def drop_old(self):
+        now = time.perf_counter()
+        keep = deque()
+        for each in self.waiting:
+            if now - each.queued_at > 3:
+                self.reply(each)
+            else:
+                keep.append(each)
+        self.waiting = keep
+
+    def next_batch(self):
+        while self.waiting and len(self.running) < 8:
+            self.running.append(self.waiting.popleft())
+        return self.running
+
+    def run(self):
+        batch = self.next_batch()
+        if batch:
+            pass  # here
+"""
+
+
+def test_whether_a_container_is_empty_depends_on_what_was_added_to_it(tmp_path: Path) -> None:
+    """Also of a variable that has the name of data, where the program shows what it is given."""
+    found = {each.kind: each for each in origins(tmp_path, FILLED)}
+
+    assert "data" not in found
+    assert [each.statement.text for each in found["clock"].steps] == [
+        "batch = self.next_batch()",
+        "while self.waiting and len(self.running) < 8:",
+        "keep.append(each)",
+        "if now - each.queued_at > 3:",
+        "now = time.perf_counter()",
+    ]

@@ -130,6 +130,8 @@ def test_a_watchdog_that_its_function_leaves_armed(body: str, left: str) -> None
         ("return rows.as_strided((n, 4), (s, s))", ""),
         ("return (c_float * n).from_address(rows)", "rows; "),
         ("return (c_float * n).from_address(rows.data_ptr())", ""),
+        ("return ctypes.string_at(rows + n, s)", "rows + n; "),
+        ("assert n < s\n    return ctypes.string_at(rows + n, 4)", ""),
     ],
 )
 def test_a_view_whose_shape_nothing_compares_with_the_array(body: str, about: str) -> None:
@@ -545,3 +547,24 @@ def test_signals_that_end_a_process_without_a_handler_are_marked() -> None:
         ("tell", "SIGHUP", 5),
         ("tell", "SIGUSR1", 6),
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "abouts"),
+    [
+        ("os.sched_setaffinity(0, {self.core})", ["one"]),
+        ("os.sched_setaffinity(os.getpid(), [rank % os.cpu_count()])", ["one"]),
+        ("cpus = [first]\nos.sched_setaffinity(0, set(cpus))", ["one"]),
+        ("psutil.Process().cpu_affinity([core])", ["one"]),
+        ("os.sched_setaffinity(0, cpus)", [""]),
+        ("os.sched_setaffinity(0, {first, *more})", [""]),
+        ("os.sched_setaffinity(0, {*more})", [""]),
+        ("numa.schedule.run_on_nodes(node)", [""]),
+        ("print(psutil.Process().cpu_affinity())", []),
+        ("os.sched_setaffinity(0, range(os.cpu_count()))", []),
+        ("os.sched_setaffinity(0, set(range(8)))", []),
+        ("before = os.sched_getaffinity(0)\nos.sched_setaffinity(0, before)", []),
+    ],
+)
+def test_calls_that_set_the_cpus_of_a_process(text: str, abouts: list[str]) -> None:
+    assert [about for _, about, _ in found(text, "sets-affinity")] == abouts

@@ -1775,6 +1775,23 @@ def test_generators_that_pass_on_a_part_of_what_they_read_are_read(
             "def release_permit(self):\n  self.permits.release()\n",
             [("unreleased", 5, "permits, 4")],
         ),
+        (  # a callback, with functions that only do it by names of their own
+            "  try:\n    keep(x.result())\n    self.gate.after_call()\n"
+            "  except ValueError as e:\n    log.warning(e)\n"
+            "def after_call(self):\n  self.permits.release()\n",
+            [("unreleased", 5, "permits, 0")],
+        ),
+        (
+            "  try:\n    keep(x.result())\n    self.gate.after_call()\n"
+            "  except ValueError as e:\n    self.gate.after_call()\n"
+            "def after_call(self):\n  self.permits.release()\n",
+            [],
+        ),
+        (
+            "  try:\n    keep(x.result())\n    permits.release()\n"
+            "  except ValueError as e:\n    raise\n",
+            [],
+        ),
     ],
 )
 def test_what_passes_over_a_release_is_read(

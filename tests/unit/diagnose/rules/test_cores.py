@@ -16,7 +16,7 @@ from mpwatch.model.history import History
 from mpwatch.model.ids import Role
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot
-from mpwatch.model.source_code import SourceLine, Statement
+from mpwatch.model.source_code import Mark, SourceLine, Statement
 from tests.builders.accounts import COMPUTES, IN_A_CONDITION, with_shares
 from tests.builders.snapshots import (
     MAIN,
@@ -241,6 +241,57 @@ def test_workers_that_share_one_cpu_are_named() -> None:
     finding = only(cpu_affinity_collapse.check, job, cpu(w200=50, w201=48))
 
     assert "2 workers of main (100) share one of 8 cpus" in finding.summary
+
+
+def binding(about: str, function: str, line: int) -> Mark:
+    call = Statement(line, "os.sched_setaffinity(0, cpus)")
+    return Mark("sets-affinity", "/home/me/runtime.py", function, about, call)
+
+
+SHARED = cpu(w200=50, w201=48)
+ENVIRONMENT = "An OpenMP runtime (GOMP_CPU_AFFINITY"
+
+
+def test_the_line_of_the_program_that_sets_the_affinity_is_named() -> None:
+    job = snapshot_of(main(cpus_allowed=1), *pinned(200, 201), cpu_count=8)
+    marked = replace(job, marks=(binding("", "reset", 40), binding("one", "apply", 27)))
+
+    bare = only(cpu_affinity_collapse.check, job, SHARED)
+    told = only(cpu_affinity_collapse.check, marked, SHARED)
+
+    assert ENVIRONMENT in bare.cause
+    assert "taskset -p" in bare.advice
+    assert "`os.sched_setaffinity(0, cpus)` at runtime.py:27 apply sets it, most" in told.cause
+    assert "main (100) has the same affinity, and its children inherit it" in told.cause
+    assert ENVIRONMENT not in told.cause
+    assert "runtime.py:40" not in told.cause
+    assert "only after its workers have started" in told.advice
+    assert "save os.sched_getaffinity(0) before runtime.py:27 apply" in told.advice
+
+
+@pytest.mark.parametrize(("waits", "is_named"), [(0.7, True), (0.2, False)])
+def test_workers_that_share_one_cpu_with_other_programs_wait_for_it(
+    waits: float, is_named: bool
+) -> None:
+    job = snapshot_of(main(cpus_allowed=1), *pinned(200, 201, 202), cpu_count=8)
+    shares = {NO_CORE: waits, COMPUTES: 1 - waits}
+    job = with_shares(job, p200=shares, p201=shares, p202=shares)
+
+    findings = found(cpu_affinity_collapse.check, job, cpu(w200=15, w201=16, w202=15))
+
+    assert bool(findings) is is_named
+    assert not findings or "they wait for a free core 7" in findings[0].evidence[-1]
+
+
+def test_an_affinity_that_the_workers_set_themselves_is_not_said_to_be_inherited() -> None:
+    job = snapshot_of(main(cpus_allowed=8), *pinned(200, 201), cpu_count=8)
+    marked = replace(job, marks=(binding("one", "init_worker", 9),))
+
+    told = only(cpu_affinity_collapse.check, marked, SHARED)
+
+    assert "in each worker, to the same cpu" in told.cause
+    assert "inherit" not in told.cause
+    assert "by the number of the worker" in told.advice
 
 
 @pytest.mark.parametrize(

@@ -191,6 +191,21 @@ def test_a_process_that_crashed_before_it_was_read_most_likely_ran_what_its_sibl
     assert "beyond an array" not in finding.cause
 
 
+@pytest.mark.parametrize("reaps", [0, 1, 2])
+def test_what_takes_the_exit_status_of_any_child_is_named_beside_a_crash(reaps: int) -> None:
+    text = "pid, _ = os.waitpid(-1, os.WNOHANG)"
+    found = [
+        Mark("reap", "/home/me/load.py", "on_child", "", Statement(42 + n, text))
+        for n in range(reaps)
+    ]
+
+    finding = only(worker_segfault.check, snapshot_of(main(), crashed(), marks=tuple(found)))
+
+    assert ("at load.py:42 on_child takes the exit status of any child" in finding.cause) is (
+        reaps == 1
+    )
+
+
 def test_a_crash_of_a_bare_process_is_named_as_well() -> None:
     dead = process(200, "spawned", ended=exited(200, signal=6))
 

@@ -578,3 +578,54 @@ def test_a_removal_by_the_name_of_a_task_that_has_more_text_than_the_key_is_like
         "gives it that name, job.key with more text, so that the two are never the same. It finds "
         "no entry, which is passed over without an error, and all of them stay."
     )
+
+
+SESSIONS = """\
+class Begin:
+    pass
+
+
+class End:
+    pass
+
+
+class Server:
+    def __init__(self):
+        self.sessions = {}
+
+    def handle(self, message):
+        if isinstance(message, Begin):
+            self.sessions[message.name] = Session(512)
+        elif isinstance(message, End):
+            self.sessions.pop(message.name, None)
+
+    def serve(self):
+        while True:
+            self.handle(self.inbox.take())
+
+
+def main():
+    Server().serve()
+"""
+CLIENT = """\
+from server import End
+
+
+def run(client):
+    while True:
+        ended, cut = client.episode()
+        if ended:
+            client.out.put(End(client.name))
+"""
+
+
+def test_what_a_message_that_removes_depends_on_is_named_where_it_is_sent() -> None:
+    found = finding(kept(server=SESSIONS, client=CLIENT), "server.py:serve:21", "server.py:main:25")
+
+    assert (
+        "depends on `elif isinstance(message, End):` at server.py:16 handle, and End is made "
+        "only under `if ended:` at client.py:7 run"
+    ) in found.cause
+    assert found.advice.startswith(
+        "Send End on every way out, also where `if ended:` does not hold"
+    )

@@ -1432,6 +1432,31 @@ def test_a_job_that_waits_for_a_thread_of_main_is_reported_where_its_threads_are
     assert "its thread manager is at data.py:9 collect" in finding.evidence
 
 
+@pytest.mark.parametrize("name", ["self.slots", "self.others"])
+def test_a_permit_that_a_callback_does_not_give_back_is_named_where_main_takes_one(
+    name: str,
+) -> None:
+    takes = thread(
+        MAIN,
+        "threading.py:acquire",
+        "train.py:submit:14",
+        waits=WaitedOn("futex", "futex"),
+        still_s=40.0,
+    )
+    reports = thread(101, "train.py:report:53", name="reports", waits=READS, still_s=40.0)
+    source = SourceLine("/home/me/train.py", 14, "submit", Statement(14, "self.slots.acquire()"))
+    mark = Mark("unreleased", "/home/me/gate.py", "done", f"{name}, 0", Statement(33, "keep(x)"))
+    job = snapshot_of(main(threads=[takes, reports], segments=()), source=(source,), marks=(mark,))
+
+    finding = only(no_progress.check, job)
+
+    is_it = name == "self.slots"
+    assert finding.severity is (Severity.WARNING if is_it else Severity.INFO)
+    told = "an exception at `keep(x)` at gate.py:33 done leaves out the release of self.slots"
+    assert (told in finding.cause) is is_it
+    assert finding.advice.startswith("Release self.slots on every way") is is_it
+
+
 def test_an_event_loop_that_a_coroutine_blocks_is_a_warning() -> None:
     blocked = thread(
         MAIN,

@@ -247,6 +247,54 @@ def test_a_look_for_items_with_equal_sleeps_is_information() -> None:
     assert "single sleeps last up to 1.0 s, as far as seen" in finding.evidence
 
 
+def idle_job(main_computes: float, *marks: Mark) -> Snapshot:
+    """Two workers that look for tasks and sleep, and a main process that looks for results."""
+    sleeps = WaitedOn("timer", "clock_nanosleep")
+    own = thread(100, "train.py:run:49", waits=sleeps, still_s=0.1, stack_age_s=0.0)
+    workers = [
+        process(
+            number,
+            "spawned",
+            threads=[thread(number, "env.py:step:24", waits=sleeps, still_s=0.4, stack_age_s=0.0)],
+        )
+        for number in (200, 201)
+    ]
+    polls = Activity("sleeping", "", place="train.py:49 run")
+    job = with_shares(
+        snapshot_of(main(threads=[own]), *workers),
+        p100={polls: 1 - main_computes, COMPUTES: main_computes},
+        p200={SLEEPS: 0.9, COMPUTES: 0.1},
+        p201={SLEEPS: 0.9, COMPUTES: 0.1},
+    )
+    return replace(job, marks=marks, source=(replace(NEXT, within=NEXT.within[:1]),))
+
+
+def test_pauses_that_only_get_longer_are_named_where_nothing_works() -> None:
+    finding = only(check, idle_job(0.02, GROWS), GROWING)
+
+    assert finding.severity is Severity.INFO
+    assert finding.is_doubtful
+    assert finding.summary == (
+        "spawned 200 (200) and spawned 201 (201) sleep 90% of the time at env.py:24 step, in "
+        "pauses that get longer, and nothing else in the job works"
+    )
+    assert finding.cause.startswith("`self.delay *= 1.25` at env.py:25 step makes each pause")
+    assert finding.advice.startswith("Set self.delay back to where it began")
+
+
+@pytest.mark.parametrize(
+    ("job", "sleeps"),
+    [
+        (idle_job(0.02), GROWING),
+        (idle_job(0.5, GROWS), GROWING),
+        (idle_job(0.02, GROWS), sleeps_of(*(0.1, 0.3, 0.6) * 10)),
+    ],
+    ids=["a constant pause", "another works", "short pauses"],
+)
+def test_a_job_that_rests_by_pauses_is_nothing_to_tell(job: Snapshot, sleeps: History) -> None:
+    assert found(check, job, sleeps) == []
+
+
 @pytest.mark.parametrize(
     ("items", "words"), [(1.0, "1 item waits in queues"), (7.0, "7 items wait in queues")]
 )

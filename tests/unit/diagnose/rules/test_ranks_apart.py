@@ -1513,6 +1513,40 @@ def test_a_rank_of_an_attempt_before_is_not_waited_for(
     assert any("290" in each.summary for each in findings) is is_awaited
 
 
+ALONE = Mark(
+    "resumes-alone", "/home/me/saves.py", "resume", "45",
+    Statement(49, "state.load_state_dict(torch.load(path))"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("marks", "loops", "is_told"),
+    [
+        ((ALONE,), (55, 55), True),
+        ((ALONE, ALONE._replace(file="/home/me/other.py")), (55, 55), False),
+        ((ALONE,), (55, 70), False),
+    ],
+    ids=["one", "two", "in two loops"],
+)
+def test_ranks_that_may_have_resumed_states_of_their_own_are_told_so(
+    marks: tuple[Mark, ...], loops: tuple[int, int], is_told: bool
+) -> None:
+    ranks = [
+        rank(0, f"{C10D}:all_gather", "train.py:evaluate:75", "train.py:fit:67"),
+        rank(1, "torch/autograd/graph.py:_engine_run_backward", "train.py:fit:59"),
+    ]
+    headers = [Statement(each, "while state.batch < self.last:") for each in loops]
+    source = (
+        line("train.py", 67, "fit", "self.evaluate()", within=(headers[0],)),
+        line("train.py", 59, "fit", "loss.backward()", within=(headers[1],)),
+    )
+
+    finding = only(collective_mismatch.check, snapshot_of(*ranks, source=source, marks=marks))
+
+    assert ("at saves.py:49 resume loads on each rank" in finding.cause) is is_told
+    assert ("load the newest that all of them have" in finding.advice) is is_told
+
+
 RESTORED = Mark(
     "restores-start", "/home/me/train.py", "resume", "82, run, self.first",
     Statement(49, "self.first = epoch + 1"),
@@ -2035,6 +2069,41 @@ def test_ranks_in_two_groups_in_an_order_of_their_own_are_reported_with_its_cond
     assert "rank 1 (301) waits in the default group at train.py:46 publish" in finding.cause
     assert f"`{FRAMES.text}` of line 55" in finding.cause
     assert EVERY.text not in finding.cause
+
+
+LEAVES = Statement(66, "if operation is None: return True")
+EARLY = (
+    line("train.py", 61, "can_end", "dist.all_reduce(state, group=self.group)"),
+    line("train.py", 68, "check", "if not self.can_end(operation):", after=(LEAVES,)),
+    line("train.py", 42, "forward", "dist.all_reduce(y)"),
+    line("train.py", 110, "run", "self.check()", within=(Statement(108, "while True:"),)),
+    line("train.py", 112, "run", "self.forward()", within=(Statement(108, "while True:"),)),
+)
+
+
+@pytest.mark.parametrize("condition", [LEAVES.text, "if self.world_size == 1: return True"])
+def test_a_return_before_the_collective_of_one_group_is_named(condition: str) -> None:
+    """In the way of a rank that is in it; a condition on the set-up is the same for all."""
+    stacks = (
+        ("train.py:can_end:61", "train.py:check:68", "train.py:run:110"),
+        (
+            "train.py:forward:42",
+            "train.py:run:112",
+        ),
+    )
+    ranks = [
+        rank(number, f"{C10D}:all_reduce", *stack, states=[state(3, group=f"{number}")])
+        for number, stack in enumerate(stacks)
+    ]
+    leaves = Statement(66, condition)
+    source = [replace(each, after=(leaves,)) if each.after else each for each in EARLY]
+    job = snapshot_of(main(), *ranks, source=tuple(source))
+
+    finding = only(rank_stuck_in_collective.check, job)
+
+    assert "rank 0 (300) waits in group 0 at train.py:61 can_end" in finding.cause
+    told = f"train.py:68 check comes after `{condition}` of line 66"
+    assert (told in finding.cause) is (condition == LEAVES.text)
 
 
 def test_recorded_groups_are_reported_by_both_rules() -> None:

@@ -606,6 +606,45 @@ def test_a_process_that_reads_after_its_last_child_exited_is_shown_their_exits()
     assert "cannot be pickled" in finding.advice
 
 
+def draws(file: str = "/home/me/source.py", function: str = "next_group", line: int = 44) -> Mark:
+    """A statement that takes an empty queue for the end of the work."""
+    text = "self.current = self.tasks.get(block=False)"
+    return Mark("ends-when-empty", file, function, "self.tasks", Statement(line, text))
+
+
+def reads_after(*marks: Mark, exit_code: int = 0) -> Finding:
+    links = (pipe(5, 500, False), pipe(6, 500, True))
+    waits = one(MAIN, WaitedOn("pipe-read", "read", ("pipe:[500]",)), *GET, links=links)
+    ended = [process(n, "spawned", ended=exited(n, exit_code=exit_code)) for n in (300, 301)]
+    return only(standing_still.check, snapshot_of(waits, *ended, marks=marks))
+
+
+def test_processes_that_took_an_empty_queue_for_the_end_are_named_with_that_line() -> None:
+    finding = reads_after(draws())
+
+    assert (
+        "`self.current = self.tasks.get(block=False)` at source.py:44 next_group takes an empty "
+        "queue for the end of the work"
+    ) in finding.cause
+    assert "most likely" in finding.cause
+    assert "one end marker (None) for each process" in finding.advice
+    assert "pickled" not in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("marks", "exit_code"),
+    [
+        ((draws(), draws(line=90)), 0),  # which of them it was is not known
+        ((draws("/home/me/train.py", "work", 8),), 0),  # the reader is in it itself
+        ((draws(),), 1),
+    ],
+)
+def test_an_end_by_an_empty_queue_is_not_told_where_something_else_may_be_it(
+    marks: tuple[Mark, ...], exit_code: int
+) -> None:
+    assert "empty queue" not in reads_after(*marks, exit_code=exit_code).cause
+
+
 def test_a_dead_end_says_what_would_have_ended_the_wait() -> None:
     alone = one(300, at_semaphore(77), "train.py:save:5")
 

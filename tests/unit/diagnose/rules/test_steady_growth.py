@@ -180,6 +180,24 @@ def test_memory_that_is_allocated_after_a_look_up_fills_a_cache(lookup: str, tol
     assert finding.is_doubtful
 
 
+def test_a_pickler_that_writes_all_messages_is_named_with_its_line() -> None:
+    dumps = Statement(16, "self.out.dump(message)")
+    mark = Mark("reuses-pickler", "/home/me/stream.py", "send", "self.out, 12", dumps)
+    sends = main(threads=[thread(MAIN, "train.py:mine:51")], torch_loaded=True)
+    past = history(rising("anon_bytes", 900 * MIB, 5 * MIB))
+
+    finding = only(check, snapshot_of(sends, marks=(mark,)), past)
+    elsewhere = mark._replace(file="/home/me/other.py")
+    other = only(check, snapshot_of(sends, marks=(mark, elsewhere)), past)
+
+    assert finding.cause.startswith(
+        "Most likely the memo of self.out keeps it: `self.out.dump(message)` at stream.py:16 send "
+        "uses the one of line 12 for all messages"
+    )
+    assert "pickle.dumps()" in finding.advice
+    assert "memo" not in other.cause
+
+
 def test_a_part_of_a_tensor_that_is_kept_is_named_with_its_line() -> None:
     keeps = Mark(
         "view",
@@ -2519,3 +2537,82 @@ def test_what_the_source_shows_to_keep_memory_is_told_before_what_was_mapped() -
 
     assert "loggerDict" in found.cause
     assert "mapped before" not in found.summary
+
+
+PROFILER = Statement(18, "self.session = profile(activities=[ProfilerActivity.CPU])")
+
+
+def profiled(block: str, *headers: str, torch_loaded: bool = True, file: str = "times") -> Finding:
+    """Memory of a process at line 70 of train.py, in these statements from line 63 on."""
+    within = tuple(Statement(63 + number, text) for number, text in enumerate(headers))
+    at = SourceLine(
+        "/home/me/train.py", 70, "train", Statement(70, "loss.backward()"), within=within
+    )
+    own = main(threads=[thread(MAIN, "train.py:train:70")], torch_loaded=torch_loaded)
+    makes = Mark(
+        "records-all", f"/home/me/{file}.py", "__init__", f"profile, 22, {block}", PROFILER
+    )
+    job = snapshot_of(own, marks=(makes,), source=(at,))
+    return only(check, job, history(rising("anon_bytes", 900 * MIB, 5 * MIB)))
+
+
+OPEN_TIMES = "with OpTimes(enabled=rank == 0) as times:"
+STEPS = "for step in range(steps):"
+
+
+@pytest.mark.parametrize(
+    ("block", "headers", "file"),
+    [
+        ("with OpTimes", (OPEN_TIMES, STEPS, "with times.mark(step):"), "times"),
+        ("22-90", (STEPS,), "train"),
+        ("", (STEPS,), "times"),
+    ],
+)
+def test_a_profiler_of_all_rounds_is_named_as_what_keeps_memory(
+    block: str, headers: Sequence[str], file: str
+) -> None:
+    finding = profiled(block, *headers, file=file)
+
+    assert finding.cause.startswith("Most likely the records of a profiler: `self.session = ")
+    assert (
+        f"{file}.py:18 __init__ calls profile without schedule=, started in line 22"
+        in finding.cause
+    )
+    assert "every operator of every step until it is stopped" in finding.cause
+    assert "schedule=torch.profiler.schedule(" in finding.advice
+    assert "autograd graph" not in finding.cause
+
+
+@pytest.mark.parametrize(
+    ("block", "headers", "file", "torch_loaded"),
+    [
+        ("with OpTimes", (STEPS, OPEN_TIMES), "times", True),
+        ("with OpTimes", ("with Other() as times:", STEPS), "times", True),
+        ("22-60", (STEPS,), "train", True),
+        ("22-90", (STEPS,), "times", True),
+        ("", (STEPS,), "times", False),
+    ],
+)
+def test_a_profiler_that_a_process_is_not_in_keeps_no_memory_of_it(
+    block: str, headers: Sequence[str], file: str, torch_loaded: bool
+) -> None:
+    finding = profiled(block, *headers, file=file, torch_loaded=torch_loaded)
+
+    assert "profiler" not in finding.cause
+
+
+@pytest.mark.parametrize("gpus", [(), (GpuUse(0, 1 << 30),)])
+def test_the_history_of_gpu_memory_grows_only_where_a_gpu_is_used(gpus: tuple[GpuUse, ...]) -> None:
+    records = Mark(
+        "records-all",
+        "/home/me/train.py",
+        "main",
+        "torch.cuda.memory._record_memory_history, 9, ",
+        Statement(9, "torch.cuda.memory._record_memory_history()"),
+    )
+    job = snapshot_of(replace(main(torch_loaded=True), gpus=gpus), marks=(records,))
+
+    finding = only(check, job, history(rising("anon_bytes", 900 * MIB, 5 * MIB)))
+
+    assert ("each allocation and release of GPU memory" in finding.cause) is bool(gpus)
+    assert ("max_entries=" in finding.advice) is bool(gpus)

@@ -11,7 +11,7 @@ from mpwatch.model.findings import Severity
 from mpwatch.model.history import History
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import LogEntry, Process, Snapshot
-from mpwatch.model.source_code import DroppedResult, Statement
+from mpwatch.model.source_code import DroppedResult, Mark, SourceLine, Statement
 from tests.builders.accounts import COMPUTES, with_shares
 from tests.builders.snapshots import (
     MAIN,
@@ -69,6 +69,35 @@ def test_a_process_that_waits_while_its_pool_has_nothing_left_is_warned_about() 
     assert "it waits at train.py:30 run for 60 s" in finding.summary
     assert finding.evidence[0] == "ValueError: bad shape, at train.py:12 score"
     assert "error_callback" in finding.advice
+
+
+def test_of_an_executor_nothing_is_said_of_callbacks_which_are_called_in_any_case() -> None:
+    known = job(failed())
+    worker_loop = thread(200, "concurrent/futures/process.py:_process_worker", waits=WAITS)
+    own = [
+        replace(each, threads=(worker_loop,)) if each.role == "pool-worker" else each
+        for each in known.processes
+    ]
+
+    finding = only(task_errors_unread.check, replace(known, processes=tuple(own)), quiet())
+
+    assert "(result() of its future), and nothing is printed" in finding.cause
+    assert "callback" not in finding.cause
+
+
+def test_a_release_that_such_an_exception_leaves_out_is_the_cause() -> None:
+    text = "on_result(item, task.result())"
+    mark = Mark("unreleased", "/home/me/gate.py", "done", "self.slots, 0", Statement(33, text))
+    source = SourceLine("/home/me/train.py", 30, "run", Statement(30, "self.slots.acquire()"))
+    waiting = replace(job(failed()), marks=(mark,), source=(source,))
+
+    finding = only(task_errors_unread.check, waiting, quiet())
+
+    assert finding.cause.startswith(
+        f"Most likely: an exception at `{text}` at gate.py:33 done leaves out the release of "
+        "self.slots below it, and the `except` clause around it does not release it"
+    )
+    assert finding.advice.startswith("Release self.slots on every way")
 
 
 def test_a_loop_that_sleeps_and_looks_for_callbacks_waits_as_well() -> None:
