@@ -60,6 +60,7 @@ _COPIES: Final = 3
 """A part that is repeated a bounded number of times stands for so many positions at most."""
 _PROBES: Final = "aZ5_ .,;:@/-+='\"<>(){}[]&#%!?\n\té"
 """One character of each kind that classes of characters tell apart."""
+_DIGITS: Final = frozenset("0123456789")
 _END: Final = "end"
 """Stands for the end of the text, which only `$`, `\\Z` and the like take."""
 
@@ -320,7 +321,8 @@ class _Automaton:
     def runs(self, items: _Items) -> Iterator[Set[str]]:
         """What the repeats without an end take that a match can begin with.
 
-        Single characters may stand before one, as in ` +`, if they take all of that as well.
+        Single characters may stand before one, as in ` +`, if they take all of that as well. Not of
+        digits alone, of which texts have no long runs.
         """
         before = self._probes
         for op, argument in items:
@@ -329,7 +331,8 @@ class _Automaton:
             taken = self._of_one(body)
             if taken is None and least:
                 return
-            if taken and taken <= before and most >= _UNBOUNDED > least:
+            is_short = taken is None or taken <= _DIGITS
+            if taken and not is_short and taken <= before and most >= _UNBOUNDED > least:
                 yield taken
             if taken is not None and least:
                 before = before & taken

@@ -38,7 +38,7 @@ from mpwatch.model.ids import ProcessId
         (r"^\s+|\s+$", 0),
         (r"a|\s+$", 0),
         (r"\w+@", 0),
-        (r"\d+x", 0),
+        (r"[\da-f]+x", 0),
         (r"a+b", 0),
         (r".*x", 0),
         (r".*x", re.DOTALL),
@@ -78,6 +78,9 @@ def test_each_place_of_a_run_is_tried_where_what_follows_it_can_fail(
         (r"<[^>]+>", 0),
         (r"a\s+x", 0),
         (r"[A-Z][a-z]+x", 0),
+        # Numbers are short.
+        (r"\d+x", 0),
+        (r"[0-9]+ m2", 0),
         # The run has an end.
         (r" {1,100}$", 0),
         # What it takes is not known.
