@@ -32,6 +32,8 @@ from mpwatch.model.source_code import Origin, OriginStep
 
 _LIMIT_AT: Final = {"poll": 0, "acquire": 1}
 """The place of the limit among the arguments."""
+_ARGUMENTS: Final = 2
+"""Of such a call at most; poll() of the C library has three, and the limit last."""
 _CONVERTS: Final = frozenset(("ceil", "float", "floor", "int", "min", "round", "trunc"))
 """Calls whose result is below zero if what they are given is."""
 _STEPS: Final = 8
@@ -97,7 +99,7 @@ def limits_given(
         name = last_name(call.func) if isinstance(call, ast.Call) else ""
         if not isinstance(call, ast.Call) or name not in _LIMIT_AT:
             continue
-        if not isinstance(call.func, ast.Attribute):
+        if not isinstance(call.func, ast.Attribute) or len(call.args) > _ARGUMENTS:
             continue
         limit = argument_of(call, "timeout", _LIMIT_AT[name])
         if limit is None or isinstance(limit, ast.Constant):
@@ -270,14 +272,19 @@ class _Search:
             yield from self._outside(name, at, way)
 
     def _outside(self, name: ast.Name, at: _At, way: _Way) -> Iterator[_Limit]:
-        """What a variable of a function around is given."""
+        """What a variable of a function around, or of the file, is given."""
         outer = at.function.outer
         if outer is None:
-            yield _Limit("unknown", way, name)
+            values = self._program.globals.get((at.function.file, name.id), ())
+            if not values or not all(isinstance(each, ast.Constant) for each in values):
+                yield _Limit("unknown", way, name)
+            for value in values:
+                if isinstance(value, ast.Constant):
+                    yield from self._value(value, at, way)
             return
         found, _ = _sets(name.id, _At(outer, at.function.node, ()))
-        for each, value in found:
-            yield from self._value(value, each, way.then(each))
+        for each, given in found:
+            yield from self._value(given, each, way.then(each))
         if not found and name.id in outer.arguments:
             yield from self._passed(name.id, outer, way)
         elif not found:

@@ -47,6 +47,7 @@ def at_poll(folder: Path, *rows: str, limit: str, head: str = "") -> list[Origin
     body = "\n".join(f"    {row}" for row in rows)
     text = f"""
 import time
+LIMIT_MS = 5000
 {head}
 
 def run(self, poller, end, count):
@@ -86,6 +87,8 @@ def test_what_is_left_until_a_deadline_may_be_below_zero(
     ("rows", "limit"),
     [
         ((), "5000"),
+        ((), "ctypes.byref(self.fds), count, -1"),
+        ((), "LIMIT_MS"),
         ((), ""),
         ((), "max(0, end - time.monotonic())"),
         (("left = max(end - time.monotonic(), 0.0)",), "left * 1000"),
