@@ -117,6 +117,8 @@ def _of_rounds(index: Index, process: Process) -> Iterator[Finding]:
     at = f": {mark_words(shown.starts)}" if shown is not None else ""
     rounds = f"`{shown.loop.text}` of line {shown.loop.line}" if shown is not None else "its work"
     name, method = called(process), spawned[0].sample.start_method
+    born = [s for child in spawned if (s := child.sample.born_wall_s) is not None]
+    since_s = index.snapshot.wall_s - min(born)
     yield Finding(
         rule=RULE,
         severity=Severity.WARNING,
@@ -128,8 +130,7 @@ def _of_rounds(index: Index, process: Process) -> Iterator[Finding]:
         ),
         evidence=(
             f"{counted(len(spawned), 'process', 'processes')} in {len(sets)} sets within "
-            f"{seconds_text(min(RECENT_S, watched_s(index)))}; a set lived {seconds_text(mean_s)} "
-            "on average",
+            f"{seconds_text(since_s)}; a set lived {seconds_text(mean_s)} on average",
             f"{part:.0%} of what stacks of the {len(ended)} ended ones show is imports",
             *((f"{name}: {words}",) if (words := doing_words(index, process)) else ()),
             *((f"{name} is at {lines}",) if (lines := own_lines(process)) else ()),
