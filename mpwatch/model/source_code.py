@@ -304,6 +304,7 @@ OriginKind: TypeAlias = Literal[
     "rank",
     "set-order",
     "shared",
+    "time-left",
     "",
 ]
 """Where a value comes from. `argument`: the command line. `counter`: is added to on some ways only.
@@ -312,7 +313,8 @@ OriginKind: TypeAlias = Literal[
 variable that a thread sets. `hash`: hash(). `limit`: whether a time limit has passed. `machine`:
 memory or load. `message`: from another process. `one-rank`: of a collective whose result only one
 rank gets. `queue`: the size of one. `random`: a random number. `set-order`: the order of a set.
-`shared`: a collective that gives all ranks the same. Empty: not known."""
+`shared`: a collective that gives all ranks the same. `time-left`: a deadline from which a clock is
+subtracted, which nothing on the way keeps from falling below zero. Empty: not known."""
 
 
 class OriginStep(NamedTuple):
@@ -321,6 +323,8 @@ class OriginStep(NamedTuple):
     file: str
     function: str
     statement: Statement
+    is_call: bool = False
+    """Of the limit of a wait: whether it calls the function of the step before, and passes it."""
 
 
 class Origin(NamedTuple):
@@ -336,9 +340,11 @@ class Origin(NamedTuple):
     """The statements in between, the nearest first; the last contains `about`. None where the first
     statement does."""
     is_certain: bool = True
-    """Whether each step is the only one that the source shows."""
+    """Whether each step is the only one that the source shows; of the limit of a wait, whether
+    nothing shows that it may be None."""
     names: tuple[str, ...] = ()
-    """What the first statement passes it as, where that is a call: `src`."""
+    """What the first statement passes it as, where that is a call: `src`; the limit of a wait as
+    written, `timeout_ms`."""
 
 
 class DroppedResult(NamedTuple):
@@ -474,7 +480,8 @@ MarkKind: TypeAlias = Literal[
     "kept-to-end",
     # Sends SIGKILL to another process. About: the first lines of the loops around it and around
     # the only calls that lead there, the functions of these, and the condition,
-    # `70, 99; poll, end; if used > limit: in line 50`.
+    # `70, 99; poll, end; if used > limit: in line 50`. Of several calls of one function, those
+    # under a comparison of how long something took make a mark more each.
     "kills",
     # Sends a signal to the process group of a child, in a file that makes none for it: that is its
     # own. About: the signal, and the line that starts the first child, `SIGKILL, 23`.
@@ -532,6 +539,9 @@ MarkKind: TypeAlias = Literal[
     "prompts",
     # Puts an item into a queue. About: the queue.
     "put",
+    # Searches with a pattern of `re` that begins with a repeat without an end, and can fail after
+    # it, so that each place of a run of such characters is tried. About: as of "uses-wide-pattern".
+    "quadratic-pattern",
     # Adds a QueueHandler in a function that gets the logger of multiprocessing.
     "queue-handler",
     # Raises an exception that the file has kept before, in each round of a loop that catches it.

@@ -6,6 +6,10 @@ it is exponential where two different ways lead from a position back to it by th
 polynomial where the same text leads from a position back to itself, on to a later one, and from
 that back to itself (Weber and Seidl, On the degree of ambiguity of finite automata, 1991).
 
+A pattern that matches in one way only may take as long in a search, which tries it from each place:
+one that begins with a repeat without an end, such as ` +$`, goes through the rest of a run of such
+characters from each place in it, where the run does not end as the pattern needs.
+
 `for pattern, to in RULES: text = pattern.sub(to, text)` names no pattern: all that the variable can
 be, as the program shows, are looked at. Variables are followed through lists, tuples and dicts,
 attributes of classes, fields of simple classes, arguments of functions that the same file calls,
@@ -56,6 +60,7 @@ _COPIES: Final = 3
 """A part that is repeated a bounded number of times stands for so many positions at most."""
 _PROBES: Final = "aZ5_ .,;:@/-+='\"<>(){}[]&#%!?\n\té"
 """One character of each kind that classes of characters tell apart."""
+_DIGITS: Final = frozenset("0123456789")
 _END: Final = "end"
 """Stands for the end of the text, which only `$`, `\\Z` and the like take."""
 
@@ -84,6 +89,51 @@ def matches_in_many_ways(pattern: str, is_verbose: bool = False) -> bool:
     return automaton.is_ambiguous(last)
 
 
+_RUN: Final = 8
+"""Characters of a run that is tried on a pattern: more than `_COPIES` of two parts."""
+
+
+@lru_cache(maxsize=512)
+def searches_in_square_time(pattern: str, flags: int = 0) -> bool:
+    """Whether a search may take time with the square of the length of a run of characters.
+
+    Each place of the run is tried where a repeat without an end begins the pattern and what follows
+    it can fail. Not where a match can begin at few places only (`^`, a look around).
+
+    Args:
+        pattern: As it is written.
+        flags: Those of `re` that count here: DOTALL, MULTILINE, VERBOSE.
+    """
+    if len(pattern) > _PATTERN_LIMIT:
+        return False
+    try:
+        parsed = sre.parse(pattern, flags)
+        flags |= parsed.state.flags
+        automaton = _Automaton({*_PROBES, *pattern}, flags)
+        ways = list(_unanchored(list(parsed)))
+        parts = [automaton.add(each) for each in ways]
+    except (sre.error, OverflowError, RecursionError, _TooManyError):
+        return False
+    if not automaton.is_known or any(part.is_empty for part in parts):
+        return False
+    return any(automaton.can_fail(run, parts) for way in ways for run in automaton.runs(way))
+
+
+def _unanchored(items: list[tuple[Any, Any]]) -> Iterator[list[tuple[Any, Any]]]:
+    """The ways to begin a pattern, without those that begin with a condition on the place."""
+    if not items:
+        yield items
+        return
+    op, argument = items[0]
+    if op is sre.SUBPATTERN:
+        yield from _unanchored([*argument[-1], *items[1:]])
+    elif op is sre.BRANCH:
+        for each in argument[1]:
+            yield from _unanchored([*each, *items[1:]])
+    elif op not in (sre.AT, sre.ASSERT, sre.ASSERT_NOT):
+        yield items
+
+
 class _TooManyError(Exception):
     """The pattern has more positions than are looked at."""
 
@@ -103,8 +153,11 @@ _EMPTY: Final = _Part(True)
 class _Automaton:
     """Positions of a pattern, the characters that each takes, and which may follow which."""
 
-    def __init__(self, probes: Set[str]) -> None:
+    def __init__(self, probes: Set[str], flags: int = 0) -> None:
         self._probes = probes
+        self._flags = flags
+        self.is_known = True
+        """Whether it is known of all items what they take."""
         self._takes: list[Set[str]] = []
         self._follow: list[set[int]] = []
         self._twice: set[int] = set()
@@ -126,7 +179,8 @@ class _Automaton:
             return self._repeat(*argument)
         if op is sre.AT:
             is_end = argument in (sre.AT_END, sre.AT_END_STRING)
-            return self._position({_END}) if is_end else _EMPTY
+            ends = {_END, "\n"} if argument is sre.AT_END and self._has(re.MULTILINE) else {_END}
+            return self._position(ends) if is_end else _EMPTY
         if op in (sre.ASSERT, sre.ASSERT_NOT):
             return _EMPTY
         return self._position(self._taken(op, argument))
@@ -253,10 +307,63 @@ class _Automaton:
         if op is sre.NOT_LITERAL:
             return {each for each in self._probes if each != chr(argument)}
         if op is sre.ANY:
-            return {each for each in self._probes if each != "\n"}
+            return {e for e in self._probes if e != "\n" or self._has(re.DOTALL)}
         if op is sre.IN:
             return {each for each in self._probes if _is_in(argument, each)}
+        self.is_known = False
         return set()
+
+    def _has(self, flag: int) -> bool:
+        return bool(self._flags & flag)
+
+    # --- runs ---------------------------------------------------------------------------------
+
+    def runs(self, items: _Items) -> Iterator[Set[str]]:
+        """What the repeats without an end take that a match can begin with.
+
+        Single characters may stand before one, as in ` +`, if they take all of that as well. Not of
+        digits alone, of which texts have no long runs.
+        """
+        before = self._probes
+        for op, argument in items:
+            is_repeat = op in (sre.MAX_REPEAT, sre.MIN_REPEAT)
+            least, most, body = argument if is_repeat else (1, 1, [(op, argument)])
+            taken = self._of_one(body)
+            if taken is None and least:
+                return
+            is_short = taken is None or taken <= _DIGITS
+            if taken and not is_short and taken <= before and most >= _UNBOUNDED > least:
+                yield taken
+            if taken is not None and least:
+                before = before & taken
+
+    def _of_one(self, body: _Items) -> Set[str] | None:
+        """What an item of one character takes; `None` for others."""
+        if len(body) != 1:
+            return None
+        op, argument = body[0]
+        if op is sre.SUBPATTERN:
+            return self._of_one(argument[-1])
+        is_one = op in (sre.LITERAL, sre.NOT_LITERAL, sre.ANY, sre.IN)
+        return self._taken(op, argument) if is_one else None
+
+    def can_fail(self, run: Set[str], parts: Sequence[_Part]) -> bool:
+        """Whether some run of one of these characters, and what ends it, begins no match."""
+        return any(
+            not any(self._begins([each] * _RUN + [end], part) for part in parts)
+            for each in run
+            for end in (_END, *self._probes - run)
+        )
+
+    def _begins(self, text: Sequence[str], part: _Part) -> bool:
+        """Whether the beginning of a text matches."""
+        places: Set[int] = part.first
+        for each in text:
+            places = {place for place in places if each in self._takes[place]}
+            if not places.isdisjoint(part.last):
+                return True
+            places = {after for place in places for after in self._follow[place]}
+        return False
 
 
 class _Steps:
@@ -298,6 +405,7 @@ def _is_in(members: _Items, each: str) -> bool:
 _PATTERN_METHODS: Final = frozenset(
     ("findall", "finditer", "fullmatch", "match", "search", "split", "sub", "subn")
 )
+_SEARCHES: Final = _PATTERN_METHODS - {"fullmatch", "match"}
 _PATTERN_CALLS: Final = _PATTERN_METHODS | {"compile"}
 _MODULES: Final = frozenset(("re", "regex"))
 _STEPS: Final = 2000
@@ -533,8 +641,17 @@ def _is_own(node: ast.expr) -> bool:
     return isinstance(node, ast.Name) and node.id in ("self", "cls")
 
 
+class _Text(NamedTuple):
+    """A literal pattern."""
+
+    place: str
+    """Its line, with its file where that is another one: `5`, `rules.py:5`."""
+    pattern: str
+    flags: int
+
+
 class PatternUses:
-    """The uses of ambiguous patterns in one file."""
+    """The uses of patterns in one file that may take long."""
 
     def __init__(self, names: FileNames) -> None:
         self._names = names
@@ -549,7 +666,7 @@ class PatternUses:
         self._left = 0
 
     def find(self, function: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[Found]:
-        """The calls in a function that use an ambiguous pattern, at the call or by a variable.
+        """The calls in a function that use such a pattern, at the call or by a variable.
 
         Args:
             function: The function, or the file.
@@ -565,8 +682,8 @@ class PatternUses:
             first = call.args[0] if call.args else None
             if is_module and (first is None or isinstance(first, ast.Constant)):
                 pattern = getattr(first, "value", None)
-                if isinstance(pattern, str) and matches_in_many_ways(pattern, _is_verbose(call)):
-                    yield "wide-pattern", pattern, call
+                if isinstance(pattern, str):
+                    yield from _at_call(call, pattern)
                 continue
             if not self._is_needed or call.func.attr == "compile":
                 continue
@@ -574,27 +691,30 @@ class PatternUses:
             of = first if is_module and first is not None else owner
             start = _Place(of, _Scope(self._names, function))
             found = dict.fromkeys(
-                self._patterns(start, frozenset(), is_text=is_module, is_verbose=_is_verbose(call))
+                self._patterns(start, frozenset(), is_text=is_module, flags=_flags(call))
             )
-            wide = (each for each in found if matches_in_many_ways(*each[1:]))
-            for line, pattern, _ in islice(wide, _SHOWN):
-                yield "uses-wide-pattern", f"{line}, {pattern}", call
+            wide = [each for each in found if _is_wide(each)]
+            for each in wide[:_SHOWN]:
+                yield "uses-wide-pattern", f"{each.place}, {each.pattern}", call
+            slow = (each for each in found if each not in wide and _is_slow(call, each))
+            for each in islice(slow, _SHOWN):
+                yield "quadratic-pattern", f"{each.place}, {each.pattern}", call
 
     def _patterns(
-        self, start: _Place, seen: frozenset[int], *, is_text: bool, is_verbose: bool
-    ) -> Iterator[tuple[str, str, bool]]:
-        """The literal patterns that an expression can be, with their lines, and if verbose."""
+        self, start: _Place, seen: frozenset[int], *, is_text: bool, flags: int
+    ) -> Iterator[_Text]:
+        """The literal patterns that an expression can be."""
         for node, scope in self._values(start, seen):
             if _compiles(node) and isinstance(node, ast.Call) and node.args:
                 # `pattern = re.compile(pattern)` leads back to itself.
                 if id(node) not in seen:
                     text = _Place(node.args[0], scope)
                     yield from self._patterns(
-                        text, seen | {id(node)}, is_text=True, is_verbose=_is_verbose(node)
+                        text, seen | {id(node)}, is_text=True, flags=_flags(node)
                     )
             elif is_text and isinstance(node, ast.Constant) and isinstance(node.value, str):
                 file = "" if scope.file is self._names else f"{scope.file.name}:"
-                yield f"{file}{first_line(node)}", node.value, is_verbose
+                yield _Text(f"{file}{first_line(node)}", node.value, flags)
 
     def _values(self, place: _Place, seen: frozenset[int]) -> Iterator[_Place]:
         """What an expression can be, of literals and calls."""
@@ -751,14 +871,37 @@ def _compiles(node: ast.AST) -> bool:
     )
 
 
-def _is_verbose(call: ast.Call) -> bool:
-    """Whether a call of `re` has the flag VERBOSE."""
+def _at_call(call: ast.Call, pattern: str) -> Iterator[Found]:
+    """What is told of a call of `re` that is given a literal pattern."""
+    text = _Text(str(first_line(call)), pattern, _flags(call))
+    if _is_wide(text):
+        yield "wide-pattern", pattern, call
+    elif _is_slow(call, text):
+        yield "quadratic-pattern", f"{text.place}, {pattern}", call
+
+
+def _is_wide(text: _Text) -> bool:
+    return matches_in_many_ways(text.pattern, bool(text.flags & re.VERBOSE))
+
+
+def _is_slow(call: ast.Call, text: _Text) -> bool:
+    """Whether a call searches with it, in place of matching at one place."""
+    is_search = isinstance(call.func, ast.Attribute) and call.func.attr in _SEARCHES
+    return is_search and searches_in_square_time(text.pattern, text.flags)
+
+
+def _flags(call: ast.Call) -> int:
+    """Those of the flags of a call of `re` that change what a pattern takes."""
     given = [*call.args[1:], *(each.value for each in call.keywords)]
-    parts = (part for each in given for part in ast.walk(each))
-    return any(isinstance(e, ast.Name | ast.Attribute) and last_name(e) in _VERBOSE for e in parts)
+    names = {last_name(e) for each in given for e in ast.walk(each) if isinstance(e, ast.expr)}
+    return sum(flag for flag, written in _FLAGS.items() if not names.isdisjoint(written))
 
 
-_VERBOSE: Final = frozenset(("VERBOSE", "X"))
+_FLAGS: Final[Mapping[int, Sequence[str]]] = {
+    re.DOTALL.value: ("DOTALL", "S"),
+    re.MULTILINE.value: ("MULTILINE", "M"),
+    re.VERBOSE.value: ("VERBOSE", "X"),
+}
 
 
 def _is_method(node: ast.AST, names: Sequence[str]) -> bool:

@@ -19,14 +19,17 @@ from signal import Signals
 from typing import Final, NamedTuple
 
 from mpwatch.collect.source.kept import container_of
+from mpwatch.collect.source.rank_differences import reads_clock
 from mpwatch.collect.source.syntax import (
     FUNCTIONS,
     LOOPS,
+    ORDERS,
     QUOTE_LIMIT,
     Found,
     ParsedFile,
     are_apart,
     before,
+    bindings,
     calls_in,
     children,
     every_node,
@@ -486,18 +489,26 @@ def find_kills(module: ParsedFile, function: ast.AST) -> Iterator[Found]:
         is_sent = is_it and name in ("kill", "killpg", "send_signal") and not is_itself
         is_own = name == "kill" and not call.args and isinstance(call.func, ast.Attribute)
         if is_sent or is_own:
-            calls = list(_around_calls(module, function))[::-1]
-            above = [*(each for call in calls for each in call.around), *parents]
-            under = next((each for each in reversed(above) if isinstance(each, ast.If)), None)
-            header = quoted(module, under) if under is not None else None
-            lines = ", ".join(str(each.lineno) for each in above if isinstance(each, LOOPS))
-            names = ", ".join((*(call.function for call in calls), getattr(function, "name", "")))
-            about = f"{lines}; {names}; "
-            if header is not None:  # shortened here, so that its line is not cut off
-                line = f" in line {header.line}"
-                left = max(_LEAST_SHOWN, QUOTE_LIMIT - len(about) - len(line))
-                about += f"{clean(header.text, left)}{line}"
-            yield "kills", about, node
+            calls = list(_around_calls(module, function))
+            for each in (calls, *_late_calls(module, function)):
+                yield "kills", _about_kill(module, function, each[::-1], parents), node
+
+
+def _about_kill(
+    module: ParsedFile, function: ast.AST, calls: Sequence[_Call], parents: Sequence[ast.AST]
+) -> str:
+    """What `Mark.about` says of a kill that calls lead to, the outermost first."""
+    above = [*(each for call in calls for each in call.around), *parents]
+    under = next((each for each in reversed(above) if isinstance(each, ast.If)), None)
+    header = quoted(module, under) if under is not None else None
+    lines = ", ".join(str(each.lineno) for each in above if isinstance(each, LOOPS))
+    names = ", ".join((*(call.function for call in calls), getattr(function, "name", "")))
+    about = f"{lines}; {names}; "
+    if header is not None:  # shortened here, so that its line is not cut off
+        line = f" in line {header.line}"
+        left = max(_LEAST_SHOWN, QUOTE_LIMIT - len(about) - len(line))
+        about += f"{clean(header.text, left)}{line}"
+    return about
 
 
 _ENDS_UNHANDLED: Final = frozenset(("SIGHUP", "SIGUSR1", "SIGUSR2"))
@@ -519,8 +530,8 @@ _LEAST_SHOWN: Final = 24
 """Characters of a condition."""
 
 
-class _OnlyCall(NamedTuple):
-    """The one call of a function in its file."""
+class _Call(NamedTuple):
+    """A call of a function in its file."""
 
     function: str
     """That makes the call."""
@@ -529,10 +540,45 @@ class _OnlyCall(NamedTuple):
 
 
 _CALLS: Final = 4
-"""Calls that are followed, one above the other."""
+"""Calls that are followed, one above the other, and of one function."""
 
 
-def _around_calls(module: ParsedFile, function: ast.AST) -> Iterator[_OnlyCall]:
+def _late_calls(module: ParsedFile, function: ast.AST) -> Iterator[list[_Call]]:
+    """Of several calls of a function those under a comparison of how long something took.
+
+    Each with the calls that lead to it.
+    """
+    name = function.name if isinstance(function, FUNCTIONS) else ""
+    found = of_file(module.tree, _calls_by_name).get(name, ())
+    for caller, around in found if 1 < len(found) <= _CALLS else ():
+        under = next((each for each in reversed(around) if isinstance(each, ast.If)), None)
+        if under is not None and _compares_a_time(under.test, caller):
+            here = _Call(getattr(caller, "name", ""), around)
+            yield [here, *_around_calls(module, caller)]
+
+
+def _compares_a_time(test: ast.expr, function: ast.AST) -> bool:
+    """`now - last_seen > limit`, where `now` is what a clock says."""
+    names = {
+        last_name(target)
+        for node in own_nodes(function)
+        for target, value in bindings(node)
+        if reads_clock(value)
+    }
+    return any(
+        isinstance(each, ast.Compare)
+        and isinstance(each.ops[0], ORDERS)
+        and any(
+            isinstance(side, ast.BinOp)
+            and isinstance(side.op, ast.Sub)
+            and (reads_clock(side.left) or last_name(side.left) in names)
+            for side in (each.left, *each.comparators)
+        )
+        for each in ast.walk(test)
+    )
+
+
+def _around_calls(module: ParsedFile, function: ast.AST) -> Iterator[_Call]:
     """The only call of a function, that of its caller, and so on."""
     calls = of_file(module.tree, _calls_by_name)
     for _ in range(_CALLS):
@@ -542,7 +588,7 @@ def _around_calls(module: ParsedFile, function: ast.AST) -> Iterator[_OnlyCall]:
         if len(found) != 1:
             return
         function, around = found[0]
-        yield _OnlyCall(getattr(function, "name", ""), around)
+        yield _Call(getattr(function, "name", ""), around)
 
 
 def _calls_by_name(

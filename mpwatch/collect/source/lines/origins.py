@@ -31,6 +31,7 @@ from mpwatch.collect.source.lines.leaves import (
     kind_of_subscript,
     names_rank,
 )
+from mpwatch.collect.source.lines.limits import limits_given
 from mpwatch.collect.source.rank_differences import WITHOUT_ORDER, is_set, sets_of
 from mpwatch.collect.source.syntax import (
     ADDS,
@@ -204,6 +205,7 @@ class OriginSearch:
         for statement, parents in found.statements if found is not None else ():
             if found is not None and first_line(statement) in wanted:
                 yield from self._of(_At(found, statement, parents))
+                yield from limits_given(self._program, found, statement, parents)
 
     def _of(self, at: _At) -> Iterator[Origin]:
         for names, start in self._asked(at):

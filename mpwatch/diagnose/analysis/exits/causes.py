@@ -11,7 +11,7 @@ from signal import Signals
 from typing import NamedTuple
 
 from mpwatch.describe import processes
-from mpwatch.describe.frames import own_frames
+from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.diagnose.analysis.exits.kinds import (
     TOGETHER_S,
     cpu_limit_evidence,
@@ -20,12 +20,20 @@ from mpwatch.diagnose.analysis.exits.kinds import (
 )
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called, called, family_head
+from mpwatch.diagnose.analysis.source.costs import (
+    SlowPattern,
+    only_slow_pattern,
+    slow_pattern,
+)
 from mpwatch.diagnose.analysis.source.lines import mark_place, mark_words, marks, source_of
-from mpwatch.diagnose.analysis.stack_patterns import functions_of, main_thread
+from mpwatch.diagnose.analysis.stack_patterns import functions_of, main_thread, user_frame
+from mpwatch.diagnose.analysis.throughput.shares import main_account
 from mpwatch.diagnose.known_errors import evidence_of, first_of, gives, place_of
+from mpwatch.model.account import NO_CORE, RUNNING_KINDS, ThreadAccount
 from mpwatch.model.samples import Ended, Frame
 from mpwatch.model.snapshot import LogEntry, Process, Snapshot
 from mpwatch.model.source_code import RAISE_OF, Mark, Statement
+from mpwatch.model.units import seconds_text
 
 
 class Why(NamedTuple):
@@ -56,8 +64,19 @@ def why_ended(
     """
     sender, killer, group = by
     cause = _cause(index, process, ended)
+    busy = busy_at_end(index, process)
+    under = _condition_of(index, sender) if sender is not None else ""
+    if busy is not None and not busy.is_seen and not (under or (killer and killer.under)):
+        busy = None
+    if busy is not None and sender is not None:
+        return _why_killed_at_work(busy, f"{sender} ended it{under}")
+    if busy is not None and killer is not None:
+        who = f"{killer.process.rstrip(',')} at {killer.place}"
+        return _why_killed_at_work(busy, f"Most likely {who} ended it{killer.under}")
     if sender is not None:
-        cause = f"{sender} ended it. Such a signal ends a process at any line. {_STAYS_LOCKED}"
+        cause = (
+            f"{sender} ended it{under}. Such a signal ends a process at any line. {_STAYS_LOCKED}"
+        )
         brief = _briefly(index.snapshot, process) or _watchdog_words(index, process, ended)
         return Why(brief, cause, ADVICE_SENDER)
     if killer is not None:
@@ -68,6 +87,102 @@ def why_ended(
         return Why(brief, _cause_of_group(group), _ADVICE_GROUP)
     brief = _briefly(index.snapshot, process) or _watchdog_words(index, process, ended)
     return Why(brief, cause, _advice(index, process, ended, raised=raised))
+
+
+class BusyAtEnd(NamedTuple):
+    """A process that was computing last, and in a regular expression that may take long."""
+
+    process: Process
+    place: str
+    """`cleaning.py:18 normalize`."""
+    pattern: SlowPattern
+    computed_s: float
+    """How long it was seen to compute in its last seconds, at that line."""
+    is_seen: bool = True
+    """Whether it was seen at that line; else its line is not known, and only that one of the
+    program takes long."""
+
+    @property
+    def evidence(self) -> tuple[str, ...]:
+        """How long it was seen there."""
+        if self.computed_s < SEEN_BUSY_S:
+            return ()
+        where = "at that line" if self.is_seen else "at lines that were not seen"
+        return (f"it had computed {where} for {seconds_text(self.computed_s)} by then",)
+
+
+SEEN_BUSY_S = 1.0
+"""A process that was seen to compute at one line for so long was busy with it."""
+
+
+def busy_at_end(index: Index, process: Process) -> BusyAtEnd | None:
+    """The regular expression in which a process was computing last; `None` for none of this kind.
+
+    Where no stack of its last seconds was taken, the only one of the program.
+    """
+    thread, account = main_thread(process), main_account(index, process.process)
+    if account is not None and not (account.now.kind in RUNNING_KINDS or account.now == NO_CORE):
+        return None
+    frame = user_frame(thread.stack) if thread is not None else None
+    seen = slow_pattern(index, thread.stack) if thread is not None else None
+    if frame is not None and seen is not None:
+        place = frame_words(frame)
+        return BusyAtEnd(process, place, seen, _computed_s(account, place))
+    only = only_slow_pattern(index) if frame is None else None
+    computed_s = _computed_s(account, "")
+    if only is None or computed_s < SEEN_BUSY_S:
+        return None
+    return BusyAtEnd(process, mark_place(only[0]), only[1], computed_s, is_seen=False)
+
+
+def _computed_s(account: ThreadAccount | None, place: str) -> float:
+    """How long a thread was seen to compute at a line in its last 5 to 10 s."""
+    return sum(
+        weight
+        for bucket in (account.buckets[-2:] if account is not None else ())
+        for each, weight in bucket.tally.seen.items()
+        if each.kind == "computing" and each.place == place
+    )
+
+
+def _condition_of(index: Index, sender: str) -> str:
+    """The condition for the line that has sent a signal, `, under `if ...` in line 50`, or empty.
+
+    Most likely that of one of several ways to the line, where it compares a time.
+
+    Args:
+        index: The snapshot.
+        sender: As `sender_of` says it, `main (12) at guard.py:25`.
+    """
+    found = [
+        _under(mark)
+        for mark in marks(index, "kills")
+        if sender.endswith(f" at {mark.file.rpartition('/')[2]}:{mark.statement.line}")
+    ]
+    known = [each for each in found if each]
+    if len(known) != 1:
+        return ""
+    return known[0] if len(found) == 1 else f", most likely{known[0].removeprefix(',')}"
+
+
+def _why_killed_at_work(busy: BusyAtEnd, ended: str) -> Why:
+    """Why a process was ended that was busy with a regular expression."""
+    name, pattern = called(busy.process), busy.pattern
+    was, sure, then = f"{name} was busy", "most likely", "most likely"
+    if not busy.is_seen:
+        was, sure, then = f"{name} computed until then. Possible: it was busy", "possibly", "then"
+    elif busy.computed_s < SEEN_BUSY_S:
+        was = f"{name} was most likely busy"
+    return Why(
+        f", {sure} while it was busy with a regular expression at {busy.place}",
+        f"{ended}. {was} at {busy.place}: {pattern.words}. "
+        f"{pattern.reason} re holds the GIL for the whole of a call, so that no other thread of "
+        f"the process could run meanwhile: {then} one that has to show that it is alive (a "
+        f"heartbeat) did not, and a healthy process was taken for dead. {_STAYS_LOCKED}",
+        f"{pattern.advice} Or send what shows that it is alive from a process of its own, as one "
+        "more thread does not get the GIL. A longer limit helps only where it is longer than the "
+        "worst text takes; more memory, more workers or more frequent heartbeats do not.",
+    )
 
 
 def _leads_to(index: Index, stack: Sequence[Frame], mark: Mark) -> bool:
@@ -120,10 +235,15 @@ def likely_killer(index: Index, ended: Ended) -> LikelyKiller | None:
         return None
     process, thread, mark = found[0]
     by = "" if thread.tid == process.pid else f", in its thread {thread.name},"
-    _, _, condition = mark.about.split("; ", 2)
-    under = f", under `{condition.replace(' in line', '` in line')}" if condition else ""
     words = mark_words(mark)
-    return LikelyKiller(f"{called(process)}{by}", words, words.rpartition(" at ")[2], under)
+    place = words.rpartition(" at ")[2]
+    return LikelyKiller(f"{called(process)}{by}", words, place, _under(mark))
+
+
+def _under(mark: Mark) -> str:
+    """The condition for a kill; empty for none."""
+    _, _, condition = mark.about.split("; ", 2)
+    return f", under `{condition.replace(' in line', '` in line')}" if condition else ""
 
 
 def group_kill(index: Index, process: Process, ended: Ended) -> Mark | None:

@@ -30,6 +30,7 @@ from mpwatch.diagnose.analysis.mechanisms.cases import (
 )
 from mpwatch.diagnose.analysis.mechanisms.joins import joins_one_that_waits_for_it, joins_readers
 from mpwatch.diagnose.analysis.mechanisms.kept_locks import kept_file_lock, own_file_lock
+from mpwatch.diagnose.analysis.mechanisms.lost_limits import below_zero
 from mpwatch.diagnose.analysis.mechanisms.lost_results import calls_wait_for_items, no_result
 from mpwatch.diagnose.analysis.mechanisms.no_other_end import (
     no_end_of_file,
@@ -183,6 +184,7 @@ _OF_CYCLES: Sequence[_Way] = (
     all_at_one_call,
     at_different_groups,
     blocked_output,
+    below_zero,
     _step_by_step,
 )
 _OF_DEAD_ENDS: Sequence[_Way] = (
@@ -206,4 +208,5 @@ _OF_DEAD_ENDS: Sequence[_Way] = (
     reads_after_the_last,
     unset_alone,
     no_process_left,
+    below_zero,
 )

@@ -21,6 +21,7 @@ from mpwatch.diagnose.analysis.mechanisms.cases import (
     names_of,
 )
 from mpwatch.diagnose.analysis.mechanisms.joins import joined_by_their_parent, joins_a_reader
+from mpwatch.diagnose.analysis.mechanisms.lost_limits import below_zero
 from mpwatch.diagnose.analysis.mechanisms.taken_items import part_batch
 from mpwatch.diagnose.analysis.pipes import READ_BOTH, channels_among, unread_pipe
 from mpwatch.diagnose.analysis.process_queries import called
@@ -140,8 +141,9 @@ def all_read(case: Case) -> Mechanism | None:
         or _buffered_input(case)
         or _buffered_output(case)
     )
-    if buffered is not None:
-        return buffered
+    known = buffered or below_zero(case)
+    if known is not None:
+        return known
     how = "in Queue.get for an item" if by_queue else "to receive something"
     is_stream = all(_reads_a_stream(each) for each in case.waiters)
     lost = "never sent, was lost, or was taken by another process"

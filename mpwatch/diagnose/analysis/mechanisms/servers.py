@@ -27,6 +27,7 @@ from mpwatch.diagnose.analysis.mechanisms.cases import (
     ended_words,
     waiting_for,
 )
+from mpwatch.diagnose.analysis.mechanisms.lost_limits import below_zero
 from mpwatch.diagnose.analysis.pipes import channels_among, pipe_ends
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called, counted
 from mpwatch.diagnose.analysis.source.lines import marks, source_of
@@ -296,7 +297,9 @@ def both_receive(case: Case) -> Mechanism | None:
     both = both_read(case.index, case.chain)
     if both is None:
         return None
-    return Mechanism(
+    is_known = both.short_read is not None or both.counted is not None
+    lost = None if is_known else below_zero(case)
+    return lost or Mechanism(
         cause=both.cause,
         advice=both.advice,
         evidence=(both.evidence,),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
@@ -308,7 +308,8 @@ def costly(index: Index, place: str) -> Costly | None:
             _LONGER,
             f"Keep a set, or a dict of positions, beside {name}: it is found there at once.",
         )
-    return _costly_pattern(index, line)
+    pattern = _pattern_at(index, line)
+    return None if pattern is None else pattern.cost
 
 
 _REWRITTEN = re.compile(r"(?P<whole>.+), (?P<adder>\w+), (?P<line>\d+); (?P<where>.+)", re.S)
@@ -366,93 +367,172 @@ _USES_PATTERN = re.compile(
 _NAMES_PATTERN = re.compile(r"[\w.]+\s*(?::[^=]+)?= ")
 
 
-def _costly_pattern(index: Index, line: SourceLine, *, is_named: bool = False) -> Costly | None:
-    """A regular expression that can match the same text in many ways, at a line that uses one.
+class SlowPattern(NamedTuple):
+    """A regular expression that may take long, at a line that uses it."""
+
+    text: str
+    place: str
+    """`line 5`."""
+    is_square: bool = False
+    """Whether it is a search from each place of a run; else it can match in many ways."""
+
+    @property
+    def words(self) -> str:
+        """What it does."""
+        what = (
+            "can take a time like the square of the length of a run of characters"
+            if self.is_square
+            else "can match the same text in many ways"
+        )
+        return f"the regular expression {self.text} of {self.place} {what}"
+
+    @property
+    def cost(self) -> Costly:
+        """Why a line takes long at which it is used again and again."""
+        if self.is_square:
+            return Costly(
+                self.words,
+                f". {_SQUARE}",
+                f"{self.advice} More workers, cores or another chunksize do not help.",
+            )
+        return Costly(
+            self.words,
+            ". Where two of its repeats can take the same characters, each beginning and each way "
+            "to divide a text is tried before it is given up: the time grows with the square of "
+            "the length of a text without such a place, or faster: a long word, such as an encoded "
+            "file, takes seconds, and with some patterns one text (a tag that is never closed) "
+            "takes for ever.",
+            f"{self.advice} Or pass over very long words before. More workers, cores or another "
+            "chunksize do not help.",
+        )
+
+    @property
+    def reason(self) -> str:
+        """Why it may take long, in a sentence."""
+        if self.is_square:
+            return _SQUARE
+        return (
+            "Where one part of a text begins like a match and then does not end like one, each way "
+            "to divide it is tried, and for some patterns each further character doubles the time."
+        )
+
+    @property
+    def advice(self) -> str:
+        """How to write it otherwise."""
+        if self.is_square:
+            return (
+                f"Make {self.text} linear: let it begin only where a run begins, by a look behind "
+                "((?<![ \\t])[ \\t]+$ in place of [ \\t]+$), bound its first repeat ({1,100}), or "
+                "use methods of str (rstrip() of each line, partition())."
+            )
+        return (
+            f"Let the repeats of {self.text} exclude each other ([^\\s@]+@[^\\s@]+ in place of "
+            "\\S+@\\S+), or bound them ({1,64})."
+        )
+
+    @property
+    def stuck(self) -> Costly:
+        """The same in words for a line that has not come back."""
+        reason = f": {self.reason[:1].lower()}{self.reason[1:]}"
+        if self.is_square:
+            return Costly(
+                self.words,
+                f"{reason} Most likely one text with such a run is being searched. {_HOLDS_GIL}",
+                f"{self.advice} Or pass over texts with such runs before. More workers, another "
+                "chunksize or a longer timeout do not help.",
+            )
+        return Costly(
+            self.words,
+            f"{reason} Most likely one text of that kind is being matched, and that does not end "
+            f"in any useful time. {_HOLDS_GIL}",
+            f"{self.advice} Or use a parser in place of the pattern; an atomic group (?>...) or a "
+            "possessive repeat *+ (Python 3.11) never tries again. Where texts come from outside, "
+            "match them in a process that can be ended at a time limit. More workers, another "
+            "chunksize or a longer timeout do not help.",
+        )
+
+
+_SQUARE = (
+    "It begins with a repeat without an end, and a search tries it from each place: where a text "
+    "has a long run of what that takes (blanks, one long word) and does not go on there as the "
+    "pattern needs, the rest of the run is gone through from each place in it, which for 100,000 "
+    "characters is 5,000,000,000 steps."
+)
+_HOLDS_GIL = (
+    "re holds the GIL meanwhile: no other thread of the process runs, and a timeout of a thread "
+    "does not end it."
+)
+
+
+def _pattern_at(index: Index, line: SourceLine, *, is_named: bool = False) -> SlowPattern | None:
+    """A regular expression that may take long, at a line that uses one.
 
     Of several in the file, the one whose name the line has; else the first that has no name, unless
-    it has to be named at the line.
+    it has to be named at the line. One that can match in many ways comes first.
     """
-    variable = [
+    if found := _used_at(index, line, "uses-wide-pattern"):
+        return found
+    used = _USES_PATTERN.search(line.statement.text)
+    written = [each for each in marks(index, "wide-pattern") if used and each.file == line.file]
+    name = re.escape(used[1].rpartition(".")[2]) if used is not None else ""
+    for each in written:
+        is_it = re.match(rf"(?:\w+\.)*{name}\s*[:=]", each.statement.text)
+        if is_it or each.statement == line.statement:
+            return SlowPattern(each.about, f"line {each.statement.line}")
+    if found := _used_at(index, line, "quadratic-pattern"):
+        return found
+    # A variable may go through patterns of a list or a dict; one of another name is another one.
+    listed = [each for each in written if not _NAMES_PATTERN.match(each.statement.text)]
+    is_of_text = used is not None and used[2] == "split"  # a method of str as well
+    if not listed or is_of_text or is_named:
+        return None
+    return SlowPattern(listed[0].about, f"line {listed[0].statement.line}")
+
+
+def _used_at(
+    index: Index, line: SourceLine, kind: Literal["uses-wide-pattern", "quadratic-pattern"]
+) -> SlowPattern | None:
+    """What a variable of a line can be, or the pattern that is written there."""
+    found = [
         each.about.partition(", ")
-        for each in marks(index, "uses-wide-pattern")
+        for each in marks(index, kind)
         if (each.file, each.function) == (line.file, line.function)
         or (each.file == line.file and line.function in INNER)
         if line.statement.line <= each.statement.line <= max(line.line, line.statement.line)
     ]
-    if variable:
-        places = dict.fromkeys(each[0] for each in variable)  # `5`, and `rules.py:5` elsewhere
-        words = (each if ":" in each else f"line {each}" for each in places)
-        return _costs_of_pattern(variable[0][2], " and ".join(words))
-    used = _USES_PATTERN.search(line.statement.text)
-    if used is None:
+    if not found:
         return None
-    found = [each for each in marks(index, "wide-pattern") if each.file == line.file]
-    named = [
-        each
-        for each in found
-        if re.match(
-            rf"(?:\w+\.)*{re.escape(used[1].rpartition('.')[2])}\s*[:=]", each.statement.text
-        )
-        or each.statement == line.statement
-    ]
-    # A variable may go through patterns of a list or a dict; one of another name is another one.
-    listed = [each for each in found if not _NAMES_PATTERN.match(each.statement.text)]
-    is_of_text = used[2] == "split"  # a method of str as well
-    mark = (named or (() if is_of_text or is_named else listed) or (None,))[0]
-    if mark is None:
-        return None
-    return _costs_of_pattern(mark.about, f"line {mark.statement.line}")
-
-
-def _costs_of_pattern(pattern: str, place: str) -> Costly:
-    """What a regular expression costs that can match the same text in many ways."""
-    return Costly(
-        f"the regular expression {pattern} of {place} can match the same text in many ways",
-        ". Where two of its repeats can take the same characters, each beginning and each way to "
-        "divide a text is tried before it is given up: the time grows with the square of the "
-        "length of a text without such a place, or faster: a long word, such as an encoded file, "
-        "takes seconds, and with some patterns one text (a tag that is never closed) takes for "
-        "ever.",
-        f"Let the repeats of {pattern} exclude each other ([^\\s@]+@[^\\s@]+ in place of "
-        "\\S+@\\S+), bound them ({1,64}), or pass over very long words before. More workers, "
-        "cores or another chunksize do not help.",
-    )
+    places = dict.fromkeys(each[0] for each in found)  # `5`, and `rules.py:5` elsewhere
+    words = (each if ":" in each else f"line {each}" for each in places)
+    return SlowPattern(found[0][2], " and ".join(words), kind == "quadratic-pattern")
 
 
 _IN_RE = re.compile(r"/re(?:/__init__)?\.py$")
 """The file of `re` in stacks; the matching itself is native code, which is called at its lines."""
 
 
-def wide_pattern(index: Index, stack: Sequence[Frame]) -> Costly | None:
-    """The ambiguous regular expression that a thread matches; `None` where it matches none.
+def slow_pattern(index: Index, stack: Sequence[Frame]) -> SlowPattern | None:
+    """The regular expression that a thread matches and that may take long; `None` for no such one.
 
     The thread has to be at the line itself, or in a function of `re` that the line calls: at the
-    same line it may as well be in another function of a library. In words for a line that has not
-    come back, where a single text may take for ever.
+    same line it may as well be in another function of a library.
     """
     frames, frame = own_frames(stack), user_frame(stack)
     within = frames[:2] if frames and _IN_RE.search(frames[0].file) else frames[:1]
     if frame is None or is_library(within[-1]):
         return None
     line = source_of(index, frame)
-    found = _costly_pattern(index, line, is_named=True) if line is not None else None
-    if found is None:
+    return _pattern_at(index, line, is_named=True) if line is not None else None
+
+
+def only_slow_pattern(index: Index) -> tuple[Mark, SlowPattern] | None:
+    """The only line of the program that uses one that may take long; `None` for none or several."""
+    found = [*marks(index, "uses-wide-pattern"), *marks(index, "quadratic-pattern")]
+    if len({(each.file, each.statement) for each in found}) != 1 or marks(index, "wide-pattern"):
         return None
-    return found._replace(
-        cause=(
-            ": where one part of a text begins like a match and then does not end like one, each "
-            "way to divide it is tried, and for some patterns each further character doubles the "
-            "time. Most likely one text of that kind is being matched, and that does not end in "
-            "any useful time. re holds the GIL meanwhile: no other thread of the process runs, and "
-            "a timeout of a thread does not end it."
-        ),
-        advice=(
-            f"{found.advice.partition(' More workers')[0]} Or use a parser in place of the "
-            "pattern; an atomic group (?>...) or a possessive repeat *+ (Python 3.11) never tries "
-            "again. Where texts come from outside, match them in a process that can be ended at a "
-            "time limit. More workers, another chunksize or a longer timeout do not help."
-        ),
-    )
+    place, _, text = found[0].about.partition(", ")
+    place = place if ":" in place else f"line {place}"
+    return found[0], SlowPattern(text, place, found[0].kind == "quadratic-pattern")
 
 
 _COSTS_OF_COPIES = frozenset(("page-fault-cost", "bottleneck-process"))

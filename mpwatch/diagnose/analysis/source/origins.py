@@ -128,6 +128,7 @@ _KINDS: Final[Mapping[OriginKind, _Kind]] = {
     ),
     "counter": _Kind("a counter that is added to only under a condition"),
     "argument": _Kind("an argument or a setting"),
+    "time-left": _Kind("what is left until a deadline"),
 }
 _ORDER: Final[Sequence[OriginKind]] = tuple(each for each, kind in _KINDS.items() if kind.of_ranks)
 """The kinds that differ between ranks, the most telling first."""

@@ -13,7 +13,7 @@ from mpwatch.diagnose.analysis.idle_time import last_transfer_s, quiet_s, woken_
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.cases import at_line
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, called, counted
-from mpwatch.diagnose.analysis.source.costs import Costly, wide_pattern
+from mpwatch.diagnose.analysis.source.costs import Costly, slow_pattern
 from mpwatch.diagnose.analysis.source.lines import mark_words, marks
 from mpwatch.diagnose.analysis.source.loops import spin, why_endless
 from mpwatch.diagnose.analysis.stack_patterns import main_thread
@@ -103,11 +103,12 @@ def place_of(blockage: Blockage) -> str:
 
 
 def pattern_at_its_line(index: Index, blockage: Blockage) -> Costly | None:
-    """The ambiguous regular expression at the line of a process that computes."""
+    """The regular expression that may take long, at the line of a process that computes."""
     thread = blockage.thread
     if thread is None or blockage.reason != "computes":
         return None
-    return wide_pattern(index, thread.stack)
+    found = slow_pattern(index, thread.stack)
+    return None if found is None else found.stuck
 
 
 def waits_for_a_core(index: Index, blockage: Blockage) -> float:

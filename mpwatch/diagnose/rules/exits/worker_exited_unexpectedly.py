@@ -25,6 +25,7 @@ from mpwatch.diagnose.analysis.distributed.rank_exits import (
 from mpwatch.diagnose.analysis.exits.causes import (
     ADVICE_SENDER,
     PARENT_CHECKS,
+    busy_at_end,
     cause_of_sending,
     death_signal,
     group_kill,
@@ -616,6 +617,8 @@ def _finding(
     if killer is not None:
         evidence.append(f"{killer.process} goes round in a loop with {killer.line}{killer.under}")
     evidence += last_seen(process) or likely_task(index, process)
+    if (sender is not None or killer is not None) and (busy := busy_at_end(index, process)):
+        evidence += busy.evidence
     group = group_kill(index, process, ended) if sender is None and killer is None else None
     if group is not None:
         evidence.append(f"{mark_words(group)} sends that signal to a whole process group")

@@ -23,11 +23,12 @@ from mpwatch.diagnose.analysis.mechanisms.kept_locks import (
     left_lock,
     waiting_for_left_lock,
 )
+from mpwatch.diagnose.analysis.mechanisms.lost_limits import with_lost_limit
 from mpwatch.diagnose.analysis.mechanisms.servers import Accepting, accepting_in_vain, unwoken
 from mpwatch.diagnose.analysis.mechanisms.unreleased import may_lose_permits
 from mpwatch.diagnose.analysis.pipes import KeptOutput, kept_outputs
 from mpwatch.diagnose.analysis.process_queries import all_called, called, counted
-from mpwatch.diagnose.analysis.source.costs import wide_pattern
+from mpwatch.diagnose.analysis.source.costs import slow_pattern
 from mpwatch.diagnose.analysis.source.loops import end_of_loop, spin
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, runs_event_loop
 from mpwatch.diagnose.analysis.stalls.at_work import (
@@ -185,7 +186,7 @@ def _found(index: Index) -> Iterator[Finding]:
             yield from map(_of_stall, part_at_rest(index, index.snapshot.part_of))
             return
         if not reported:
-            yield from map(_of_stall, waits_for_one_that_is_idle(index))
+            yield from (_of_idle(index, each) for each in waits_for_one_that_is_idle(index))
             yield from map(_of_stall, waits_for_own_threads(index))
         for accepting in accepting_in_vain(index):
             reported.add(accepting.server.process)
@@ -236,6 +237,13 @@ def _of_loop_ends(index: Index) -> Iterator[Finding]:
 def _of_stall(stall: Stall) -> Finding:
     """The finding about a job that makes no progress."""
     return Finding(rule=RULE, **stall._asdict())
+
+
+def _of_idle(index: Index, stall: Stall) -> Finding:
+    """The finding about a job whose root waits for a process that has nothing to do."""
+    root = index.snapshot.get(stall.process)
+    found = _of_stall(stall)
+    return found if root is None else with_lost_limit(index, found, root)
 
 
 def _parts_of(remote: UnansweredCalls) -> tuple[ProcessId, ...]:
@@ -352,7 +360,7 @@ def _of_blockages(index: Index, blocked: list[Blockage]) -> Iterator[Finding]:
     for each in blocked:
         severity = _severity(index, each)
         if severity is not None and not _is_usual(index, each):
-            yield _finding(index, each, severity)
+            yield with_lost_limit(index, _finding(index, each, severity), each.process)
 
 
 def _ends_at_kept_output(index: Index, blockage: Blockage) -> bool:
@@ -587,7 +595,8 @@ def _of_computation(index: Index, computation: Computation) -> Finding:
     """The finding about a process that computes, while nothing shows whether it gets anywhere."""
     name, time = called(computation.process), index.lasting(computation.for_s)
     thread = main_thread(computation.process)
-    pattern = wide_pattern(index, thread.stack) if thread is not None else None
+    matched = slow_pattern(index, thread.stack) if thread is not None else None
+    pattern = matched.stuck if matched is not None else None
     why = f": {pattern.words}" if pattern is not None else ""
     known = f"At its line, {pattern.words}{pattern.cause}" if pattern is not None else ""
     return Finding(

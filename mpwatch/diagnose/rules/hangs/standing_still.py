@@ -10,6 +10,7 @@ from mpwatch.diagnose.analysis.idle_time import CERTAIN_S, quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.cases import Mechanism
 from mpwatch.diagnose.analysis.mechanisms.explain import mechanism_of
+from mpwatch.diagnose.analysis.mechanisms.lost_limits import limits_of
 from mpwatch.diagnose.analysis.mechanisms.rank_cycles import (
     ChosenRoot,
     chosen_root,
@@ -149,6 +150,7 @@ def _finding(
         cause, advice = why.cause, why.advice
     else:
         advice = _ADVICE
+    evidence += [each for each in limits_of(index, chain) if each not in evidence]
     return Finding(
         rule=RULE,
         severity=Severity.CRITICAL,

@@ -2044,6 +2044,28 @@ def test_a_function_that_kills_is_read_with_the_only_calls_that_lead_to_it(tmp_p
     assert marks_of(tmp_path / "other.py", twice)[0] == ("kills", 2, "; end; ")
 
 
+def test_of_several_calls_that_kill_those_after_a_time_are_read(tmp_path: Path) -> None:
+    text = (
+        "def end(pid):\n"
+        "    os.kill(pid, signal.SIGKILL)\n"
+        "def check(self):\n"
+        "    now = time.time()\n"
+        "    for entry in self.entries:\n"
+        "        if now - entry.seen > self.limit:\n"
+        "            end(entry.pid)\n"
+        "def run(self):\n"
+        "    while self.jobs:\n"
+        "        self.check()\n"
+        "def stop(self):\n"
+        "    end(self.pid)\n"
+    )
+
+    assert [each for each in marks_of(tmp_path / "watch.py", text) if each[0] == "kills"] == [
+        ("kills", 2, "; end; "),
+        ("kills", 2, "9, 5; run, check, end; if now - entry.seen > self.limit: in line 6"),
+    ]
+
+
 SESSION = """\
 def inside(self):
     while True:
