@@ -7,7 +7,7 @@ computed, by the calls that the stack shows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -29,7 +29,7 @@ _ZMQ = "/zmq/"
 """In the path of the library that passes its limit on to poll() as it is (pyzmq 27)."""
 SHOWN = 2
 """Lines of evidence about a chain."""
-_CALLS = {"poll": "poll()", "futex": "acquire()", "semaphore": "acquire()"}
+_CALLS: Mapping[str, str] = {"poll": "poll()", "futex": "acquire()", "semaphore": "acquire()"}
 
 
 class LostLimit(NamedTuple):
