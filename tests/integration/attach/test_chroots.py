@@ -1,6 +1,6 @@
 """Interpreters of other distributions, on demand: name directories made by debootstrap(8).
 
-    debootstrap --variant=minbase --include=python3 trixie /srv/trixie
+    debootstrap --variant=minbase --include=python3,python3-msgspec trixie /srv/trixie
     MPWATCH_CHROOTS=/srv/trixie:/srv/sid python -m pytest tests/integration/attach/test_chroots.py
 
 A newer Python than the one that runs the tests is reached in two ways: from here, in another root
