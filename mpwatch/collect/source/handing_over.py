@@ -539,9 +539,7 @@ def admissions(file: str, module: ParsedFile) -> Iterator[Repeatable]:
             locks = {drain.condition, drain.counter, *_locks_of(module.tree, drain.condition)}
             for function in functions:
                 added = next(_added_to(function, drain.counter), None)
-                if function is drain.function or added is None or drain in _drains(function):
-                    continue
-                if any(each.counter == drain.counter for each in _drains(function)):
+                if added is None or any(e.counter == drain.counter for e in _drains(function)):
                     continue
                 if (told & _asked_before(function, added)) - {*map(_plain, locks)}:
                     continue

@@ -320,7 +320,7 @@ def find_ends_when_empty(nodes: Sequence[ast.AST]) -> Iterator[Found]:
     """
     for node in nodes:
         if isinstance(node, ast.While):
-            asked = {text for part in ast.walk(node.test) for text in _asked_if_empty(part)}
+            asked = set(_asked_for_items(node.test))
             taken = {text for part in own_nodes(node) for text in taken_by(part)}
             for queue in sorted(asked & taken):
                 yield "ends-when-empty", queue, node
@@ -331,10 +331,21 @@ def find_ends_when_empty(nodes: Sequence[ast.AST]) -> Iterator[Found]:
                         yield from (("ends-when-empty", queue, call) for queue in taken_by(call))
 
 
-def _asked_if_empty(node: ast.AST) -> Iterator[str]:
-    """The queue of `queue.empty()` and `queue.qsize()`."""
-    if isinstance(node, ast.Call) and last_name(node.func) in ("empty", "qsize") and not node.args:
-        yield receiver_of(node)
+def _asked_for_items(test: ast.expr) -> Iterator[str]:
+    """The queues without an item of which a condition is not met: `not q.empty()`, `q.qsize() > 0`.
+
+    Of `not q.empty() or is_running` none: that goes on without an item.
+    """
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+        for each in test.values:
+            yield from _asked_for_items(each)
+        return
+    is_not = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
+    asked = test.operand if isinstance(test, ast.UnaryOp) else test
+    asked = asked.left if isinstance(asked, ast.Compare) else asked
+    method = "empty" if is_not else "qsize"
+    if isinstance(asked, ast.Call) and not asked.args and last_name(asked.func) == method:
+        yield receiver_of(asked)
 
 
 def _is_impatient(call: ast.Call) -> bool:

@@ -172,7 +172,7 @@ def difference(index: Index, ranks: Sequence[Process]) -> Difference | None:
                 known = _values(index, ranks, frames[0], name)
                 if not known:
                     continue
-                if name in decider.counts:
+                if name in decider.counts and not _is_setting(name):
                     apart = _apart(known)
                     if apart == 1:
                         return None  # one of them is a round ahead: no other counter compares

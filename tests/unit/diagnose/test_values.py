@@ -92,6 +92,15 @@ def test_a_counter_that_differs_is_the_cause() -> None:
     assert "begin with the same self.step" in finding.advice
 
 
+def test_a_setting_with_the_name_of_a_counter_is_none() -> None:
+    every = EVERY._replace(names=("args.step",), counts=("args.step",))
+    values = read(0, number("args.step", 300)), read(1, number("args.step", 50))
+
+    finding = only(collective_mismatch.check, job(*values, deciders=[LOOP, every]))
+
+    assert "begun with different values" not in finding.cause
+
+
 def test_a_state_that_each_rank_has_found_itself_is_named_where_a_counter_differs() -> None:
     values = read(0, number("self.step", 300)), read(1, number("self.step", 50))
     loads = Statement(49, "state.load_state_dict(torch.load(path))")

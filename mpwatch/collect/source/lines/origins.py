@@ -142,6 +142,8 @@ class _Node(NamedTuple):
     entered: tuple[_Entered, ...] = ()
     is_rounds: bool = False
     """Whether it is asked how many elements it has, and not what they are."""
+    is_tested: bool = False
+    """Whether a condition tests it by itself: if it is a container, whether it is empty."""
     place: int | None = None
     """Which part of it counts, where it turns out to be a tuple."""
     is_ordered: bool = True
@@ -155,7 +157,7 @@ class _Node(NamedTuple):
     def part(self, value: ast.AST, *, is_rounds: bool | None = None) -> _Node:
         """A part of the same expression."""
         rounds = self.is_rounds if is_rounds is None else is_rounds
-        return self._replace(value=value, is_rounds=rounds, place=None)
+        return self._replace(value=value, is_rounds=rounds, is_tested=False, place=None)
 
 
 class _Leaf(NamedTuple):
@@ -248,7 +250,7 @@ class OriginSearch:
         """What some expressions come from, one of each kind, the nearest first."""
         waiting: deque[_Node] = deque()
         found: dict[OriginKind, _Leaf] = {}
-        seen: set[tuple[int, int, bool]] = set()
+        seen: set[tuple[int, int, bool, bool]] = set()
         new: Iterable[_Node | _Leaf] = start
         count = 0
         last: _Node | None = None
@@ -268,7 +270,8 @@ class OriginSearch:
                 break
             node = last = waiting.popleft()
             count, self._left, new = count + 1, self._left - 1, ()
-            key = id(node.value), id(node.entered[-1].call) if node.entered else 0, node.is_rounds
+            entered = id(node.entered[-1].call) if node.entered else 0
+            key = id(node.value), entered, node.is_rounds, node.is_tested
             if key not in seen and _is_near(node.steps):
                 seen.add(key)
                 new = islice(self._next(node), _ATOMS)
@@ -566,8 +569,9 @@ class OriginSearch:
                 after = after._replace(place=each.place if each.place is not None else node.place)
                 if each.how == "iterated" and node.is_ordered and self._is_set(value, each.at):
                     yield _leaf("set-order", value, after)
-                yield after if each.how != "added" else after._replace(is_rounds=False)
-            if each.how == "added" and node.is_rounds:
+                is_element = each.how == "added"
+                yield after._replace(is_rounds=False, is_tested=False) if is_element else after
+            if each.how == "added" and (node.is_rounds or node.is_tested):
                 yield from self._guards(node, each.at, is_only=False)
 
     def _guards(self, node: _Node, at: _At, *, is_only: bool) -> Iterator[_Node | _Leaf]:
@@ -740,7 +744,8 @@ def _tested(node: _Node) -> Iterator[_Node]:
     elif isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.Not):
         yield from _tested(node.part(value.operand))
     else:
-        yield node.part(value, is_rounds=isinstance(value, ast.Name | ast.Attribute))
+        is_name = isinstance(value, ast.Name | ast.Attribute)
+        yield node.part(value, is_rounds=False)._replace(is_tested=is_name)
 
 
 def _is_near(steps: Sequence[_At]) -> bool:

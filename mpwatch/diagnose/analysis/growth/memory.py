@@ -315,6 +315,9 @@ def _of_kept(index: Index, found: Growing, seen: list[str]) -> Explanation:
         return by_source
     if (filled := _of_mapping(index, found, seen)) is not None:
         return filled
+    # One that it may use between two stacks.
+    if (memo := _of_pickler(marks(index, "reuses-pickler"), seen, is_seen=False)) is not None:
+        return memo
     added = _only_added_to(index, process)
     seen += [f"nothing in its file removes what {mark_words(each)} adds" for each in added]
     large = [each for each in added if _LARGE.search(each.statement.text)]
@@ -441,7 +444,8 @@ def _of_source(index: Index, process: Process, seen: list[str]) -> Explanation |
             )
     if (view := _of_view(index, process, seen)) is not None:
         return view
-    if (memo := _of_pickler(index, seen)) is not None:
+    near = marks(index, "reuses-pickler", process)
+    if (memo := _of_pickler(near, seen, is_seen=True)) is not None:
         return memo
     if (cycled := kept_by_cycle(index)) is not None:
         return Explanation("private memory", (*seen, cycled.evidence), cycled.cause, cycled.advice)
@@ -587,9 +591,14 @@ def _of_view(index: Index, process: Process, seen: list[str]) -> Explanation | N
     )
 
 
-def _of_pickler(index: Index, seen: list[str]) -> Explanation | None:
-    """A pickler that is used for all messages, whose memo grows with each (CPython's pickle)."""
-    found = marks(index, "reuses-pickler")
+def _of_pickler(found: Sequence[Mark], seen: Sequence[str], *, is_seen: bool) -> Explanation | None:
+    """A pickler that is used for all messages, whose memo grows with each (CPython's pickle).
+
+    Args:
+        found: The statements that use one.
+        seen: Evidence.
+        is_seen: Whether the process was seen in their file; else it may use them.
+    """
     if not found or len({each.file for each in found}) > 1:
         return None
     mark = found[0]
@@ -597,13 +606,16 @@ def _of_pickler(index: Index, seen: list[str]) -> Explanation | None:
     return Explanation(
         "private memory",
         (*seen, f"{mark_words(mark)} uses {name} of line {line} again and again"),
-        f"Most likely the memo of {name} keeps it: {mark_words(mark)} uses the one of line {line} "
+        f"{'Most likely' if is_seen else 'Possible:'} the memo of {name} keeps it: "
+        f"{mark_words(mark)} uses the one of line {line} "
         "for all messages. A Pickler refers to each object that it has written, so as to write it "
         "only once, and an Unpickler to each that it has read. So nothing that is sent or received "
         "this way is freed as long as these live.",
         "Use pickle.dumps() and pickle.loads() for each message, or a Pickler and an Unpickler "
         "that are made anew for each; clear_memo() of the Pickler alone leaves what was read in "
         "the other process. gc.collect(), or del of a message, does not help.",
+        is_shown=is_seen,
+        is_guess=True,
     )
 
 

@@ -137,11 +137,13 @@ def _ended_when_empty(
     if not done or len({(each.file, each.statement.line) for each in found}) != 1:
         return None
     mark, those = found[0], all_called(done)
+    # In the file that the reader is in, it may be the reader's own.
+    is_theirs = mark.file not in {file for file, _ in inside}
     return (
         f"{mark_words(mark)} takes an empty queue for the end of the work. That it is empty says "
-        f"only that nothing is in it at that moment, while more may still be put: most likely "
-        f"{those} ended by it, with exit code 0, and {called(reader)} waits for what nobody is "
-        "left to do.",
+        "only that nothing is in it at that moment, while more may still be put: "
+        f"{'most likely' if is_theirs else 'possibly'} {those} ended by it, with exit code 0, and "
+        f"{called(reader)} waits for what nobody is left to do.",
         f"Let a process end by what it is told and not by an empty {mark.about}: get() without a "
         "time limit, and one end marker (None) for each process, put after the last item. More "
         "processes, or a longer time limit of the one that waits for the results, do not help.",

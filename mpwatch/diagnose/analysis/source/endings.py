@@ -66,7 +66,9 @@ def _origins(index: Index, line: SourceLine, texts: Sequence[str]) -> Iterator[s
             return
 
 
-_COMES_BACK = re.compile(r"sleep\(|timeout|\b(?:wait|poll|select|recv|get|is_set|empty|alive)\w*\(")
+_COMES_BACK = re.compile(
+    r"sleep\(|timeout|\b(?:wait|poll|select|recv|get|is_set|is_alive|empty)\w*\("
+)
 """In a statement that ends by itself, or by a message, and then tests the condition of its loop. A
 put() or a collective waits for others, whatever that condition is."""
 _OF_CHAIN = re.compile(r"\(([\w.-]+\.py:\d+) [\w<>]+\)")

@@ -289,7 +289,8 @@ def _sleeps_ever_longer(index: Index) -> Iterator[Finding]:
         others=tuple(each.process for each in found[1:]),
         summary=(
             f"{names} {'sleeps' if is_one else 'sleep'} {sleep.share:.0%} of the time at "
-            f"{sleep.place}, in pauses that get longer, and nothing else in the job works"
+            f"{sleep.place}, in pauses that are never made short again, and nothing else in the "
+            "job works"
         ),
         evidence=(
             *_lengths(sleep),

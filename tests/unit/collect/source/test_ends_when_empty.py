@@ -53,6 +53,7 @@ def test_the_end_may_be_logged_and_the_error_be_one_of_several() -> None:
     [
         "while not self.tasks.empty():\n    work(self.tasks.get())",
         "while self.tasks.qsize() > 0:\n    work(self.tasks.get_nowait())",
+        "while self.is_open and not self.tasks.empty():\n    work(self.tasks.get())",
     ],
 )
 def test_a_loop_that_asks_whether_there_is_an_item(body: str) -> None:
@@ -72,6 +73,9 @@ def test_a_loop_that_asks_whether_there_is_an_item(body: str) -> None:
         caught("self.tasks.get_nowait()", "item = 0"),
         "while not self.tasks.empty():\n    time.sleep(1)",
         "while not self.done.empty():\n    work(self.tasks.get())",
+        "while self.left > 0 or not self.tasks.empty():\n    work(self.tasks.get())",
+        "while not (self.ended and self.tasks.empty()):\n    work(self.tasks.get())",
+        "while self.tasks.empty():\n    work(self.tasks.get())",
     ],
 )
 def test_what_waits_or_tries_again_does_not_end(body: str) -> None:

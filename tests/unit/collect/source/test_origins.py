@@ -455,3 +455,11 @@ def test_whether_a_container_is_empty_depends_on_what_was_added_to_it(tmp_path: 
         "if now - each.queued_at > 3:",
         "now = time.perf_counter()",
     ]
+
+
+@pytest.mark.parametrize("call", ["check(item, rank)", "lib.is_due(rank)"])
+def test_a_flag_that_is_computed_from_the_rank_depends_on_the_rank(
+    tmp_path: Path, call: str
+) -> None:
+    """A condition that tests it asks for no number of elements."""
+    assert list(under(tmp_path, "flag", f"flag = {call}")) == ["rank"]

@@ -276,7 +276,7 @@ def test_pauses_that_only_get_longer_are_named_where_nothing_works() -> None:
     assert finding.is_doubtful
     assert finding.summary == (
         "spawned 200 (200) and spawned 201 (201) sleep 90% of the time at env.py:24 step, in "
-        "pauses that get longer, and nothing else in the job works"
+        "pauses that are never made short again, and nothing else in the job works"
     )
     assert finding.cause.startswith("`self.delay *= 1.25` at env.py:25 step makes each pause")
     assert finding.advice.startswith("Set self.delay back to where it began")

@@ -631,6 +631,10 @@ def test_processes_that_took_an_empty_queue_for_the_end_are_named_with_that_line
     assert "pickled" not in finding.advice
 
 
+def test_an_end_in_the_file_of_the_reader_is_only_possibly_that_of_the_others() -> None:
+    assert "possibly spawned 300 (300)" in reads_after(draws("/home/me/train.py")).cause
+
+
 @pytest.mark.parametrize(
     ("marks", "exit_code"),
     [

@@ -182,20 +182,24 @@ def test_memory_that_is_allocated_after_a_look_up_fills_a_cache(lookup: str, tol
 
 def test_a_pickler_that_writes_all_messages_is_named_with_its_line() -> None:
     dumps = Statement(16, "self.out.dump(message)")
-    mark = Mark("reuses-pickler", "/home/me/stream.py", "send", "self.out, 12", dumps)
+    mark = Mark("reuses-pickler", "/home/me/train.py", "send", "self.out, 12", dumps)
     sends = main(threads=[thread(MAIN, "train.py:mine:51")], torch_loaded=True)
     past = history(rising("anon_bytes", 900 * MIB, 5 * MIB))
 
     finding = only(check, snapshot_of(sends, marks=(mark,)), past)
     elsewhere = mark._replace(file="/home/me/other.py")
-    other = only(check, snapshot_of(sends, marks=(mark, elsewhere)), past)
+    away = only(check, snapshot_of(sends, marks=(elsewhere,)), past)
+    several = (elsewhere, mark._replace(file="/home/me/more.py"))
 
     assert finding.cause.startswith(
-        "Most likely the memo of self.out keeps it: `self.out.dump(message)` at stream.py:16 send "
+        "Most likely the memo of self.out keeps it: `self.out.dump(message)` at train.py:16 send "
         "uses the one of line 12 for all messages"
     )
     assert "pickle.dumps()" in finding.advice
-    assert "memo" not in other.cause
+    assert not finding.is_doubtful
+    assert away.cause.startswith("Possible: the memo of self.out keeps it")
+    assert away.is_doubtful
+    assert "memo" not in only(check, snapshot_of(sends, marks=several), past).cause
 
 
 def test_a_part_of_a_tensor_that_is_kept_is_named_with_its_line() -> None:
