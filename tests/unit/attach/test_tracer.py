@@ -12,10 +12,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from mpwatch.attach.native import tracer
 from mpwatch.attach.native.tracer import KillTimer
+from tests.procfs import eventually
 
 TIMERS = Path("/proc/self/timers")
 
@@ -75,3 +77,23 @@ def test_where_the_c_library_lacks_the_timers_they_are_those_of_librt(
     monkeypatch.setattr(ctypes, "CDLL", without_timers)
     tracer.timer_library()
     assert opened == [None, "librt.so.1"]
+
+
+def test_no_module_beside_its_packages_replaces_one_of_the_standard_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A module that has the name of one of the standard library comes after that."""
+    (tmp_path / "msgspec").symlink_to(Path(msgspec.__file__).parent)
+    for name in ("pickle", "signal", "socket"):
+        text = f"open({str(tmp_path / f'{name}.ran')!r}, 'w').close()\n"
+        (tmp_path / f"{name}.py").write_text(text)
+    monkeypatch.setattr(msgspec, "__file__", str(tmp_path / "msgspec/__init__.py"))
+
+    started = tracer._spawn()
+    try:
+        comm = Path(f"/proc/{started.pid}/comm")
+        # It takes its name once all of it has been imported.
+        assert eventually(lambda: comm.read_text().strip() == tracer.NAME), "it has not started"
+    finally:
+        started.close()
+    assert [each.name for each in tmp_path.glob("*.ran")] == []
