@@ -282,7 +282,6 @@ def private_names_of_mpwatch(source: str) -> Iterator[tuple[int, str]]:
             yield part.lineno, f"{whose.id}.{name}"
 
 
-@pytest.mark.slow
 def test_tests_use_public_names_of_mpwatch() -> None:
     found = [
         f"{path.relative_to(REPOSITORY)}:{line} {name}"

@@ -142,7 +142,7 @@ def start() -> Tracer:
             if _tracer is not None:
                 _tracer[1].disconnect()  # in a forked child: its parent's stays
             try:
-                _tracer = os.getpid(), _spawn()
+                _tracer = os.getpid(), spawn()
             except OSError as error:
                 raise Refused(
                     f"the tracer process could not be started: {error}", passes=True
@@ -159,8 +159,8 @@ def forget() -> None:
         _tracer = None
 
 
-def _spawn() -> Tracer:
-    """Start the process.
+def spawn() -> Tracer:
+    """Start a tracer that its caller closes; `start` has the one that this process shares.
 
     A new interpreter and not a fork: an observer has threads, whose locks a fork would copy.
 

@@ -89,7 +89,7 @@ def test_no_module_beside_its_packages_replaces_one_of_the_standard_library(
         (tmp_path / f"{name}.py").write_text(text)
     monkeypatch.setattr(msgspec, "__file__", str(tmp_path / "msgspec/__init__.py"))
 
-    started = tracer._spawn()
+    started = tracer.spawn()
     try:
         comm = Path(f"/proc/{started.pid}/comm")
         # It takes its name once all of it has been imported.
