@@ -131,7 +131,6 @@ from mpwatch.collect.source.slow_statements import (
     tensors_in,
 )
 from mpwatch.collect.source.syntax import (
-    ADDS,
     BRANCHES,
     FUNCTIONS,
     LOGS,
@@ -141,6 +140,7 @@ from mpwatch.collect.source.syntax import (
     SHOWN,
     Found,
     ParsedFile,
+    adds_entry,
     children,
     condition_around,
     every_node,
@@ -1009,7 +1009,7 @@ def _leaves_out(node: ast.If) -> bool:
 
 def _adds_item(node: ast.If) -> bool:
     calls = (each.value for each in node.body if isinstance(each, ast.Expr))
-    return any(isinstance(each, ast.Call) and last_name(each.func) in ADDS for each in calls)
+    return any(isinstance(each, ast.Call) and adds_entry(each) for each in calls)
 
 
 def _slept(time: ast.expr) -> Sequence[ast.expr]:
