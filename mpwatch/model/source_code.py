@@ -721,6 +721,7 @@ SlowKind: TypeAlias = Literal[
     "copy",
     "dates",
     "deepcopy",
+    "digest",
     "elements",
     "empty-cache",
     "files",
@@ -735,8 +736,9 @@ SlowKind: TypeAlias = Literal[
 """`all-of`: goes through all of a list that outlives the call. `archive`: opens an archive anew,
 whose table of contents is read then. `choice`: goes through all weights or elements for each
 draw. `collect`: a garbage collection. `copy`: copies all of what outlives the call, or its
-beginning. `dates`: parses a time by a pattern. `deepcopy`: copies object by object. `elements`:
-compares or converts elements of a tensor one by one. `empty-cache`: gives cached GPU memory back.
+beginning. `dates`: parses a time by a pattern. `deepcopy`: copies object by object. `digest`:
+computes a digest of all bytes of an array, a tensor, a file or an object. `elements`: compares or
+converts elements of a tensor one by one. `empty-cache`: gives cached GPU memory back.
 `files`: looks through all folders below one. `indented`: writes JSON with an indent.
 `list-to-array` and `list-to-tensor`: convert a list value by value. `metadata`: reads that of
 installed packages. `rows`: makes an object of each row of a data frame. `single-values`: reads

@@ -110,8 +110,10 @@ def slow(
             )
             if is_kept and last_name(given) in sequences:
                 yield Slow("all-of", node)
+    inside = _in_loops(nodes) if is_once else None
     yield from _single_values(nodes)
-    yield from _opened_anew(nodes, _in_loops(nodes) if is_once else None)
+    yield from _opened_anew(nodes, inside)
+    yield from _digests(nodes, assigned, inside)
 
 
 _SLOW_CALLS: Final[Mapping[tuple[str, str], SlowKind]] = {
@@ -214,6 +216,71 @@ def _opened_anew(nodes: Sequence[ast.AST], inside: Container[int] | None) -> Ite
             yield Slow("archive", call)
 
 
+_DIGESTS: Final = re.compile(
+    r"(?:hashlib\.)?(?:md5|sha\d[\w]*|blake2[bs])|hashlib\.(?:new|file_digest)|joblib\.hash"
+    r"|(?:zlib|binascii)\.(?:crc32|adler32)|xxhash\.xxh\w+|blake3\.blake3|mmh3\.hash\w*"
+)
+"""What computes a digest of its argument, or makes what does."""
+_SAME_BYTES: Final = frozenset(
+    (
+        *("array", "asarray", "ascontiguousarray", "bytes", "cast", "contiguous", "cpu", "data"),
+        *("detach", "dump", "dumps", "memoryview", "numpy", "open", "ravel", "read", "read_bytes"),
+        *("reshape", "tobytes", "tolist", "view"),
+    )
+)
+"""Calls whose result has all bytes of what they are given, or of the object that they belong to."""
+_MODULES: Final = frozenset(("cloudpickle", "dill", "io", "joblib", "np", "numpy", "pickle"))
+
+
+def _digests(
+    nodes: Sequence[ast.AST], assigned: Mapping[str, ast.expr], inside: Container[int] | None
+) -> Iterator[Slow]:
+    """`self._md5.update(scan.tobytes())`: a digest of all of an array, a file or an object.
+
+    Not that of a text, of a part or of what is computed there, which may take the time.
+
+    Args:
+        nodes: The syntax of the function.
+        assigned: What the file gives to its variables and attributes.
+        inside: The ids of the syntax that is looked at, where that is not all of it.
+    """
+    for call in nodes:
+        if not isinstance(call, ast.Call) or not (inside is None or id(call) in inside):
+            continue
+        called = expression_text(call.func)
+        if called.endswith(".update"):
+            made = assigned.get(called.removesuffix(".update"))
+            called = expression_text(made.func) if isinstance(made, ast.Call) else ""
+        if not _DIGESTS.fullmatch(called):
+            continue
+        given = call.args[1:2] if called == "hashlib.new" else call.args[:1]
+        if given and _is_whole(given[0], assigned):
+            yield Slow("digest", call)
+
+
+def _is_whole(value: ast.expr, assigned: Mapping[str, ast.expr]) -> bool:
+    """Whether an expression is all bytes of a variable or attribute, which is no text."""
+    while True:
+        if isinstance(value, ast.Call) and last_name(value.func) in _SAME_BYTES:
+            owner = value.func.value if isinstance(value.func, ast.Attribute) else None
+            is_method = owner is not None and _dotted(owner) not in _MODULES
+            inner = owner if is_method else next(iter(value.args), None)
+            if inner is None:
+                return False
+            value = inner
+        elif isinstance(value, ast.Attribute) and value.attr == "data":
+            value = value.value
+        else:
+            break
+    made = assigned.get(_dotted(value))
+    is_text = isinstance(made, ast.Constant | ast.JoinedStr) or (
+        isinstance(made, ast.Call) and last_name(made.func) in _TEXTS
+    )
+    return bool(_dotted(value)) and not is_text
+
+
+_TEXTS: Final = frozenset(("encode", "format", "hexdigest", "join", "repr", "str"))
+"""Calls that make a text, which is short."""
 _PATHS: Final = frozenset(
     ("BytesIO", "Path", "abspath", "expanduser", "fspath", "open", "realpath", "str")
 )

@@ -9,7 +9,13 @@ from msgspec.structs import replace
 
 from mpwatch.diagnose.analysis.growth.registrations import with_handlers
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.source.costs import copying, costly, with_copies, with_saved_parts
+from mpwatch.diagnose.analysis.source.costs import (
+    Costly,
+    copying,
+    costly,
+    with_copies,
+    with_saved_parts,
+)
 from mpwatch.model.account import ARCHIVE_TABLE, DECOMPRESSION, Activity
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import Frame
@@ -214,6 +220,53 @@ def test_every_kind_of_slow_expression_has_words() -> None:
         assert told.summary.startswith("main (100) works all the time at train.py:12 add: f(x) ")
         assert told.cause.startswith("At that line, f(x) ")
         assert told.advice.endswith("Do less.")
+
+
+def of_key(*stack: Frame, marks: tuple[Mark, ...] = ()) -> Costly | None:
+    """What is said of the line that the program has last entered, where its stack is this."""
+    lines = (
+        SourceLine("/home/me/keys.py", 12, "update", Statement(12, "self.md5.update(x)")),
+        SourceLine("/home/me/keys.py", 40, "key", Statement(40, "h.update(value)")),
+        SourceLine("/home/me/data.py", 46, "get", Statement(46, "y = self.cached(self.scan, n)")),
+    )
+    own = main(threads=[replace(thread(MAIN), stack=stack)])
+    own_frame = next(each for each in stack if each.file.startswith("/home/me"))
+    place = f"{own_frame.file.rpartition('/')[2]}:{own_frame.line} {own_frame.function}"
+    return costly(Index(snapshot_of(own, source=lines, marks=marks)), place)
+
+
+def test_a_digest_of_a_large_argument_is_told_with_the_call_that_gives_it() -> None:
+    update = Frame("update", "/home/me/keys.py", 12)
+    key = Frame("key", "/home/me/keys.py", 40)
+    get = Frame("get", "/home/me/data.py", 46)
+    statement = Statement(12, "self.md5.update(x)")
+    mark = Mark("slow", update.file, "update", f"digest: {statement.text}", statement)
+
+    found = of_key(update, key, get, marks=(mark,))
+    of_one_file = of_key(update, key, marks=(mark,))
+
+    assert found is not None
+    assert found.words == (
+        "self.md5.update(x) computes a digest of all bytes of its argument each time"
+    )
+    assert found.cause.endswith(
+        "What is hashed comes from the call `y = self.cached(self.scan, n)` at data.py:46 get."
+    )
+    assert found.advice.startswith("Make the key of what names the data (an id, a path")
+    assert of_one_file is not None
+    assert of_one_file.cause.endswith("the call `h.update(value)` at keys.py:40 key.")
+    assert of_key(get, marks=(mark,)) is None
+
+
+def test_a_call_whose_arguments_joblib_hashes_is_told() -> None:
+    get = Frame("get", "/home/me/data.py", 46)
+    library = "/usr/lib/python3/site-packages/joblib"
+
+    hashed = of_key(Frame("hash", f"{library}/hashing.py", 250), get)
+
+    assert hashed is not None
+    assert hashed.words.startswith("joblib computes a digest of all arguments of that call")
+    assert of_key(Frame("load_item", f"{library}/_store_backends.py", 60), get) is None
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
-from mpwatch.describe.frames import is_library, own_frames, program_frames
+from mpwatch.describe.frames import frame_words, is_library, own_frames, program_frames
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.source.lines import (
     line_at,
@@ -149,6 +150,16 @@ _LONGER = (
     ": the more that is, the longer each access takes, and a container that still fills up makes "
     "the job slower and slower."
 )
+_DIGESTED = (
+    ": all of it is read for each call. Where the digest is the key of a cache, an entry that is "
+    "found costs as much as one that is missing, and more than what is kept under the key if that "
+    "is made of a small part of a large array.",
+    "Make the key of what names the data (an id, a path with its time of modification), or of a "
+    "digest that is computed once, where the data is loaded, and kept beside it; leave the large "
+    "argument out of the key (ignore= of joblib.Memory), or cut out the part that is used and take "
+    "the digest of that. Drop the cache if what it keeps is cheaper than its key. More workers, a "
+    "fuller cache or a faster disk do not help.",
+)
 _SLOW: Mapping[SlowKind, tuple[str, str, str]] = {
     "all-of": (
         "goes through the whole list each time",
@@ -194,6 +205,10 @@ _SLOW: Mapping[SlowKind, tuple[str, str, str]] = {
         "copies object by object, in Python",
         ": all that the object refers to is copied, also what does not change.",
         "Copy only what is changed (clone() of a tensor, copy() of a dict), or share what is not.",
+    ),
+    "digest": (
+        "computes a digest of all bytes of its argument each time",
+        *_DIGESTED,
     ),
     "elements": (
         "takes single elements of a tensor",
@@ -269,8 +284,9 @@ def costly(index: Index, place: str) -> Costly | None:
     line = line_at(index, place)
     if line is None:
         return None
-    if (rewritten := _rewritten(index, line)) is not None:
-        return rewritten
+    first = _rewritten(index, line) or _hashed_by_joblib(index, place)
+    if first is not None:
+        return first
     for mark in marks(index, "slow"):
         kind, _, text = mark.about.partition(": ")
         is_here = (
@@ -283,7 +299,8 @@ def costly(index: Index, place: str) -> Costly | None:
                 if known == kind:
                     copied = _COPIED.fullmatch(text)
                     all_of = (copied["on"] or copied["given"]) if copied is not None else ""
-                    return Costly(f"{text} {does.format(all_of)}", cause, advice)
+                    given = _given_at(index, place) if kind == "digest" else ""
+                    return Costly(f"{text} {does.format(all_of)}", f"{cause}{given}", advice)
     for mark in marks(index, "walks"):
         found = _WALKED.fullmatch(mark.about)
         if found is None or (mark.file, mark.statement) != (line.file, line.statement):
@@ -337,6 +354,53 @@ def _rewritten(index: Index, line: SourceLine) -> Costly | None:
             "item. A faster disk, a larger queue or more processes do not help.",
         )
     return None
+
+
+_CACHE_KEYS = re.compile(r"/joblib/hashing\.py$")
+"""Where joblib.Memory computes the key of a call (joblib 0.11 to 1.5)."""
+
+
+def _stacks_at(index: Index, place: str) -> Iterator[tuple[Sequence[Frame], Sequence[Frame]]]:
+    """The stacks of threads that the program has last entered at a place in words.
+
+    Yields:
+        The frames of libraries that its line has called, innermost first, and the program's own
+        frames, that of the place first.
+    """
+    for process in index.snapshot.living():
+        for thread in process.threads:
+            frames = own_frames(thread.stack)
+            inner = list(takewhile(is_library, frames))
+            own = program_frames(frames)
+            if own and frame_words(own[0]) == place:
+                yield inner, own
+
+
+def _hashed_by_joblib(index: Index, place: str) -> Costly | None:
+    """A line that calls a function of a joblib.Memory, while its arguments are hashed."""
+    found = [inner for inner, _ in _stacks_at(index, place)]
+    if not found or not all(any(_CACHE_KEYS.search(e.file) for e in inner) for inner in found):
+        return None
+    return Costly(
+        "joblib computes a digest of all arguments of that call each time, to find it in the cache",
+        *_DIGESTED,
+    )
+
+
+def _given_at(index: Index, place: str) -> str:
+    """The line that calls for a digest, as far as stacks show it, as a sentence.
+
+    Of another file than the place, where there is one; else of the function that calls that.
+    """
+    found = set()
+    for _, own in _stacks_at(index, place):
+        outer = [each for each in own if each.file != own[0].file] or own[1:]
+        line = source_of(index, outer[0]) if outer else None
+        if line is not None:
+            found.add(f"`{line.statement.text}` at {frame_words(outer[0])}")
+    if len(found) != 1:
+        return ""
+    return f" What is hashed comes from the call {found.pop()}."
 
 
 @derived

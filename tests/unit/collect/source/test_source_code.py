@@ -2989,6 +2989,56 @@ def test_calls_that_are_known_to_be_slow_are_read(
     assert slow == ([] if kind is None else [kind])
 
 
+@pytest.mark.parametrize(
+    ("statement", "is_slow"),
+    [
+        ("self._md5.update(np.ascontiguousarray(scan).data.cast('B'))", True),
+        ("self._md5.update(scan)", True),
+        ("self._md5.update(scan.numpy().tobytes())", True),
+        ("self._md5.update(pickle.dumps(scan))", True),
+        ("self._md5.update(name.encode())", False),
+        ("self._md5.update(repr((scan.dtype, scan.shape)).encode())", False),
+        ("self._md5.update(b'end')", False),
+        ("self._md5.update(scan[:8].tobytes())", False),
+        ("self._md5.update(resize(scan).tobytes())", False),
+        ("self.seen.update(scan)", False),
+        ("text = str(scan); self._md5.update(text)", False),
+        ("key = hashlib.sha256(memoryview(scan)).hexdigest()", True),
+        ("key = hashlib.new('sha1', scan).hexdigest()", True),
+        ("key = hashlib.md5(f'{name}:{scan}'.encode()).hexdigest()", False),
+        ("key = hashlib.md5().hexdigest()", False),
+        ("key = xxhash.xxh64(scan.tobytes()).intdigest()", True),
+        ("key = zlib.crc32(open(name, 'rb').read())", True),
+        ("key = zlib.crc32(f'{name}'.encode())", False),
+        ("key = joblib.hash(scan)", True),
+        ("key = hash(name)", False),
+    ],
+)
+def test_a_digest_of_all_of_an_array_or_file_is_slow(
+    tmp_path: Path, statement: str, is_slow: bool
+) -> None:
+    head = (
+        "class Keys:\n  def __init__(self):\n    self._md5 = hashlib.md5()\n    self.seen = set()\n"
+    )
+    body = f"  def key(self, scan, name):\n    {statement}\n"
+
+    found = marks_of(tmp_path / "keys.py", head + body)
+
+    slow = [about.partition(":")[0] for kind, _, about in found if kind == "slow"]
+    assert slow == ["digest"] * is_slow
+
+
+@pytest.mark.parametrize(
+    ("head", "is_marked"), [("def __init__(self, scan):", False), ("for scan in scans:", True)]
+)
+def test_a_digest_that_is_computed_once_is_not_marked(
+    tmp_path: Path, head: str, is_marked: bool
+) -> None:
+    found = marks_of(tmp_path / "keys.py", f"{head}\n    key = hashlib.md5(scan.tobytes())\n")
+
+    assert [kind for kind, _, _ in found if kind == "slow"] == ["slow"] * is_marked
+
+
 LOOP = "; conn.py:9-10 make"
 
 
