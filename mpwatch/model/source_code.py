@@ -600,6 +600,8 @@ MarkKind: TypeAlias = Literal[
     # Has a thread run a function from a coroutine: run_in_executor() or to_thread(). About: the
     # function.
     "runs-in-thread",
+    # Runs an event loop of asyncio, or gives a function that does to a thread.
+    "runs-loop",
     # Saves an argument of its function with torch.save, as it is. About: its position, `1`.
     "saves",
     # Saves a part of a tensor with torch.save, which has the storage of the whole. About: the part
@@ -687,6 +689,11 @@ MarkKind: TypeAlias = Literal[
     # or a `continue`. About: what, and the line of acquire(), 0 where that is in another function,
     # `self.permits, 62`.
     "unreleased",
+    # Puts a callback, or what makes one, into an event loop of asyncio that the file makes and
+    # that nothing in it runs or hands on. About: the loop, the line that makes it, the method, and
+    # the loop of the program or the calls that repeat it, as for "registers",
+    # `self.loop, 30, run_in_executor; main.py:35-50 train`.
+    "unrun-loop",
     # Takes the module out of a wrapped model.
     "unwrapped",
     # Uses a pattern of `re` by a variable that can be a `wide-pattern`. About: the line of that

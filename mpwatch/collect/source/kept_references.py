@@ -29,6 +29,7 @@ from mpwatch.collect.source.syntax import (
     every_node,
     expression_text,
     first_line,
+    functions_in,
     imported_roots,
     last_line,
     last_name,
@@ -92,6 +93,111 @@ def registrations(file: str, module: ParsedFile) -> Iterator[Repeatable]:
             around = [each for each in nodes if not (given.is_hook and _is_over_modules(each))]
             loop = None if is_own else loop_around(file, function, around, call)
             yield Repeatable(mark, (by or function.name,), loop, is_called)
+
+
+_PUTS_INTO_LOOP: Final = frozenset(
+    ("call_at", "call_later", "call_soon", "call_soon_threadsafe", "create_task", "run_in_executor")
+)
+_OF_LOOP: Final = _PUTS_INTO_LOOP | {
+    *("close", "create_future", "get_debug", "is_closed", "is_running", "set_debug"),
+    *("set_default_executor", "set_exception_handler", "shutdown_default_executor", "time"),
+}
+"""Methods of an event loop that do not run it (CPython 3.10 to 3.14)."""
+
+
+def find_loop_runs(nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """`loop.run_forever()`, `asyncio.run(main())` and the like, also where these are handed on."""
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and _is_loop_run(node):
+            yield "runs-loop", "", node
+
+
+def _is_loop_run(node: ast.Attribute) -> bool:
+    if node.attr in ("Runner", "run"):
+        return expression_text(node.value) in ("anyio", "asyncio", "uvloop")
+    return node.attr in ("run_forever", "run_until_complete")
+
+
+def handed_to_unrun_loops(file: str, module: ParsedFile) -> Iterator[Repeatable]:
+    """Statements that put something into an event loop that the file makes and does not run."""
+    made = _unrun_loops(module.tree)
+    for function, owner in functions_with_classes(module.tree) if made else ():
+        if not isinstance(function, ast.FunctionDef):
+            continue  # of a coroutine, a loop runs
+        nodes = own_nodes(function)
+        for call in (each for each in nodes if isinstance(each, ast.Call)):
+            line, method = made.get(receiver_of(call), 0), last_name(call.func)
+            if not line or method not in _PUTS_INTO_LOOP:
+                continue
+            about = clean(f"{receiver_of(call)}, {line}, {method}", QUOTE_LIMIT)
+            mark = Mark("unrun-loop", file, function.name, about, quoted(module, call))
+            is_init = owner is not None and function.name == "__init__"
+            by = owner.name if owner is not None and is_init else function.name
+            loop = loop_around(file, function, nodes, call)
+            is_called = _FROM_OUTSIDE.fullmatch(function.name) is not None
+            yield Repeatable(mark, (by,), loop, is_called)
+
+
+def _unrun_loops(tree: ast.Module) -> dict[str, int]:
+    """The event loops that a file makes, and of which it only calls methods that do not run them.
+
+    Returns:
+        How each is written, with the line that makes it; none for a file that runs any loop.
+    """
+    if "asyncio" not in imported_roots(tree) or any(map(_may_run_loop, every_node(tree))):
+        return {}
+    # get_event_loop() in a function that a coroutine calls is the loop that runs.
+    has_coroutines = any(isinstance(each, ast.AsyncFunctionDef) for each in functions_in(tree))
+    made = {
+        expression_text(target): first_line(node)
+        for function in (tree, *functions_in(tree))
+        if not isinstance(function, ast.AsyncFunctionDef)
+        for node in own_nodes(function)
+        for target, value in bindings(node)
+        if (name := _maker(value)) == "new_event_loop" or (name and not has_coroutines)
+    }
+    return {each: line for each, line in made.items() if each and _is_only_filled(tree, each)}
+
+
+def _may_run_loop(node: ast.AST) -> bool:
+    """Whether it runs a loop, or gives asyncio or its run() another name."""
+    if isinstance(node, ast.Attribute):
+        return _is_loop_run(node)
+    if isinstance(node, ast.Import):
+        return any(each.name == "asyncio" and each.asname for each in node.names)
+    names = {each.name for each in node.names} if isinstance(node, ast.ImportFrom) else set()
+    return not names.isdisjoint(("Runner", "run"))
+
+
+def _maker(value: ast.expr) -> str:
+    """`new_event_loop` of `asyncio.new_event_loop()`; empty for what makes no event loop."""
+    name = last_name(value.func) if isinstance(value, ast.Call) else ""
+    return name if name in ("get_event_loop", "new_event_loop") else ""
+
+
+def _is_only_filled(tree: ast.Module, name: str) -> bool:
+    """Whether a file only sets a variable to an event loop, and calls methods that do not run it.
+
+    Where it is given to a call, returned or asked for by its name, something else may run it.
+    """
+    plain: set[int] = set()
+    for node in every_node(tree):
+        for target, value in bindings(node):
+            if _maker(value) or getattr(value, "value", ...) is None:
+                plain.add(id(target))
+        if isinstance(node, ast.Attribute) and node.attr in _OF_LOOP:
+            plain.add(id(node.value))
+        elif isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Is | ast.IsNot):
+            plain.add(id(node.left))
+    for node in every_node(tree):
+        if isinstance(node, ast.Name | ast.Attribute):
+            if id(node) not in plain and expression_text(node) == name:
+                return False
+        elif isinstance(node, ast.arg | ast.Constant):
+            given = node.arg if isinstance(node, ast.arg) else node.value
+            if given == name.rpartition(".")[2]:
+                return False
+    return True
 
 
 def named_loggers(file: str, module: ParsedFile) -> Iterator[Mark]:

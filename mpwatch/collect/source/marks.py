@@ -63,7 +63,7 @@ from mpwatch.collect.source.kept import (
     tensors_of,
     variables_of,
 )
-from mpwatch.collect.source.kept_references import HOOKS, find_groups
+from mpwatch.collect.source.kept_references import HOOKS, find_groups, find_loop_runs
 from mpwatch.collect.source.lines.control_flow import STARTS_TASK
 from mpwatch.collect.source.pipes_and_signals import (
     BufferedFiles,
@@ -368,7 +368,8 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
 def _found_of_processes(
     module: ParsedFile, function: ast.AST, known: _Names, nodes: Sequence[ast.AST]
 ) -> Iterator[Found]:
-    """The marked statements about processes, their pools, queues, pipes and signals."""
+    """The marked statements about processes, their pools, queues, pipes, signals and loops."""
+    yield from find_loop_runs(nodes)
     yield from find_two_writes(nodes) if known.may_hold_back else ()
     yield from find_emptying(function, known.takers)
     yield from find_own_answers(nodes)

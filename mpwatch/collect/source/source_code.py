@@ -23,6 +23,7 @@ from mpwatch.collect.source.handing_over import admissions
 from mpwatch.collect.source.holders import holders_in
 from mpwatch.collect.source.kept import ARRAYS, ReturnedSlice, returned_slices_of
 from mpwatch.collect.source.kept_references import (
+    handed_to_unrun_loops,
     kept_exceptions,
     named_loggers,
     raised_again,
@@ -170,6 +171,7 @@ class SourceCode:
             found += _first_of_each(marks(path, module, elsewhere, self._names[path]))
             found += islice(named_loggers(path, module), MARKS_OF_KIND)
             self._unrepeated += islice(registrations(path, module), MARKS_OF_KIND)
+            self._unrepeated += islice(handed_to_unrun_loops(path, module), MARKS_OF_KIND)
             self._unrepeated += islice(kept_exceptions(path, module), MARKS_OF_KIND)
             self._unrepeated += islice(raised_again(path, module), MARKS_OF_KIND)
             self._unrepeated += islice(unclosed(path, module), MARKS_OF_KIND)

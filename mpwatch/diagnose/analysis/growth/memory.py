@@ -36,6 +36,7 @@ from mpwatch.diagnose.analysis.growth.holders import (
 )
 from mpwatch.diagnose.analysis.growth.newest import own_lines, own_place
 from mpwatch.diagnose.analysis.growth.registrations import (
+    kept_by_unrun_loop,
     kept_exceptions,
     registered_each_round,
     registered_hooks,
@@ -469,16 +470,16 @@ def _of_source(index: Index, process: Process, seen: list[str]) -> Explanation |
         return Explanation(
             "private memory", (*seen, held.evidence), held.cause, held.advice, is_shown=False
         )
-    if (hooks := registered_hooks(index, process, seen)) is not None:
-        return hooks
-    if (unsent := _of_unsent(index, process, seen)) is not None:
-        return unsent
-    if (kept := kept_exceptions(index, process, seen)) is not None:
-        return kept
-    if (registered := registered_each_round(index, process, seen)) is not None:
-        return registered
-    if (holding := container_in_source(index, process, seen)) is not None:
-        return holding
+    for explain in (
+        kept_by_unrun_loop,
+        registered_hooks,
+        _of_unsent,
+        kept_exceptions,
+        registered_each_round,
+        container_in_source,
+    ):
+        if (known := explain(index, process, seen)) is not None:
+            return known
     caches = marks(index, "cache", process) or marks(index, "cache")
     if len(caches) == 1:
         return Explanation(

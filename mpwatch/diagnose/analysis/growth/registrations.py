@@ -19,7 +19,7 @@ from mpwatch.diagnose.analysis.source.lines import lines_named, mark_place, mark
 from mpwatch.diagnose.analysis.stack_patterns import functions_of
 from mpwatch.model.findings import Finding
 from mpwatch.model.samples import FdKind
-from mpwatch.model.snapshot import Process
+from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.source_code import OPENING_HANDLERS, UNDOES, Mark, MarkKind, Statement
 
 
@@ -106,6 +106,69 @@ def registered_each_round(
         f"{advice} gc.collect() does not help, as all of it is referred to.",
         is_shown=False,
     )
+
+
+def kept_by_unrun_loop(index: Index, process: Process, seen: Sequence[str]) -> Explanation | None:
+    """Callbacks that are put into an event loop of asyncio which no thread of the process runs.
+
+    Of a program that runs any loop in a file that was read nothing is told: it may be that one.
+    """
+    if marks(index, "runs-loop") or any(map(_is_in_asyncio, process.threads)):
+        return None
+    found = _repeated(index, process, "unrun-loop")
+    if not found or len({each.mark.file for each in found}) > 1:
+        return None
+    mark, what, where = found[0]
+    loop, line, method = what.rsplit(", ", 2)
+    file = mark.file.rpartition("/")[2]
+    return Explanation(
+        "private memory",
+        (
+            *seen,
+            f"{mark_words(mark)} is reached in {where}; {loop} is made in line {line} of {file}",
+            f"nothing in {file} runs {loop} or hands it on, and no thread of this process is in an "
+            "event loop of asyncio",
+        ),
+        f"Most likely what waits in {loop} keeps it: {mark_words(mark)} is reached in {where}, and "
+        f"nothing runs that loop. {_IN_UNRUN.get(method, _CALLBACK)}",
+        f"{_WITHOUT_LOOP.get(method, _CALL_IT)} Or run the loop in a thread of its own "
+        f"(threading.Thread(target={loop}.run_forever, daemon=True).start()), and put into it only "
+        "by call_soon_threadsafe() and asyncio.run_coroutine_threadsafe(). Fewer or smaller items "
+        "only make it slower; gc.collect(), or workers that are replaced, do not help.",
+        is_shown=False,
+    )
+
+
+def _is_in_asyncio(thread: Thread) -> bool:
+    return any("/asyncio/" in each.file or "uvloop" in each.file for each in thread.stack)
+
+
+_CALLBACK = (
+    "Each call adds a callback with its arguments to what is due in the loop (loop._ready, or "
+    "loop._scheduled for a time), which only a round of the loop takes out: none is ever called."
+)
+_IN_UNRUN: Mapping[str, str] = {
+    "create_task": (
+        "Each task adds its first step to what is due in the loop (loop._ready), which only a "
+        "round of the loop takes out: none ever begins, and each is kept with its coroutine and "
+        "what that was given."
+    ),
+    "run_in_executor": (
+        "The executor does the work, and when a call is done its future puts a callback with the "
+        "future and its result into the loop (call_soon_threadsafe). Only a round of the loop "
+        "takes it out of loop._ready: so every result stays there, and no future of the loop is "
+        "ever done, nor is a function called that was given to its add_done_callback()."
+    ),
+}
+_CALL_IT = "Call the function itself, or submit it to an executor (concurrent.futures)."
+_WITHOUT_LOOP: Mapping[str, str] = {
+    "run_in_executor": (
+        "Submit to the executor itself (executor.submit(function, ...), with add_done_callback() "
+        "on its future, which is called in a thread of the executor), and return from the "
+        "function only what is used."
+    ),
+    "create_task": "Run it to its end (asyncio.run()), or write it as a plain function.",
+}
 
 
 def _named_logger(index: Index, added: _Repeated) -> Mark | None:

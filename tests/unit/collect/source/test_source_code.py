@@ -3152,6 +3152,60 @@ def test_what_a_file_registers_is_repeated_by_a_loop_of_another_file(tmp_path: P
     ]
 
 
+PREVIEWS = """\
+import asyncio
+class Previews:
+  def __init__(self, pool):
+    self.pool = pool
+    self.loop = asyncio.{make}()
+  def submit(self, step):
+    {use}
+  {more}
+def train(previews):
+  for step in range(9):
+    previews.submit(step)
+"""
+SUBMITS = "self.loop.run_in_executor(self.pool, render, step)"
+
+
+@pytest.mark.parametrize(
+    ("use", "make", "more", "method"),
+    [
+        (SUBMITS, "new_event_loop", "", "run_in_executor"),
+        (SUBMITS, "get_event_loop", "", "run_in_executor"),
+        (f"if self.loop is not None: {SUBMITS}", "new_event_loop", "", "run_in_executor"),
+        ("self.loop.create_task(one(step))", "new_event_loop", "", "create_task"),
+        ("self.loop.call_soon_threadsafe(f, step)", "new_event_loop", "", "call_soon_threadsafe"),
+        (SUBMITS, "new_event_loop", "def end(self): self.loop.close()", "run_in_executor"),
+        (SUBMITS, "new_event_loop", "async def own(self): await f()", "run_in_executor"),
+        (SUBMITS, "get_event_loop", "async def own(self): await f()", ""),
+        (SUBMITS, "new_event_loop", "def run(self): self.loop.run_forever()", ""),
+        (SUBMITS, "new_event_loop", "def run(self): Thread(target=self.loop.run_forever)", ""),
+        (SUBMITS, "new_event_loop", "def run(self): Thread(target=serve, args=(self.loop,))", ""),
+        (SUBMITS, "new_event_loop", "def run(self): asyncio.set_event_loop(self.loop)", ""),
+        (SUBMITS, "new_event_loop", "def run(self): return self.loop", ""),
+        (SUBMITS, "new_event_loop", "def run(self): asyncio.run(one())", ""),
+        ("self.pool.submit(render, step)", "new_event_loop", "", ""),
+    ],
+)
+def test_what_is_put_into_an_event_loop_that_nothing_runs_is_read(
+    tmp_path: Path, use: str, make: str, more: str, method: str
+) -> None:
+    found = marks_of(tmp_path / "p.py", PREVIEWS.format(use=use, make=make, more=more))
+
+    assert [(line, about) for kind, line, about in found if kind == "unrun-loop"] == [
+        (7, f"self.loop, 5, {method}; p.py:10-11 train")
+    ] * bool(method)
+
+
+def test_what_runs_an_event_loop_is_read(tmp_path: Path) -> None:
+    text = "asyncio.run(main())\nThread(target=loop.run_forever)\nsubprocess.run(['ls'])\n"
+
+    found = marks_of(tmp_path / "main.py", text)
+
+    assert [line for kind, line, _ in found if kind == "runs-loop"] == [1, 2]
+
+
 def test_what_a_handler_of_requests_registers_is_repeated_by_its_clients(tmp_path: Path) -> None:
     text = "import logging\ndef on_message(log, item):\n  log.addHandler(Lines(item))\n"
 

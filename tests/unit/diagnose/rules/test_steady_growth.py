@@ -29,7 +29,7 @@ from mpwatch.model.samples import (
     ValuesRead,
     WaitedOn,
 )
-from mpwatch.model.snapshot import FileLine, GpuUse, Process, Snapshot, WorkerLoad
+from mpwatch.model.snapshot import FileLine, GpuUse, Process, Snapshot, Thread, WorkerLoad
 from mpwatch.model.source_code import AddedTo, Mark, MarkKind, SourceLine, Statement
 from tests.builders.accounts import (
     COMPUTES,
@@ -347,6 +347,66 @@ def test_what_each_round_of_the_present_loop_registers_is_named(stack: str, is_t
         "function until the process ends"
     )
     assert is_told is finding.advice.startswith("Call atexit.unregister() with the same function")
+
+
+UNRUN = Mark(
+    "unrun-loop",
+    "/home/me/preview.py",
+    "submit",
+    "self.loop, 30, run_in_executor; train.py:48-55 mine",
+    Statement(37, "fut = self.loop.run_in_executor(self.pool, render, step)"),
+)
+_RUNS_LOOP = Mark("runs-loop", "/home/me/main.py", "main", "", Statement(3, "asyncio.run(f())"))
+
+
+@pytest.mark.parametrize(
+    ("threads", "marks", "is_told"),
+    [
+        ([thread(MAIN, "train.py:mine:51")], (UNRUN,), True),
+        ([thread(MAIN, "train.py:mine:60")], (UNRUN,), False),
+        ([thread(MAIN, "train.py:mine:51")], (UNRUN, _RUNS_LOOP), False),
+        (
+            [
+                thread(MAIN, "train.py:mine:51"),
+                thread(101, "/usr/lib/python3.11/asyncio/base_events.py:run_forever:607"),
+            ],
+            (UNRUN,),
+            False,
+        ),
+    ],
+)
+def test_results_that_wait_in_an_event_loop_that_nothing_runs_are_named(
+    threads: list[Thread], marks: tuple[Mark, ...], is_told: bool
+) -> None:
+    finding = only(check, snapshot_of(main(threads=threads), marks=marks), GROWS)
+
+    assert is_told is finding.cause.startswith(
+        "Most likely what waits in self.loop keeps it: `fut = self.loop.run_in_executor(self.pool, "
+        "render, step)` at preview.py:37 submit is reached in each round of the loop at train.py:48"
+    )
+    assert is_told is ("every result stays there" in finding.cause)
+    assert is_told is finding.advice.startswith("Submit to the executor itself")
+    assert is_told is ("gc.collect(), or workers that are replaced, do not" in finding.advice)
+
+
+@pytest.mark.parametrize(
+    ("method", "words", "advice"),
+    [
+        ("create_task", "none ever begins", "Run it to its end (asyncio.run())"),
+        ("call_soon_threadsafe", "none is ever called", "Call the function itself"),
+    ],
+)
+def test_what_an_event_loop_that_nothing_runs_keeps_depends_on_what_is_put_into_it(
+    method: str, words: str, advice: str
+) -> None:
+    puts = UNRUN._replace(about=f"loop, 30, {method}; train.py:48-55 mine")
+    mines = main(threads=[thread(MAIN, "train.py:mine:51")])
+
+    finding = only(check, snapshot_of(mines, marks=(puts,)), GROWS)
+
+    assert words in finding.cause
+    assert finding.advice.startswith(advice)
+    assert "threading.Thread(target=loop.run_forever" in finding.advice
 
 
 def test_hooks_of_torch_that_each_round_registers_are_named_with_what_removes_them() -> None:
