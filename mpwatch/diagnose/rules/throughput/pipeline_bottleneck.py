@@ -183,7 +183,10 @@ def _is_understood(index: Index, found: _Stages) -> bool:
         return False  # they make no items yet: `spawn-startup-cost` names starts in each round
     if _is_one_of_equals(index, working, found.others):
         return False
-    if not _is_pool_of(working, found.others) and not _waits_are_for(index, found):
+    if _is_pool_of(working, found.others):
+        if _mean(_sleep_share, index, working) >= PAUSES_SHARE:
+            return False  # it rests between its tasks, so that its workers are idle by design
+    elif not _waits_are_for(index, found):
         return False
     # Children that wait for room are ahead of their parent, which is never usual.
     feeds = [each for each in working if any(p.parent == each.process for p in found.waiting)]

@@ -363,6 +363,20 @@ def test_a_parent_that_works_while_its_pool_is_idle_is_named() -> None:
     assert found(check, busy) == []
 
 
+@pytest.mark.parametrize(("slept", "is_told"), [(0.02, True), (0.4, False)])
+def test_a_pool_whose_owner_rests_between_its_tasks_is_idle_by_design(
+    slept: float, is_told: bool
+) -> None:
+    job = with_shares(
+        feeder(role="pool-worker"),
+        p100={COMPUTES: 1 - slept, SLEEPS: slept},
+        p200={IDLE: 1.0},
+        p201={IDLE: 1.0},
+    )
+
+    assert bool(found(check, job)) is is_told
+
+
 def sleeper(
     waits: Activity = IS_AHEAD, fd: int = 5, asleep_s: float = 0.1, left_s: float = 0.4
 ) -> Snapshot:
