@@ -74,6 +74,8 @@ class Activity(NamedTuple):
     """The processes that can end a wait, where they are known and few."""
     place: str = ""
     """The line of the program, `train.py:57 step`; empty without a stack."""
+    is_of_many: bool = False
+    """Whether processes of the job can end a wait that are too many to be named."""
 
 
 class Share(NamedTuple):

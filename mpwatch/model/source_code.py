@@ -611,6 +611,10 @@ MarkKind: TypeAlias = Literal[
     "seed",
     # Defines, in a function, one that calls itself, which is a reference cycle.
     "self-reference",
+    # Sends in a loop over connections to each of them by its own send(), which pickles each time.
+    # About: `same` where all get one value, `several` where they get the elements of another list,
+    # which may be the same, and the value, `several, (method, (arg,))`.
+    "sends-each",
     # Sends SIGHUP, SIGUSR1 or SIGUSR2 to another process; each ends one that does not handle it.
     # About: the name of the signal.
     "sends-signal",

@@ -38,6 +38,7 @@ from mpwatch.collect.source.syntax import (
     is_inside,
     last_line,
     last_name,
+    names_in,
     own_nodes,
     quoted,
     receiver_of,
@@ -214,6 +215,47 @@ def _inner(
 
 
 _QUEUES: Final = frozenset(("Queue", "SimpleQueue", "LifoQueue", "PriorityQueue"))
+
+
+def find_sends_to_each(nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """`for connection, arg in zip(connections, args): connection.send(arg)`.
+
+    Not of what the loop makes for each of them, nor of a constant.
+    """
+    for node in nodes:
+        if isinstance(node, ast.For):
+            made = {name for part in node.body for each in ast.walk(part) for name in _set(each)}
+            yield from _sent_to_each(node.target, node.iter, node.body, made)
+        elif isinstance(node, ast.ListComp | ast.GeneratorExp) and len(node.generators) == 1:
+            over = node.generators[0]
+            yield from _sent_to_each(over.target, over.iter, [node.elt], set())
+
+
+def _sent_to_each(
+    target: ast.expr, over: ast.expr, body: Sequence[ast.AST], made: set[str]
+) -> Iterator[Found]:
+    given = names_in(target)
+    is_zip = isinstance(over, ast.Call) and last_name(over.func) == "zip"
+    for call in (each for part in body for each in calls_in(part)):
+        if last_name(call.func) != "send" or len(call.args) != 1 or call.keywords:
+            continue
+        receiver = call.func.value if isinstance(call.func, ast.Attribute) else call.func
+        value, names = call.args[0], names_in(call.args[0])
+        if not isinstance(receiver, ast.Name) or receiver.id not in given:
+            continue
+        if not names or receiver.id in names or names & made or any(calls_in(value)):
+            continue
+        kind = "several" if names & given else "same"
+        if kind == "same" or is_zip:
+            yield "sends-each", f"{kind}, {expression_text(value)}", call
+
+
+def _set(node: ast.AST) -> set[str]:
+    return {each.id for target, _ in bindings(node) for each in _names(target)}
+
+
+def _names(target: ast.expr) -> list[ast.Name]:
+    return [each for each in ast.walk(target) if isinstance(each, ast.Name)]
 
 
 def find_unbounded(nodes: Sequence[ast.AST]) -> Iterator[Found]:

@@ -19,6 +19,7 @@ from mpwatch.collect.source.handing_over import (
     find_handing,
     find_managed,
     find_releases,
+    find_sends_to_each,
     find_unbounded,
     find_uncounted,
     find_unreleased,
@@ -370,6 +371,7 @@ def _found_of_processes(
 ) -> Iterator[Found]:
     """The marked statements about processes, their pools, queues, pipes, signals and loops."""
     yield from find_loop_runs(nodes)
+    yield from find_sends_to_each(nodes)
     yield from find_two_writes(nodes) if known.may_hold_back else ()
     yield from find_emptying(function, known.takers)
     yield from find_own_answers(nodes)

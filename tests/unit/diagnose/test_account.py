@@ -40,6 +40,7 @@ from tests.builders.snapshots import (
     pipe,
     process,
     snapshot_of,
+    socket,
     thread,
 )
 from tests.builders.waits import C10D, DATA, reads, waiting_main, worker
@@ -450,6 +451,23 @@ def test_a_full_pipe_is_named_with_the_process_that_would_read_it() -> None:
     found = now(main(threads=[thread(MAIN, waits=writes)], fds=ends), reader)
 
     assert (found.what, found.providers) == ("room in a full pipe (pipe 500)", (reader.process,))
+
+
+@pytest.mark.parametrize(("holders", "is_of_many"), [(0, False), (1, False), (3, True)])
+def test_a_wait_that_many_processes_of_the_job_can_end_is_none_for_something_outside(
+    holders: int, is_of_many: bool
+) -> None:
+    reads = WaitedOn("socket-read", "recvfrom", ("socket:[700]",))
+    own = main(threads=[thread(MAIN, waits=reads)], fds=fds(4, links=[socket(3, 700, 701)]))
+    ends = fds(4, links=[socket(3, 701, 700)])
+    others = [
+        process(300 + n, "spawned", threads=[thread(300 + n)], fds=ends) for n in range(holders)
+    ]
+
+    found = now(own, *others)
+
+    assert len(found.providers) == (0 if is_of_many else holders)
+    assert found.is_of_many is is_of_many
 
 
 def test_sleeps_between_attempts_to_take_a_file_lock_are_a_wait_for_its_holder() -> None:

@@ -718,7 +718,10 @@ def _by_call(
     if target == "socket" and _is_receiving(thread):
         # Each connection is short, and each has a socket of its own.
         return Activity("waiting", DESCRIPTORS, target, providers, _at(thread.stack))
-    return Activity("waiting", words, target, providers if target in _PROVIDED else (), place)
+    if target not in _PROVIDED:
+        return Activity("waiting", words, target, (), place)
+    is_of_many = edge is not None and bool(edge.providers) and not providers
+    return Activity("waiting", words, target, providers, place, is_of_many)
 
 
 def _is_receiving(thread: Thread) -> bool:

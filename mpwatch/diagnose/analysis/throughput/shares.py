@@ -436,13 +436,26 @@ def speedup_without(index: Index, is_lost: Test) -> Speedup:
     return Speedup(*(1 / max(each, cpu[n] / cores) for n, each in enumerate(longest)))
 
 
+def lost_of_all(index: Index, is_lost: Test) -> float:
+    """The part of all known computing of the job that goes into some activities, 0 to 1."""
+    known, lost = 0.0, 0.0
+    for process in index.snapshot.living():
+        account = index.snapshot.account.processes.get(process.process)
+        for thread in account.threads if account is not None else ():
+            for each in thread.last_minute().shares():
+                known += _known(each)
+                lost += _known(each) if is_lost(each.activity) else 0.0
+    return lost / known if known else 0.0
+
+
 def _is_other_work(activity: Activity, is_lost: Test) -> bool:
     """Whether an activity takes time without a core that the job may need."""
     if activity.kind in RUNNING_KINDS or activity == NO_CORE or is_lost(activity):
         return False
     if activity.kind in ("sleeping", "stopped"):
         return True
-    is_outside = activity.target in ("socket", "") and not activity.providers
+    is_inside = bool(activity.providers) or activity.is_of_many
+    is_outside = activity.target in ("socket", "") and not is_inside
     return activity.target in ("file", "page-faults") or (activity.kind == "waiting" and is_outside)
 
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from mpwatch.diagnose.analysis.growth.newest import own_lines
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import called
-from mpwatch.diagnose.analysis.source.lines import mark_words, marks
+from mpwatch.diagnose.analysis.process_queries import all_called, called
+from mpwatch.diagnose.analysis.source.lines import line_at, mark_place, mark_words, marks
 from mpwatch.diagnose.analysis.stack_patterns import calls
 from mpwatch.diagnose.analysis.throughput.shares import (
     LOSS_READINGS,
@@ -22,6 +22,7 @@ from mpwatch.diagnose.analysis.throughput.shares import (
     doing_words,
     is_work,
     losses,
+    lost_of_all,
     shares,
     speedup_without,
     switches_per_s,
@@ -31,6 +32,7 @@ from mpwatch.model.account import COPYING, NO_CORE, PICKLING, UNPICKLING, Activi
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import Series, first_at, rise
 from mpwatch.model.snapshot import Process, Thread
+from mpwatch.model.source_code import Mark
 from mpwatch.model.units import bytes_text
 
 RULE = "pickling-cost"
@@ -40,6 +42,10 @@ LOST_SHARE = 0.3
 FASTER = 1.4
 """A job that would not become this many times as fast has its time elsewhere."""
 SURE_SHARE, SURE_FASTER, SURE_READINGS = 0.6, 2.0, 40
+PART_OF_ALL, SUM_SHARE, LEAST_SHARE = 0.5, 0.6, 0.15
+"""Processes that wait for each other by turns lose less of the time of each: then this counts of
+all computing of the job, of the shares of all threads together, and of the one that loses most."""
+RECEIVERS = 2
 OWN_SHARE = 0.3
 """Workers that are in the program's own code for less spend most of their time on tasks as such."""
 SHOWN = 4
@@ -59,7 +65,8 @@ _WORDS: Mapping[str, str] = {PICKLING: "pickling", UNPICKLING: "unpickling", COP
 def check(index: Index) -> Iterator[Finding]:
     """Yield a finding where a thread does little but pass objects on, and the job needs it."""
     found = losses(index, _is_transfer)
-    is_much = found and found[0].share >= LOST_SHARE and found[0].readings >= LOSS_READINGS
+    is_much = bool(found) and found[0].readings >= LOSS_READINGS
+    is_much = is_much and (found[0].share >= LOST_SHARE or _is_most_of_all(index, found))
     faster = speedup_without(index, _is_transfer) if is_much else None
     if faster is not None and faster.sure >= FASTER:
         yield _finding(index, [each for each in found if each.share >= LOSS_SHOWN_SHARE], faster)
@@ -71,27 +78,42 @@ def check(index: Index) -> Iterator[Finding]:
             yield _finding_of_single_tasks(owner, single)
 
 
+def _is_most_of_all(index: Index, found: Sequence[Loss]) -> bool:
+    """Whether the job computes little else, though no thread does so for most of its time."""
+    if found[0].share < LEAST_SHARE or sum(each.share for each in found) < SUM_SHARE:
+        return False
+    return lost_of_all(index, _is_transfer) >= PART_OF_ALL
+
+
 def _is_transfer(activity: Activity) -> bool:
     return activity.what in _WORDS and activity.kind == "computing"
 
 
 def _finding(index: Index, found: Sequence[Loss], faster: Speedup) -> Finding:
     """Describe the thread that loses most, and the others."""
+    is_sure = (
+        found[0].share >= SURE_SHARE
+        and faster.sure >= SURE_FASTER
+        and found[0].readings >= SURE_READINGS
+    )
+    sent = _sent_to_each(index, found)
+    if sent is not None:
+        found = [sent.sender, *(each for each in found if each is not sent.sender)]
     most = found[0]
     thread = _thread(most)
     line = most.place or own_lines(most.process)
     at = f" at {line}" if line else ""
     sends = _sends(most)
     by = "" if most.thread.tid == most.process.pid else f" in its thread {most.thread.name}"
-    is_sure = (
-        most.share >= SURE_SHARE and faster.sure >= SURE_FASTER and most.readings >= SURE_READINGS
-    )
     density = _bytes_per_cpu_s(index, found)
     others = {each.process.process for each in found} - {most.process.process}
     is_tiny = density is not None and density <= TINY_BYTES_PER_S
     single = _single_tasks(index, _owner(index, most.process)) if is_tiny else None
     tasks = single.evidence if single is not None else _tasks(index)
     ratio = times_faster(1 - 1 / faster.most)
+    of_all = lost_of_all(index, _is_transfer)
+    cause = f"{single.cause} {_cause(density)}" if single else _cause(density)
+    advice = single.advice if single else _advice(most.process, thread, density)
     return Finding(
         rule=RULE,
         severity=Severity.WARNING if is_sure else Severity.INFO,
@@ -99,18 +121,76 @@ def _finding(index: Index, found: Sequence[Loss], faster: Speedup) -> Finding:
         others=tuple(sorted(others)),
         summary=(
             f"{called(most.process)} spends {most.share:.0%} of the time{by} {_kinds(most)} what "
-            f"it {'sends' if sends else 'receives'}{at}"
+            f"it {'sends' if sends else 'receives'}{at}{sent.words if sent else ''}"
         ),
         evidence=(
             *(_words(each) for each in found[:SHOWN]),
+            *(
+                [f"{of_all:.0%} of all computing of the job whose kind is known passes objects on"]
+                if most.share < LOST_SHARE
+                else []
+            ),
             *_volumes(index, found),
             *tasks,
             # Of single tasks the wake-ups of the threads that pass them on cost as much again.
             *(() if single else (f"without it the job would be at most {ratio} as fast",)),
         ),
-        cause=f"{single.cause} {_cause(density)}" if single else _cause(density),
-        advice=single.advice if single else _advice(most.process, thread, density),
+        cause=f"{sent.cause} {cause}" if sent else cause,
+        advice=f"{_SEND_ONCE} {advice}" if sent else advice,
     )
+
+
+class _SentToEach(NamedTuple):
+    """A loop that sends to several processes, and pickles for each of them."""
+
+    sender: Loss
+    mark: Mark
+    receivers: Sequence[Process]
+
+    @property
+    def words(self) -> str:
+        """The end of the summary."""
+        return ", anew for each of its receivers"
+
+    @property
+    def cause(self) -> str:
+        """Why that takes long."""
+        kind, _, value = self.mark.about.partition(", ")
+        same = (
+            f"{value} is the same for all of them, so that all but the first do the same work again"
+            if kind == "same"
+            else "where several of them get the same object, that is the same work again"
+        )
+        return (
+            f"{mark_words(self.mark)} is in a loop over connections: each send() pickles its "
+            f"object anew, one after the other, and {all_called(self.receivers, SHOWN)} unpickle "
+            f"what they get; {same}."
+        )
+
+
+_SEND_ONCE = (
+    "Where several receivers get the same object, pickle it once before the loop: data = "
+    "multiprocessing.reduction.ForkingPickler.dumps(value), then connection.send_bytes(data) for "
+    "each; recv() reads that as before. (Tensors of torch in it are to be numpy arrays or bytes "
+    "then: their shared memory is handed over once for each pickle.) Leave out what a receiver "
+    "does not use. More receivers make it slower; more threads or a smaller model do not help."
+)
+
+
+def _sent_to_each(index: Index, found: Sequence[Loss]) -> _SentToEach | None:
+    """The thread that pickles in a loop over connections, while several others unpickle."""
+    for sender in found:
+        line = line_at(index, sender.place) if _sends(sender) else None
+        parent = sender.process.process
+        receivers = [e.process for e in found if e.process.parent == parent and not _sends(e)]
+        if line is None or len(receivers) < RECEIVERS:
+            continue
+        for mark in marks(index, "sends-each"):
+            if (mark.file, mark.function) == (line.file, line.function) and (
+                mark_place(mark) == sender.place or mark.statement == line.statement
+            ):
+                return _SentToEach(sender, mark, receivers)
+    return None
 
 
 class _SingleTasks(NamedTuple):

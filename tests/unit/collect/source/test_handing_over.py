@@ -217,3 +217,26 @@ self.left.value -= 1
 )
 def test_a_count_that_each_way_reaches_is_not_left_out(text: str) -> None:
     assert found(text, "uncounted") == []
+
+
+@pytest.mark.parametrize(
+    ("loop", "about"),
+    [
+        ("for c, arg in zip(self.conns, args):\n    c.send((name, arg))", "several, (name, arg)"),
+        ("for c in self.conns:\n    c.send(batch)", "same, batch"),
+        ("for n, c in enumerate(self.conns):\n    c.send(batch)", "same, batch"),
+        ("[c.send(batch) for c in self.conns]", "same, batch"),
+        ("for c in self.conns:\n    c.send(None)", ""),
+        ("for c in self.conns:\n    part = take()\n    c.send(part)", ""),
+        ("for c in self.conns:\n    c.send(take())", ""),
+        ("for part in parts:\n    conn.send(part)", ""),
+        ("for c, part in self.work:\n    c.send(part)", ""),
+        ("for c in self.conns:\n    c.send_bytes(data)", ""),
+    ],
+)
+def test_a_loop_that_pickles_for_each_connection_is_marked(loop: str, about: str) -> None:
+    text = "def run(self, name, args, batch):\n" + textwrap.indent(loop, "  ")
+
+    marked = [each for _, each, _ in found(text, "sends-each")]
+
+    assert marked == [about] * bool(about)

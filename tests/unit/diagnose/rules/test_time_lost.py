@@ -14,13 +14,13 @@ from mpwatch.diagnose.rules.throughput import (
     page_fault_cost,
     pickling_cost,
 )
-from mpwatch.model.account import NO_CORE
+from mpwatch.model.account import NO_CORE, PICKLING, UNPICKLING, Activity
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import History
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Flow, Process, Snapshot, Thread
-from mpwatch.model.source_code import Mark, Statement
-from tests.builders.accounts import COMPUTES, WAITS_IN_QUEUE, with_shares
+from mpwatch.model.source_code import Mark, SourceLine, Statement
+from tests.builders.accounts import COMPUTES, WAITS_IN_QUEUE, answers_from, with_shares
 from tests.builders.snapshots import (
     IDLE_FEEDER,
     MAIN,
@@ -241,6 +241,66 @@ def test_a_receiver_that_unpickles_is_named_with_its_line() -> None:
 )
 def test_pickling_that_does_not_hold_up_the_job_is_not_reported(more: dict[str, Any]) -> None:
     assert found(pickling_cost.check, watched(lambda second: feeding(second, **more))) == []
+
+
+SENDS_EACH = Mark(
+    "sends-each",
+    "/home/me/group.py",
+    "call",
+    "several, (name, (arg,))",
+    Statement(43, "connection.send((name, (arg,)))"),
+)
+PICKLES = Activity("computing", PICKLING, place="group.py:43 call")
+LOADS = Activity("computing", UNPICKLING, place="group.py:20 serve")
+OF_SEVERAL = Activity("waiting", "data on socket 77", "socket", place="group.py:20 serve")
+
+
+def controlled(
+    marks: tuple[Mark, ...] = (SENDS_EACH,), *, pickles: float = 0.25, is_of_many: bool = True
+) -> Snapshot:
+    """Main that sends to two workers by turns, which other workers have inherited the ends of."""
+    text = SourceLine("/home/me/group.py", 43, "call", SENDS_EACH.statement)
+    workers = [process(number, "spawned") for number in (200, 201)]
+    seen = snapshot_of(main(), *workers, source=(text,), marks=marks, usable_cpus=2)
+    waiting = OF_SEVERAL._replace(is_of_many=is_of_many)
+    does = {LOADS: pickles, COMPUTES: 0.05, waiting: 0.95 - pickles}
+    own = {PICKLES: pickles, COMPUTES: 0.1, answers_from(200): 0.9 - pickles}
+    return with_shares(seen, p100=own, p200=does, p201=does)
+
+
+def test_a_loop_that_pickles_for_each_receiver_is_named_with_its_line_and_object() -> None:
+    finding = only(pickling_cost.check, controlled())
+
+    assert finding.process == pid(MAIN)
+    assert finding.summary == (
+        "main (100) spends 25% of the time pickling what it sends at group.py:43 call, anew for "
+        "each of its receivers"
+    )
+    assert "79% of all computing of the job whose kind is known passes objects on" in (
+        finding.evidence
+    )
+    assert finding.cause.startswith(
+        "`connection.send((name, (arg,)))` at group.py:43 call is in a loop over connections: each "
+        "send() pickles its object anew, one after the other, and spawned 200 (200) and spawned "
+        "201 (201) unpickle what they get; where several of them get the same object"
+    )
+    assert finding.advice.startswith("Where several receivers get the same object, pickle it once")
+    same = SENDS_EACH._replace(about="same, batch")
+    assert (
+        "batch is the same for all of them" in only(pickling_cost.check, controlled((same,))).cause
+    )
+
+
+def test_processes_that_pass_objects_on_by_turns_are_told_without_such_a_loop_too() -> None:
+    finding = only(pickling_cost.check, controlled(()))
+
+    assert "anew for each" not in finding.summary
+    assert "ForkingPickler" not in finding.advice
+
+
+@pytest.mark.parametrize("more", [{"pickles": 0.1}, {"is_of_many": False}])
+def test_little_pickling_or_waits_for_something_outside_are_not_told(more: dict[str, Any]) -> None:
+    assert found(pickling_cost.check, controlled(**more)) == []
 
 
 def test_a_process_that_waits_for_an_item_does_not_unpickle() -> None:
