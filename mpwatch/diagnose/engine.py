@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from operator import attrgetter
@@ -12,6 +11,7 @@ from pkgutil import walk_packages
 from types import ModuleType
 from typing import NamedTuple, TypeAlias
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from mpwatch.describe.error_messages import KNOWN_ERRORS, KnownError
@@ -149,8 +149,7 @@ def is_of_slowness(rule: str) -> bool:
 _NOT_MEMORY = ("_rules", "_derive_waits")
 
 
-@dataclass(slots=True)
-class _Tracked:
+class _Tracked(Struct):
     """A finding with the times of its detection."""
 
     finding: Finding

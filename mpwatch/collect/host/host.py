@@ -17,8 +17,9 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
+
+from msgspec import Struct
 
 from mpwatch.collect.host.new_files import SHM, NewFilesReader, file_system_of
 from mpwatch.collect.host.orphans import left_segments
@@ -361,8 +362,7 @@ _UNLIMITED = 1 << 60
 """Version 1 writes unlimited as the largest page-aligned number."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mount:
+class Mount(Struct, frozen=True):
     """One mounted hierarchy."""
 
     point: str
@@ -372,8 +372,7 @@ class Mount:
     """Controllers of version 1; empty for version 2."""
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Struct, frozen=True):
     """The files of one controller for one process."""
 
     version: int

@@ -15,10 +15,11 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from mpwatch.collect.process import procfs
 from mpwatch.model.host import FilesKey, FilesKind, FileSystemSample, NewFiles
@@ -93,8 +94,7 @@ class _Known(NamedTuple):
     size_bytes: int
 
 
-@dataclass(slots=True)
-class _Group:
+class _Group(Struct):
     """Files with similar names."""
 
     total: int = 0
@@ -121,8 +121,7 @@ class _Group:
         return tuple(int(number) for number, count in counts.most_common() if count > 1)
 
 
-@dataclass(slots=True)
-class _Folder:
+class _Folder(Struct):
     """One folder, as it was when it was listed last."""
 
     depth: int

@@ -10,8 +10,9 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.diagnose.analysis.index import Index
@@ -226,8 +227,7 @@ def _around(index: Index, callers: Sequence[Frame], beside: Sequence[Frame]) -> 
                 yield _Around(frame, decider.counts if decider is not None else ())
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
+class _Seen(Struct, frozen=True):
     """What was read of the values of a process while it was inside of a loop."""
 
     index: Index

@@ -11,9 +11,10 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from mpwatch.describe.findings import capital
 from mpwatch.describe.frames import at_frame, frame_words, is_library, own_frames, program_frames

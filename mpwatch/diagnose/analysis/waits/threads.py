@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
+
+from msgspec import Struct
 
 from mpwatch.describe.frames import at_frame, frame_words, own_frames
 from mpwatch.diagnose.analysis.idle_time import CERTAIN_S, STUCK_S, are_stalled, is_stalled, quiet_s
@@ -313,8 +314,7 @@ _THREAD_LOCKS = (
 """Files of the standard library whose locks are for threads of one process only."""
 
 
-@dataclass(frozen=True, slots=True)
-class ForkedAlone:
+class ForkedAlone(Struct, frozen=True):
     """A forked child with one thread of its own, which waits for a lock inside its process."""
 
     process: Process
