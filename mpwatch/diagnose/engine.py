@@ -9,7 +9,7 @@ from importlib import import_module
 from operator import attrgetter
 from pkgutil import walk_packages
 from types import ModuleType
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -87,7 +87,7 @@ Check: TypeAlias = Callable[[Index], Iterator[Finding]]
 _Key: TypeAlias = tuple[str, ProcessId | None, int | None, str]
 
 
-class Rule(NamedTuple):
+class Rule(Struct, frozen=True):
     """One failure that can be recognised."""
 
     id: str

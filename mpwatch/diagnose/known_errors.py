@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple, TypeGuard
+from typing import TypeGuard
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -264,7 +264,7 @@ def evidence_of(entry: LogEntry) -> tuple[str, ...]:
     return tuple(words) or (f"a note of kind {entry.kind}",)
 
 
-class FirstError(NamedTuple):
+class FirstError(Struct, frozen=True):
     """The exception with which a chain of them began, of which a note tells the last one."""
 
     type: str

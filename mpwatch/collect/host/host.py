@@ -17,7 +17,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -549,7 +549,7 @@ def _tightest(group: Group, limit: str, current: str) -> tuple[str, int | None, 
     return group.folders[0], None, None
 
 
-class _MemoryNames(NamedTuple):
+class _MemoryNames(Struct, frozen=True):
     """The files and fields of a memory group; those of version 1 that include the groups below."""
 
     limit: str
@@ -597,7 +597,7 @@ def _memory_left(read: Read, folder: str, names: _MemoryNames, swap_bytes: int) 
     return left + min(swap_bytes, swap_left) + of_files
 
 
-class MemoryLeft(NamedTuple):
+class MemoryLeft(Struct, frozen=True):
     """Bytes that a process and others may still use; `None` for what is unlimited or unknown."""
 
     group_bytes: int | None

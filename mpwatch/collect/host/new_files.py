@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from itertools import islice
-from typing import NamedTuple
 
 from msgspec import Struct, field
 
@@ -87,7 +86,7 @@ _NUMBERS = re.compile(r"(?<![0-9])[1-9][0-9]{2,9}(?![0-9])")
 _SUFFIX = re.compile(r"(?:\.[A-Za-z][A-Za-z0-9]{0,7}){1,2}$")
 
 
-class _Known(NamedTuple):
+class _Known(Struct, frozen=True):
     """A file of the job's user that was made since the job began."""
 
     group: str

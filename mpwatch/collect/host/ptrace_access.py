@@ -10,7 +10,6 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -521,7 +520,7 @@ _SETTLE_S = 0.05
 _PAUSE_S = 0.005
 
 
-class Stops(NamedTuple):
+class Stops(Struct, frozen=True):
     """Whether a process was stopped by a signal or a tracer."""
 
     state: str

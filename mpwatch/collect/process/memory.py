@@ -326,7 +326,7 @@ def _library(name: bytes) -> str:
     return clean(name) if _LIBRARY.fullmatch(name) else ""
 
 
-class Extent(NamedTuple):
+class Extent(Struct, frozen=True):
     """Size and link count of a file."""
 
     size_bytes: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -74,7 +74,7 @@ class ProbeContext(Struct, frozen=True):
     """When threads last ran that are new."""
 
 
-class Signs(NamedTuple):
+class Signs(Struct, frozen=True):
     """Values read every time: while they are the same, the last reading of the threads holds."""
 
     state: str
@@ -122,7 +122,7 @@ class LastRuns(Struct):
     memory: LastRun = field(default_factory=LastRun)
 
 
-class _Assembled(NamedTuple):
+class _Assembled(Struct, frozen=True):
     """The last sample, and what it was made of besides the results of probes."""
 
     sample: ProcSample

@@ -56,7 +56,7 @@ SMALL_BYTES = 16 << 20
 """A part of less than this is no change."""
 
 
-class Due(NamedTuple):
+class Due(Struct, frozen=True):
     """How urgently each probe of a process should be run; `None` is not at all."""
 
     threads: float | None

@@ -217,7 +217,7 @@ class _File(Struct):
     """Offset of the last other one."""
 
 
-class _Job(NamedTuple):
+class _Job(Struct, frozen=True):
     """What a reading is about."""
 
     living: tuple[ProcessId, ...]

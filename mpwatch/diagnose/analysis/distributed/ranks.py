@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from itertools import permutations
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from mpwatch.describe.frames import frame_words, is_library, own_frames, program_frames
 from mpwatch.diagnose.analysis.distributed.flight_recorder import number_of, unfinished, world_size
 from mpwatch.diagnose.analysis.distributed.nccl_words import Pending, pending_calls
@@ -221,7 +223,7 @@ def _stands_s(rank: Process, index: Index) -> float | None:
 _STORE_S = 20.0
 
 
-class GroupsApart(NamedTuple):
+class GroupsApart(Struct, frozen=True):
     """Ranks that wait in collectives of different process groups, each for another one."""
 
     cause: str
@@ -243,7 +245,7 @@ _SECOND = re.compile(
 )
 
 
-class PassedRoot(NamedTuple):
+class PassedRoot(Struct, frozen=True):
     """What a statement passes to a collective as the rank that sends, or to which all send."""
 
     text: str
@@ -345,7 +347,7 @@ def called_from(rank: Process) -> str:
     return " <- ".join(frame_words(frame) for frame in own[:_CALLERS])
 
 
-class LeftFunction(NamedTuple):
+class LeftFunction(Struct, frozen=True):
     """A function in which one rank still is, and which another one has left."""
 
     line: Frame

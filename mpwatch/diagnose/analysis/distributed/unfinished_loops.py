@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -45,7 +44,7 @@ _IN_EXPRESSION = re.compile(r"[\[({].*\bfor\b .*\bin\b|\b(?:filter|map|max|min|s
 """A comprehension, or a function that calls what it is given for each element."""
 
 
-class UnfinishedLoop(NamedTuple):
+class UnfinishedLoop(Struct, frozen=True):
     """A `while` loop with a condition, inside of which all stacks of a process lately were."""
 
     process: Process
@@ -187,7 +186,7 @@ def _decider_of(line: SourceLine, header: Statement) -> Decider | None:
     return next((each for each in line.deciders if each.statement.line == header.line), None)
 
 
-class _Around(NamedTuple):
+class _Around(Struct, frozen=True):
     """What may repeat a call."""
 
     frame: Frame

@@ -155,7 +155,7 @@ def growth(
     return Growth(per_s, gained, span_s)
 
 
-class Steadiness(NamedTuple):
+class Steadiness(Struct, frozen=True):
     """What a rise has to be to count as steady."""
 
     span_s: float

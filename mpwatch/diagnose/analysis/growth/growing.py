@@ -702,7 +702,7 @@ def urgency(eta_s: float | None, span_s: float) -> Severity:
     return Severity.CRITICAL if eta_s <= CRITICAL_WITHIN_S else Severity.WARNING
 
 
-class GrowingSegments(NamedTuple):
+class GrowingSegments(Struct, frozen=True):
     """Shared memory of the job that rises steadily."""
 
     growth: Growth

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
@@ -243,7 +244,7 @@ def _kept_back(
     )
 
 
-class Uncounted(NamedTuple):
+class Uncounted(Struct, frozen=True):
     """A loop that waits for a counter, and what passes over the statement that counts."""
 
     loop: Statement
@@ -701,7 +702,7 @@ _ADVICE_BLOCK = (
 )
 
 
-class LostPermits(NamedTuple):
+class LostPermits(Struct, frozen=True):
     """What the source shows to pass over the release of what was acquired."""
 
     evidence: str

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from mpwatch.describe.frames import at_frame, frame_words, own_frames, program_frames
 from mpwatch.diagnose.analysis.index import Index, derived
@@ -25,7 +26,7 @@ from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.source_code import Mark
 
 
-class JoinedWords(NamedTuple):
+class JoinedWords(Struct, frozen=True):
     """What a process does that joins the threads of a pool, and why that does not end."""
 
     by: JoinedBy

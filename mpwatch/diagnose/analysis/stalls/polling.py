@@ -12,6 +12,8 @@ from itertools import pairwise
 from signal import SIGCHLD
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from mpwatch.describe.processes import wait_verb
 from mpwatch.diagnose.analysis.idle_time import last_transfer_s, mean_cpu_percent, quiet_s
 from mpwatch.diagnose.analysis.index import Index, derived
@@ -50,7 +52,7 @@ FAULT_PARTS = 4
 _PARTS = range(1, FAULT_PARTS + 1)
 
 
-class InVain(NamedTuple):
+class InVain(Struct, frozen=True):
     """A job of which no process does anything but poll, or wait for one that polls."""
 
     pollers: tuple[Process, ...]
@@ -396,7 +398,7 @@ def _loop_without_body(index: Index, process: Process) -> Statement | None:
     return None
 
 
-class Connecting(NamedTuple):
+class Connecting(Struct, frozen=True):
     """Processes that sleep between attempts to connect, and get no further."""
 
     processes: tuple[Process, ...]
@@ -485,7 +487,7 @@ def connecting_in_vain(index: Index) -> Iterator[Connecting]:
         yield Connecting(tuple(processes), statement, index.lasting(for_s), ended, kept)
 
 
-class Unseen(NamedTuple):
+class Unseen(Struct, frozen=True):
     """A process whose loop asks whether its children live, of which none is left."""
 
     process: Process

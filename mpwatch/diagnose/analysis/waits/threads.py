@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -496,7 +496,7 @@ _DEFAULT_EXECUTOR = "asyncio"
 """Begins the names of the threads of the default executor of an event loop."""
 
 
-class JoinedExecutor(NamedTuple):
+class JoinedExecutor(Struct, frozen=True):
     """A thread pool at whose end a main thread waits."""
 
     by: JoinedBy

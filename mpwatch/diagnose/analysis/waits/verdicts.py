@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -524,7 +523,7 @@ def own_lock(index: Index, process: Process, thread: Thread) -> str:
     return OWN_LOCK if is_twice else OWN_BLOCK
 
 
-class SelfBlocked(NamedTuple):
+class SelfBlocked(Struct, frozen=True):
     """A thread that waits for a lock which it has taken itself."""
 
     thread: Thread

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from mpwatch.describe.frames import at_frame, frame_words, is_library, own_frames
@@ -125,7 +126,7 @@ def check(index: Index) -> Iterator[Finding]:
     yield from _aborted(index)
 
 
-class _Inside(NamedTuple):
+class _Inside(Struct, frozen=True):
     """A thread that waits in a collective."""
 
     thread: Thread
@@ -1029,7 +1030,7 @@ def _by_own_batch(
     return None
 
 
-class _CallsOf(NamedTuple):
+class _CallsOf(Struct, frozen=True):
     """The collective of a loop, in the words of an advice."""
 
     several: str
@@ -1329,7 +1330,7 @@ def _have(ranks: Sequence[Process]) -> str:
     return "has" if len(ranks) == 1 else "have"
 
 
-class _EndedLoop(NamedTuple):
+class _EndedLoop(Struct, frozen=True):
     """A loop, or a function with one, that some ranks have ended and others have not."""
 
     words: str
@@ -1380,7 +1381,7 @@ def _loop_words(frame: Frame, header: Statement) -> str:
     return f"the loop `{header.text}` of line {header.line} in {frame.function}()"
 
 
-class _LeftEarly(NamedTuple):
+class _LeftEarly(Struct, frozen=True):
     cause: str
     advice: str
     is_known: bool = False

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from mpwatch.describe.frames import is_library, own_frames
 from mpwatch.diagnose.analysis.exits.kinds import death_of
@@ -150,7 +151,7 @@ def _of_rounds(index: Index, process: Process) -> Iterator[Finding]:
     )
 
 
-class _Rounds(NamedTuple):
+class _Rounds(Struct, frozen=True):
     """What a source file shows of starts in rounds."""
 
     starts: Mark
