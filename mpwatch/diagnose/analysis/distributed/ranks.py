@@ -160,12 +160,12 @@ def _waits_on_gpu(rank: Process, index: Index) -> bool:
     A collective of NCCL returns at once; its rank waits at a later line that needs the result.
     """
     thread = main_thread(rank)
-    return rank.has_nccl and thread is not None and waits_for_gpu(index, rank, thread)
+    return thread is not None and waits_for_gpu(index, rank, thread) and rank.has_nccl
 
 
 def all_on_gpu(index: Index) -> Sequence[Process]:
     """The living ranks of NCCL if all of them have waited for the GPU for `ALL_INSIDE_S`."""
-    ranks = [p for p in index.snapshot.living() if p.has_nccl and has_group(p)]
+    ranks = [p for p in ranks_of(index) if p.has_nccl and has_group(p)]
     waits_s = (gpu_wait_s(rank, index) or 0.0 for rank in ranks)
     return ranks if len(ranks) > 1 and all(wait_s >= ALL_INSIDE_S for wait_s in waits_s) else ()
 
