@@ -73,6 +73,7 @@ from mpwatch.collect.source.pipes_and_signals import (
     find_kills,
     find_prompts,
     find_signals,
+    find_terminations,
     find_two_writes,
     find_unflushed,
     is_death_signal,
@@ -378,6 +379,7 @@ def _found_of_processes(
     yield from find_pool_callbacks(module.tree, nodes)
     yield from find_kills(module, function)
     yield from find_signals(nodes)
+    yield from find_terminations(nodes)
     yield from find_unflushed(module, nodes)
     yield from find_prompts(module, function)
     yield from find_buffered_reads(function, nodes, known.buffered)
