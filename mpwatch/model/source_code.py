@@ -508,6 +508,10 @@ MarkKind: TypeAlias = Literal[
     # Lets a Pool or an executor of processes make a task of each item, as its chunksize is 1.
     # About: the method.
     "one-by-one",
+    # Stores a key in a dictionary that its function returns, and only under a condition on data,
+    # where the function stores other keys without it. About: the condition, `if found.any(): in
+    # line 38`.
+    "optional-key",
     # Adds the result of a training step, of which a part is differentiated, to a variable that
     # lives as long as the loop. About: the variable.
     "outputs-kept",
