@@ -1092,24 +1092,51 @@ def _unequal_loop(
         if guard_on_rank(index, group[0]) is not None:
             continue
         loop = f"`{loops[-1].text}` of line {loops[-1].line}"
-        empty = next(iter(marks(index, "empty-on-ranks")), None)
-        why = (
-            ""
-            if empty is None
-            else f" {mark_words(empty)}, under `{empty.about.partition(' in line ')[0]}`, gives an "
-            "empty result on some ranks and more on others, which may be what it goes through."
-        )
+        why, advice = _different_keys(index, name)
         return (
             f"{all_called(group)} {_are(group)} in {name} at {frame_words(frame)}, which {loop} "
             f"calls once for each element, and {all_called(others)} {_have(others)} left "
             f"{frame.function}() or not come to it. Likely the ranks go through different numbers "
-            f"of elements there, as each has its own, and some have none.{why}",
-            "Let all ranks go through the same keys: send what one rank has to the others first "
-            "(broadcast_object_list), or reduce one tensor that holds all. Or let the one rank "
-            f"that has the values use them without {name}. A longer timeout or another backend "
-            "does not help.",
+            f"of elements there, as each has its own{why}",
+            advice,
         )
     return None
+
+
+def _different_keys(index: Index, name: str) -> tuple[str, str]:
+    """Why ranks may have different numbers of elements in what they go through, and what to do."""
+    optional = marks(index, "optional-key")
+    if 0 < len(optional) <= FEW_LINES:
+        first = optional[0]
+        condition, _, line = first.about.rpartition(" in line ")
+        is_one = len(optional) == 1
+        more = "" if is_one else f" (so do {' and '.join(map(mark_words, optional[1:]))})"
+        return (
+            f": most likely {mark_words(first)}{more} adds a key only under `{condition}` of line "
+            f"{line}, which the data of one rank may meet and those of another not. The rank with "
+            f"fewer keys goes on, and the others wait in the {name} of the keys that it has not; "
+            "or the calls of different keys have met each other.",
+            "Set each key on all ranks: where there is nothing to compute, to zero by what the "
+            "model has given (outputs.sum() * 0), so that the backward pass is the same as well. "
+            "Or reduce one tensor that holds all keys in a fixed order. To leave out such samples "
+            "only hides it; a longer timeout, find_unused_parameters or another backend does not "
+            "help.",
+        )
+    empty = next(iter(marks(index, "empty-on-ranks")), None)
+    why = (
+        "."
+        if empty is None
+        else f", and some have none. {mark_words(empty)}, under "
+        f"`{empty.about.partition(' in line ')[0]}`, gives an empty result on some ranks and more "
+        "on others, which may be what it goes through."
+    )
+    return (
+        why,
+        "Let all ranks go through the same keys: send what one rank has to the others first "
+        "(broadcast_object_list), or reduce one tensor that holds all. Or let the one rank that "
+        f"has the values use them without {name}. A longer timeout or another backend does not "
+        "help.",
+    )
 
 
 def _fresh_loss(index: Index, others: Sequence[Process]) -> tuple[str, str] | None:

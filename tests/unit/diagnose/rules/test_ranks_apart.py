@@ -2269,6 +2269,26 @@ def test_a_loop_with_a_collective_over_what_each_rank_has_is_reported(
     assert ("broadcast_object_list" in finding.advice) is is_told
 
 
+def test_a_key_that_only_some_data_add_is_named_where_a_loop_goes_over_keys() -> None:
+    ranks = (
+        rank(0, f"{C10D}:all_reduce", "data.py:parse_losses:66", "train.py:fit:47"),
+        rank(1, *IN_FORWARD, "train.py:fit:38"),
+    )
+    header = Statement(64, "for name, value in log_vars.items():")
+    source = line("data.py", 66, "parse_losses", "dist.all_reduce(value)", within=(header,))
+    condition = "if found.any(): in line 38"
+    added = Statement(39, "losses['box'] = f(b)")
+    mark = Mark("optional-key", "/home/me/data.py", "loss", condition, added)
+
+    job = snapshot_of(main(), *ranks, source=(source,), marks=(mark,))
+    finding = only(collective_mismatch.check, job)
+
+    assert "most likely `losses['box'] = f(b)` at data.py:39 loss adds a key only" in finding.cause
+    assert "under `if found.any():` of line 38" in finding.cause
+    assert "some have none" not in finding.cause
+    assert finding.advice.startswith("Set each key on all ranks")
+
+
 def test_a_loop_in_which_the_other_ranks_are_as_well_is_not_reported_as_of_one_rank() -> None:
     ranks = (
         rank(0, f"{C10D}:all_gather", "data.py:log_dict:20", "train.py:fit:47"),
