@@ -72,6 +72,7 @@ from mpwatch.diagnose.analysis.source.origins import parting
 from mpwatch.diagnose.analysis.stack_merge import merge
 from mpwatch.diagnose.analysis.stack_patterns import (
     BUFFERS,
+    calls,
     collective_of,
     main_thread,
     outermost_first,
@@ -1289,6 +1290,22 @@ def _one_makes_group(by_call: Sequence[tuple[str, list[Process]]]) -> tuple[str,
     )
 
 
+_LOADER_OF_DATAPIPE = (
+    "torch/utils/data/dataloader.py:__init__",
+    "torch/utils/data/dataloader.py:_share_dist_seed",
+)
+"""What calls collectives of its own for an IterDataPipe: torch 2.0 to 2.13."""
+_WHY_LOADER = (
+    "That line makes the iterator of a DataLoader: over a datapipe (IterDataPipe) torch itself "
+    "makes a process group for it and broadcasts a seed, so that all ranks shuffle alike."
+)
+_ADVICE_LOADER = (
+    "Make that iterator on all ranks, also where only one of them reads from it; or use an "
+    "IterableDataset in place of the datapipe, for which torch calls no collective. Other batch "
+    "sizes, another number of workers, a barrier before or a longer timeout does not help."
+)
+
+
 def _guarded(index: Index, by_call: Sequence[tuple[str, list[Process]]]) -> tuple[str, str] | None:
     """Cause and advice where the source has a condition on the rank that only some ranks meet."""
     for name, group in reversed(by_call):
@@ -1297,10 +1314,15 @@ def _guarded(index: Index, by_call: Sequence[tuple[str, list[Process]]]) -> tupl
         if guard is None or any(guard_on_rank(index, rank) == guard for rank in others):
             continue
         into = next(each for each, _ in by_call if each != name)
+        why = (
+            f"Only some ranks call {name}: {guard.words}, and {all_called(group)} {_are(group)} "
+            f"past it. {all_called(others)} went on to {into}."
+        )
+        frames = own_frames(_stack(group[0]))
+        if any(calls(frames, each) for each in _LOADER_OF_DATAPIPE):
+            return f"{why} {_WHY_LOADER}", _ADVICE_LOADER
         return (
-            f"Only some ranks call {name}: {guard.words}, and {all_called(group)} "
-            f"{'is' if len(group) == 1 else 'are'} past it. {all_called(others)} went on to "
-            f"{into}.",
+            why,
             f"Call {name} on all ranks: move it out of what depends on the rank, so that only what "
             f"one rank is to do alone (writing a file, logging) is under `{guard.statement.text}`. "
             f"Or, if {name} is not needed there, remove it.",

@@ -1645,6 +1645,23 @@ def test_a_collective_behind_a_condition_on_the_rank_is_reported_with_it() -> No
     assert finding.advice.startswith("Call barrier on all ranks: move it out")
 
 
+def test_an_iterator_over_a_datapipe_on_one_rank_is_told_to_call_a_collective_itself() -> None:
+    loader = "torch/utils/data/dataloader.py:__init__"
+    ranks = (
+        rank(0, f"{C10D}:new_group", loader, "train.py:epoch:29", "train.py:fit:57"),
+        rank(1, f"{C10D}:broadcast_object_list", "train.py:fetch:23", "train.py:fit:57"),
+    )
+    guarded = line(
+        "train.py", 29, "epoch", "it = iter(x)", within=(Statement(28, "if self.rank == 0:"),)
+    )
+
+    finding = only(collective_mismatch.check, snapshot_of(main(), *ranks, source=(guarded,)))
+
+    assert finding.cause.startswith("Only some ranks call new_group: train.py:29 epoch is inside")
+    assert "iterator of a DataLoader: over a datapipe" in finding.cause
+    assert finding.advice.startswith("Make that iterator on all ranks")
+
+
 def test_a_condition_that_all_ranks_have_met_is_no_cause() -> None:
     ranks = called(0, "broadcast"), called(1, "barrier")
     guarded = line("train.py", 40, "step", "sync()", within=(Statement(38, "if rank >= 0:"),))
