@@ -645,6 +645,8 @@ MarkKind: TypeAlias = Literal[
     # Takes items until its own one comes, and drops the others. About: the queue or connection, and
     # what the item is compared with, `self.answers, number`.
     "takes-own",
+    # Ends a process or the workers of a pool by terminate(). About: the process or pool.
+    "terminates",
     # Chooses by hash(), `hash(name) % count`. That of a text, or of a tuple with one, is another
     # number in each interpreter. About: what it hashes.
     "text-hash",

@@ -73,6 +73,7 @@ from mpwatch.collect.source.pipes_and_signals import (
     find_kills,
     find_prompts,
     find_signals,
+    find_terminations,
     find_two_writes,
     find_unflushed,
     is_death_signal,
@@ -131,7 +132,6 @@ from mpwatch.collect.source.slow_statements import (
     tensors_in,
 )
 from mpwatch.collect.source.syntax import (
-    ADDS,
     BRANCHES,
     FUNCTIONS,
     LOGS,
@@ -141,6 +141,7 @@ from mpwatch.collect.source.syntax import (
     SHOWN,
     Found,
     ParsedFile,
+    adds_entry,
     children,
     condition_around,
     every_node,
@@ -378,6 +379,7 @@ def _found_of_processes(
     yield from find_pool_callbacks(module.tree, nodes)
     yield from find_kills(module, function)
     yield from find_signals(nodes)
+    yield from find_terminations(nodes)
     yield from find_unflushed(module, nodes)
     yield from find_prompts(module, function)
     yield from find_buffered_reads(function, nodes, known.buffered)
@@ -1009,7 +1011,7 @@ def _leaves_out(node: ast.If) -> bool:
 
 def _adds_item(node: ast.If) -> bool:
     calls = (each.value for each in node.body if isinstance(each, ast.Expr))
-    return any(isinstance(each, ast.Call) and last_name(each.func) in ADDS for each in calls)
+    return any(isinstance(each, ast.Call) and adds_entry(each) for each in calls)
 
 
 def _slept(time: ast.expr) -> Sequence[ast.expr]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import permutations
+from itertools import combinations, permutations
 from typing import NamedTuple
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames, program_frames
@@ -21,6 +21,7 @@ from mpwatch.diagnose.analysis.pipes import PipeEnds, channels_among
 from mpwatch.diagnose.analysis.process_queries import called, family_head, is_stopped
 from mpwatch.diagnose.analysis.source.branches import Guard, branch_of_one_side
 from mpwatch.diagnose.analysis.source.lines import are_of_one_function, source_of
+from mpwatch.diagnose.analysis.source.origins import Parting, parting
 from mpwatch.diagnose.analysis.stack_patterns import (
     calls,
     collective_of,
@@ -308,7 +309,9 @@ def groups_apart(index: Index, ranks: Sequence[Process]) -> GroupsApart | None:
         None,
     )
     why = ""
-    if guard is not None:
+    if (parted := _parted(index, [rank for rank, _ in found])) is not None:
+        why = f" {parted.cause}"
+    elif guard is not None:
         why = (
             " Most likely the order depends on a condition that each rank meets by values of its "
             f"own: {guard.words}."
@@ -326,6 +329,13 @@ def groups_apart(index: Index, ranks: Sequence[Process]) -> GroupsApart | None:
         ),
         is_recorded=is_recorded,
     )
+
+
+def _parted(index: Index, ranks: Sequence[Process]) -> Parting | None:
+    """Where the value comes from by which two of some ranks have parted, where stacks show it."""
+    stacks = [thread.stack for rank in ranks if (thread := main_thread(rank)) is not None]
+    found = (parting(index, one, other) for one, other in combinations(stacks, 2))
+    return next((each for each in found if each is not None and each.is_sure), None)
 
 
 def _guard_between(index: Index, one: Process, other: Process) -> Guard | None:

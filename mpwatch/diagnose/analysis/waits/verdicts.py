@@ -262,7 +262,8 @@ def _end_of_joined(index: Index, process: Process, edges: Sequence[WaitEdge]) ->
     first = joined.running[0]
     frame = user_frame(first.stack)
     at = at_frame(frame)
-    words = f"waits for the end of thread {first.name} of its executor{where(process)}"
+    what = "result" if joined.by == "result" else "end"
+    words = f"waits for the {what} of thread {first.name} of its executor{where(process)}"
     how = f"{process.label}: thread {first.name} {'runs' if joined.computes else 'is'}{at}."
     return WaitEnd("progress" if joined.computes else "unknown", words, how)
 

@@ -2927,6 +2927,9 @@ ADDS_ONE = "self.results[item.key] = item"
             "",
         ),
         ("self.results['state'] = item; self.save()", SAVES, "    store.add(job)", ""),
+        # Methods of the program.
+        ("self.results.append(item, 1); self.save()", SAVES, "    store.add(job)", ""),
+        ("self.results.update(item, 1); self.save()", SAVES, "    store.add(job)", ""),
     ],
 )
 def test_what_writes_all_that_was_collected_for_each_item_is_read(
@@ -3164,6 +3167,7 @@ def serve(worker):
         ("self.failures.append(key)", ""),
         ("found = []; found.append(error)", ""),  # ends with the function
         ("raise Failure(key, error)", ""),
+        ("self.failures.append(key, error)", ""),  # a method of the program
     ],
 )
 def test_exceptions_that_are_kept_are_read(tmp_path: Path, keeps: str, container: str) -> None:
