@@ -15,10 +15,11 @@ import contextlib
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import partial
+from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 from mpwatch.attach.inject import detach, inject
@@ -52,6 +53,8 @@ MIN_AGE_S = 0.05
 WITHIN_S = 0.5
 """How long to wait for new children to reach that age."""
 _POLL_S = 0.02
+_LOOK_S = 1.0
+"""How often is looked whether the threads that inject or detach are still there."""
 _OBSERVERS = ("mpwatch", "-m mpwatch")
 """Program names of mpwatch; a program that it runs has its own name."""
 
@@ -338,21 +341,70 @@ def in_parallel(
 ) -> dict[ProcessId, R]:
     """Do the same to each process, several at a time.
 
+    An executor would wait for ever for a thread that ended between two of its statements because no
+    memory was left. Where no thread can be started, all is done on this one: a detach must not need
+    a limit of processes to be raised.
+
     Args:
-        work: What is done; it runs in a thread.
+        work: What is done, usually on another thread.
         processes: The processes, in the order in which they are begun with.
         at_once: The number of threads.
         progress: Called in this thread with each result, as soon as it is there.
+
+    Raises:
+        MemoryError: A thread ended without the result of a process.
     """
+    left, done = deque(processes), SimpleQueue[R | BaseException]()
+
+    def work_on_what_is_left() -> None:
+        while True:
+            try:
+                process = left.popleft()
+            except IndexError:
+                return
+            try:
+                done.put(work(process))
+            except BaseException as error:  # noqa: BLE001 - raised below, on the caller's thread
+                done.put(error)
+
+    threads = _started(work_on_what_is_left, min(at_once, len(processes)))
+    if not threads:
+        work_on_what_is_left()
     outcomes: dict[ProcessId, R] = {}
-    if not processes:
-        return outcomes
-    with ThreadPoolExecutor(min(at_once, len(processes)), "mpwatch-attach") as pool:
-        for future in as_completed([pool.submit(work, process) for process in processes]):
-            outcome = future.result()
+    try:
+        while len(outcomes) < len(processes):
+            outcome = _next(done, threads)
+            if isinstance(outcome, BaseException):
+                raise outcome
             outcomes[outcome.process] = outcome
             progress(outcome)
+    finally:
+        for thread in threads:
+            thread.join()
     return outcomes
+
+
+def _started(target: Callable[[], None], wanted: int) -> list[threading.Thread]:
+    """As many threads as could be started."""
+    threads: list[threading.Thread] = []
+    with contextlib.suppress(RuntimeError, MemoryError):  # at a limit of processes or memory
+        for _ in range(wanted):
+            thread = threading.Thread(target=target, name="mpwatch-attach", daemon=False)
+            thread.start()
+            threads.append(thread)
+    return threads
+
+
+def _next(
+    done: SimpleQueue[R | BaseException], threads: Sequence[threading.Thread]
+) -> R | BaseException:
+    """The next result; raises a MemoryError if no thread is left that could give one."""
+    while True:
+        try:
+            return done.get(timeout=_LOOK_S)
+        except Empty:
+            if not any(each.is_alive() for each in threads) and done.empty():
+                raise MemoryError("a thread of mpwatch ended: no memory was left") from None
 
 
 def late_children(

@@ -23,6 +23,7 @@ from mpwatch.cli.failures import EXIT_INTERRUPTED, EXIT_USAGE, Failure, describe
 _OF_ONE_PYTHON = frozenset(("msgspec._core", "tomli"))
 """What a single file lacks where it is run by a Python of another minor version than made it: the
 extension module, and what only Python 3.10 needs."""
+_NO_MEMORY = "There is not enough memory for mpwatch itself."
 START = 200_000
 """Net allocations that start a collection, in place of Python's 700 (2,000 from 3.13). The start of
 a command and one sample need fewer."""
@@ -89,6 +90,9 @@ def _run(arguments: argparse.Namespace) -> int:
     except Failure as failure:
         print(describe(failure), file=sys.stderr)
         return failure.exit_code
+    except MemoryError:
+        print(describe(Failure(_NO_MEMORY, "ulimit -v unlimited")), file=sys.stderr)
+        return EXIT_USAGE
     except ModuleNotFoundError as error:
         if error.name not in _OF_ONE_PYTHON:
             raise

@@ -337,6 +337,8 @@ def _on_own_thread(work: Callable[[], float]) -> float:
     thread.join()
     if errors:
         raise errors[0]
+    if not results:  # it ended between two of these statements
+        raise OSError(errno.ENOMEM, "a thread of mpwatch ended: no memory was left")
     return results[0]
 
 

@@ -19,13 +19,13 @@ from mpwatch.collect.source.kept import container_of
 from mpwatch.collect.source.lines.control_flow import RAISES_NOT
 from mpwatch.collect.source.repetition import Repeatable, loop_around
 from mpwatch.collect.source.syntax import (
-    ADDS,
     CONTAINERS,
     FUNCTIONS,
     LOOPS,
     Found,
     FunctionNode,
     ParsedFile,
+    adds_to,
     are_apart,
     bindings,
     calls_in,
@@ -48,7 +48,6 @@ from mpwatch.model.source_code import Mark
 _WAKES: Final = frozenset(("notify", "notify_all", "set"))
 _COPIES: Final = frozenset(("copy", "items", "keys", "values"))
 _MAKES_COPY: Final = frozenset(("dict", "list", "set", "sorted", "tuple"))
-_ADDS: Final = ADDS | {"update"}
 _PERMITS: Final = re.compile(
     r"\w*(?:acquire|borrow|checkout|claim|connection|lease|limit|permit|reserve|slot)\w*"
 )
@@ -81,7 +80,7 @@ def _added_in(function: ast.AST) -> Iterator[str]:
             for target in node.targets:
                 if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Attribute):
                     yield expression_text(target.value)
-        elif isinstance(node, ast.Call) and last_name(node.func) in _ADDS:
+        elif isinstance(node, ast.Call) and adds_to(node):
             receiver = receiver_of(node)
             if "." in receiver:
                 yield receiver

@@ -17,12 +17,12 @@ from typing import Final, NamedTuple
 from mpwatch.collect.source.kept import container_of, names_dropped_from, names_set
 from mpwatch.collect.source.repetition import Repeatable, functions_with_classes, loop_around
 from mpwatch.collect.source.syntax import (
-    ADDS,
     FUNCTIONS,
     LOOPS,
     QUOTE_LIMIT,
     Found,
     ParsedFile,
+    adds_entry,
     assigned_to,
     bindings,
     calls_in,
@@ -546,8 +546,7 @@ def _kept_in(
     }
     for node in inside:
         if isinstance(node, ast.Expr) and isinstance(call := node.value, ast.Call):
-            is_added = isinstance(call.func, ast.Attribute) and call.func.attr in ADDS
-            if is_added and any(_holds(each, error, texts, made) for each in call.args):
+            if adds_entry(call) and any(_holds(each, error, texts, made) for each in call.args):
                 yield node, call.func.value  # type: ignore[attr-defined]
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
             is_new = not isinstance(node.targets[0].slice, ast.Constant)

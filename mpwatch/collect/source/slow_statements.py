@@ -18,7 +18,6 @@ from typing import Final, NamedTuple
 from mpwatch.collect.source.kept import MODELS, names_dropped_from, names_set, variables_of
 from mpwatch.collect.source.repetition import Repeatable, functions_with_classes, loop_around
 from mpwatch.collect.source.syntax import (
-    ADDS,
     BLOCKS,
     FUNCTIONS,
     LOOPS,
@@ -27,6 +26,7 @@ from mpwatch.collect.source.syntax import (
     Found,
     FunctionNode,
     ParsedFile,
+    adds_to,
     assigned_to,
     calls_in,
     expression_text,
@@ -783,7 +783,6 @@ _WRAPPERS: Final = frozenset(
 ) | {"join", "list", "set", "sorted", "stack", "str", "tuple", "items", "values"}
 """Calls of a container that go through all of it."""
 _RESTORES: Final = re.compile(r"load\w*|read\w*|from_\w+|get")
-_GROWS: Final = ADDS | {"update"}
 _SELDOM: Final = re.compile(r"\b\w*(?:due|dirty|every|interval|now|time)\w*\b")
 
 
@@ -988,8 +987,8 @@ def _is_restored(node: ast.AST) -> bool:
 def _added_to(node: ast.AST) -> str:
     """The container that a statement adds an entry to; empty for none."""
     call = node.value if isinstance(node, ast.Expr) else None
-    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
-        return expression_text(call.func.value) if call.func.attr in _GROWS and call.args else ""
+    if isinstance(call, ast.Call):
+        return receiver_of(call) if adds_to(call) and call.args else ""
     if isinstance(node, ast.Assign) and len(node.targets) == 1:
         target = node.targets[0]
         if isinstance(target, ast.Subscript) and not isinstance(target.slice, ast.Constant):

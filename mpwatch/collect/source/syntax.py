@@ -202,6 +202,16 @@ def adds_entry(call: ast.Call) -> bool:
     return given == 1 or (given == 2 and call.func.attr in _TWO_ARGUMENTS)
 
 
+def adds_to(call: ast.Call) -> bool:
+    """Whether it calls such a method as those that add to Python's containers, `update` included.
+
+    `metric.update(predicted, targets)` is none: a dictionary or set takes one other.
+    """
+    if isinstance(call.func, ast.Attribute) and call.func.attr == "update":
+        return len(call.args) == 1 and not call.keywords
+    return adds_entry(call)
+
+
 def names_in(node: ast.AST) -> set[str]:
     """The variables in a piece of syntax."""
     return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}

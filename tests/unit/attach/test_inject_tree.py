@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,7 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 from mpwatch.attach import inject_tree
-from mpwatch.attach.inject_tree import MIN_AGE_S, late_children, why_not
+from mpwatch.attach.inject_tree import MIN_AGE_S, in_parallel, late_children, why_not
+from mpwatch.attach.outcomes import Detached
 from mpwatch.collect.job.reader import TreeCollector
 from mpwatch.collect.process.procfs import age_s, stat_of
 from mpwatch.model.ids import ProcessId, Role
@@ -331,3 +333,56 @@ def test_only_forks_of_the_jobs_own_program_are_strays(
 
     root = replace(sample("main"), process=ProcessId(10, 5))
     assert [each.pid for each in inject_tree.stray_forks([root], proc)] == [stray]
+
+
+def detached(process: ProcessId) -> Detached:
+    return Detached(process, "absent", method=threading.current_thread().name)
+
+
+PROCESSES = [ProcessId(pid, 1) for pid in range(1, 8)]
+
+
+@pytest.mark.timeout(20)
+def test_threads_that_end_without_a_result_are_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As with no memory left: they end in between, and nothing gives their results any more."""
+    monkeypatch.setattr(threading.Thread, "run", lambda self: None)
+
+    with pytest.raises(MemoryError, match="no memory"):
+        in_parallel(detached, PROCESSES)
+
+
+@pytest.mark.parametrize("allowed", [0, 1, 3])
+def test_at_a_limit_of_processes_all_is_done_with_the_threads_that_there_are(
+    monkeypatch: pytest.MonkeyPatch, allowed: int
+) -> None:
+    started: list[threading.Thread] = []
+    start = threading.Thread.start
+
+    def start_if_allowed(thread: threading.Thread) -> None:
+        if len(started) == allowed:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_if_allowed)
+    outcomes = in_parallel(detached, PROCESSES)
+
+    assert sorted(outcomes) == PROCESSES
+    here = threading.current_thread().name
+    assert {each.method == here for each in outcomes.values()} == {allowed == 0}
+
+
+def test_what_is_raised_for_one_process_is_raised_after_the_others_are_done() -> None:
+    done: list[ProcessId] = []
+
+    def detach(process: ProcessId) -> Detached:
+        if process == PROCESSES[2]:
+            raise PermissionError("no")
+        done.append(process)
+        return detached(process)
+
+    with pytest.raises(PermissionError, match="no"):
+        in_parallel(detach, PROCESSES, at_once=2)
+    assert sorted(done) == [each for each in PROCESSES if each != PROCESSES[2]]

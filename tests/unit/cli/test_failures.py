@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
 import os
 import shlex
@@ -10,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import mpwatch.cli
-from mpwatch.cli.failures import Failure, check_recordable, describe, reading, writing
+from mpwatch.cli import inspect
+from mpwatch.cli.failures import EXIT_USAGE, Failure, check_recordable, describe, reading, writing
 
 SOURCES = sorted(Path(mpwatch.cli.__file__).parent.glob("*.py"))
 
@@ -96,6 +98,21 @@ def test_a_file_that_cannot_be_replayed_is_reported_also_without_a_terminal(
 
     assert mpwatch.cli.main(["replay", str(path)]) != 0
     assert words in capsys.readouterr().err
+
+
+def test_no_memory_for_mpwatch_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def ps(_: argparse.Namespace) -> int:
+        raise MemoryError
+
+    monkeypatch.setattr(inspect, "ps", ps)
+
+    assert mpwatch.cli.main(["ps"]) == EXIT_USAGE
+    assert capsys.readouterr().err.splitlines() == [
+        "mpwatch: There is not enough memory for mpwatch itself.",
+        "  try: ulimit -v unlimited",
+    ]
 
 
 def test_a_recording_is_not_overwritten(tmp_path: Path) -> None:

@@ -34,10 +34,10 @@ from mpwatch.collect.source.lines.leaves import (
 from mpwatch.collect.source.lines.limits import limits_given
 from mpwatch.collect.source.rank_differences import WITHOUT_ORDER, is_set, sets_of
 from mpwatch.collect.source.syntax import (
-    ADDS,
     FUNCTIONS,
     LEAVES,
     LOOPS,
+    adds_to,
     argument_of,
     before,
     bindings,
@@ -816,7 +816,7 @@ def _sets(at: _At) -> Iterator[tuple[ast.expr, _Set]]:
         if isinstance(node, ast.NamedExpr):
             yield node.target, _Set(at, "set", (node.value,))
         elif isinstance(node, ast.Call):
-            if isinstance(node.func, ast.Attribute) and node.func.attr in (*ADDS, "update"):
+            if isinstance(node.func, ast.Attribute) and adds_to(node):
                 yield node.func.value, _Set(at, "added", tuple(node.args))
             kind = kind_of_call(node)
             for each in node.args[:1] if kind in ("shared", "one-rank") else ():

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from statistics import median
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from mpwatch.diagnose.analysis.growth.newest import own_lines
 from mpwatch.diagnose.analysis.index import Index
@@ -113,7 +114,7 @@ def _finding(index: Index, found: Sequence[Loss], faster: Speedup) -> Finding:
     )
 
 
-class _SingleTasks(NamedTuple):
+class _SingleTasks(Struct, frozen=True):
     """Items of a Pool or an executor that are tasks of their own, and take hardly any time."""
 
     where: str
