@@ -10,7 +10,8 @@ import pkgutil
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +25,9 @@ import mpwatch.tui
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
+
+# One worker of xdist parses the sources, once for all tests of them.
+OF_SOURCES = pytest.mark.xdist_group("sources")
 
 HEAVY = ("textual", "rich", "torch", "numpy")
 REPORT = """
@@ -119,10 +123,16 @@ DRAWS = re.compile(
 
 
 def sources(*folders: Path) -> Iterator[tuple[Path, str]]:
-    """Every Python file below some folders."""
+    """Every Python file below some folders, but for programs as their authors have written them."""
     for folder in folders:
         for path in sorted(folder.rglob("*.py")):
-            yield path, path.read_text()
+            if not any(part.startswith("blind_") for part in path.parts):
+                yield path, path.read_text()
+
+
+def nodes_of(source: str) -> list[ast.AST]:
+    """All nodes of a source, the module first."""
+    return list(ast.walk(ast.parse(source)))
 
 
 def is_set_on_self(node: ast.AST) -> TypeIs[ast.Attribute]:
@@ -132,10 +142,10 @@ def is_set_on_self(node: ast.AST) -> TypeIs[ast.Attribute]:
     return isinstance(node.value, ast.Name) and node.value.id == "self"
 
 
-def defined(tree: ast.AST) -> set[str]:
-    """Private names that a tree defines: functions, classes, variables, attributes it sets."""
+def defined(nodes: Sequence[ast.AST]) -> set[str]:
+    """Private names that a source defines: functions, classes, variables, attributes it sets."""
     found: set[str] = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             found.add(node.name)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -145,18 +155,18 @@ def defined(tree: ast.AST) -> set[str]:
     return {name for name in found if PRIVATE.match(name)}
 
 
-def mentioned(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Line and name of every private attribute a tree reads or sets, by name or as a string."""
-    for node in ast.walk(tree):
+def mentioned(nodes: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
+    """Line and name of every private attribute a source reads or sets, by name or as a string."""
+    for node in nodes:
         if isinstance(node, ast.Attribute) and PRIVATE.match(node.attr):
             yield node.lineno, node.attr
         elif isinstance(node, ast.Constant) and PRIVATE.match(str(node.value)):
             yield node.lineno, str(node.value)
 
 
-def private_imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
+def private_imports(nodes: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
     """Line and name of every private module or name imported from Textual or Rich."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
@@ -169,36 +179,26 @@ def private_imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
                 yield node.lineno, name
 
 
-def private_uses(source: str, theirs: set[str]) -> list[tuple[int, str]]:
+def private_uses(nodes: Sequence[ast.AST], theirs: set[str]) -> list[tuple[int, str]]:
     """Line and name of every private name of Textual or Rich that a file does not define itself."""
-    if not DRAWS.search(source):
-        return []
-    tree = ast.parse(source)
-    named = theirs - defined(tree)
-    return [*private_imports(tree), *(each for each in mentioned(tree) if each[1] in named)]
+    named = theirs - defined(nodes)
+    return [*private_imports(nodes), *(each for each in mentioned(nodes) if each[1] in named)]
 
 
+@cache
 def private_names_of_textual_and_rich() -> set[str]:
     """Those that the dashboard does not define as well."""
     folders = [Path(package.__file__ or "").parent for package in (textual, rich)]
-    theirs = set().union(*(defined(ast.parse(source)) for _, source in sources(*folders)))
-    ours = (defined(ast.parse(source)) for _, source in sources(REPOSITORY / "mpwatch/tui"))
+    theirs = set().union(*(defined(nodes_of(source)) for _, source in sources(*folders)))
+    ours = (defined(nodes_of(source)) for _, source in sources(REPOSITORY / "mpwatch/tui"))
     return theirs.difference(*ours)
 
 
 @pytest.mark.slow
+@OF_SOURCES
 def test_no_private_name_of_textual_or_rich_is_used() -> None:
-    theirs = private_names_of_textual_and_rich()
-
-    found = [
-        f"{path.relative_to(REPOSITORY)}:{line} {name}"
-        for path, source in sources(REPOSITORY / "mpwatch", REPOSITORY / "tests")
-        if path != READS_THE_SCREEN
-        for line, name in private_uses(source, theirs)
-    ]
-
-    assert theirs.issuperset(PRIVATE_OF_TEXTUAL)
-    assert found == []
+    assert private_names_of_textual_and_rich().issuperset(PRIVATE_OF_TEXTUAL)
+    assert faults().of_textual_and_rich == []
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,8 @@ def test_no_private_name_of_textual_or_rich_is_used() -> None:
     ],
 )
 def test_each_way_to_use_a_private_name_is_found(code: str) -> None:
-    assert len(private_uses(code, PRIVATE_OF_TEXTUAL)) == 1
+    assert DRAWS.search(code)
+    assert len(private_uses(nodes_of(code), PRIVATE_OF_TEXTUAL)) == 1
 
 
 def widget_classes() -> set[type]:
@@ -235,7 +236,7 @@ def their_bases(kind: type) -> Iterator[type]:
 @cache
 def defined_in(kind: type) -> set[str]:
     """Private names that the source of a class defines."""
-    return defined(ast.parse(inspect.cleandoc("\n" + inspect.getsource(kind))))
+    return defined(nodes_of(inspect.cleandoc("\n" + inspect.getsource(kind))))
 
 
 def test_no_private_name_of_a_base_class_of_textual_is_redefined() -> None:
@@ -257,18 +258,17 @@ def test_no_private_name_of_a_base_class_of_textual_is_redefined() -> None:
 PRIVATE_PATH = re.compile(r"mpwatch(?:\.\w+)*\._[a-z]\w*\Z")
 
 
-def private_names_of_mpwatch(source: str) -> Iterator[tuple[int, str]]:
+def private_names_of_mpwatch(nodes: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
     """Line and name of each private name of mpwatch that is imported, read or replaced."""
-    tree = ast.parse(source)
     imports = [
         node
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "mpwatch"
     ]
     names = {alias.asname or alias.name for node in imports for alias in node.names}
     for node in imports:
         yield from ((node.lineno, each.name) for each in node.names if PRIVATE.match(each.name))
-    for part in ast.walk(tree):
+    for part in nodes:
         if isinstance(part, ast.Attribute):
             whose, name = part.value, part.attr
         elif isinstance(part, ast.Call) and len(part.args) > 1:
@@ -282,15 +282,9 @@ def private_names_of_mpwatch(source: str) -> Iterator[tuple[int, str]]:
             yield part.lineno, f"{whose.id}.{name}"
 
 
+@OF_SOURCES
 def test_tests_use_public_names_of_mpwatch() -> None:
-    found = [
-        f"{path.relative_to(REPOSITORY)}:{line} {name}"
-        for path, source in sources(REPOSITORY / "tests")
-        if "mpwatch" in source and path != Path(__file__)
-        for line, name in private_names_of_mpwatch(source)
-    ]
-
-    assert found == []
+    assert faults().of_mpwatch == []
 
 
 @pytest.mark.parametrize(
@@ -303,30 +297,30 @@ def test_tests_use_public_names_of_mpwatch() -> None:
     ],
 )
 def test_each_way_to_use_a_private_name_of_mpwatch_is_found(code: str) -> None:
-    assert len(list(private_names_of_mpwatch(code))) == 1
+    assert len(list(private_names_of_mpwatch(nodes_of(code)))) == 1
 
+
+# --- functions and docstrings ---------------------------------------------------------------------
 
 FUNCTION_LINES = 60
 
 
-def test_no_function_is_longer_than_a_screen() -> None:
-    """From `def` to the end, but for the programs of `mpwatch demo`."""
-    long = [
-        f"{path.name}: {node.name}, {length} lines"
-        for path in sorted(Path(mpwatch.__file__).parent.rglob("*.py"))
-        if "programs" not in path.parts
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        if (length := (node.end_lineno or 0) - node.lineno + 1) > FUNCTION_LINES
-    ]
-
-    assert long == []
+def long_functions(nodes: Sequence[ast.AST]) -> Iterator[str]:
+    """Functions of more lines than a screen has, from `def` to the end."""
+    for node in nodes:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            length = (node.end_lineno or 0) - node.lineno + 1
+            if length > FUNCTION_LINES:
+                yield f"{node.name}, {length} lines"
 
 
-def statements(tree: ast.AST) -> Iterator[tuple[ast.stmt | None, ast.stmt, bool]]:
+def statements(nodes: Sequence[ast.AST]) -> Iterator[tuple[ast.stmt | None, ast.stmt, bool]]:
     """Each statement of a module with the one before it, and whether it may be a docstring."""
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    for node in ast.walk(tree):
+    with_statements = (ast.mod, ast.stmt, ast.ExceptHandler, ast.match_case)
+    for node in nodes:
+        if not isinstance(node, with_statements):
+            continue
         for name in ("body", "orelse", "finalbody"):
             body = getattr(node, name, None)
             before = None
@@ -336,9 +330,9 @@ def statements(tree: ast.AST) -> Iterator[tuple[ast.stmt | None, ast.stmt, bool]
                 before = each
 
 
-def texts_of_nothing(source: str) -> Iterator[int]:
+def texts_of_nothing(nodes: Sequence[ast.AST]) -> Iterator[int]:
     """The lines of strings that stand alone, and are the docstring of nothing before them."""
-    for before, each, is_docstring in statements(ast.parse(source)):
+    for before, each, is_docstring in statements(nodes):
         if not isinstance(each, ast.Expr) or not isinstance(each.value, ast.Constant):
             continue
         is_of_name = isinstance(before, ast.Assign | ast.AnnAssign)
@@ -346,18 +340,56 @@ def texts_of_nothing(source: str) -> Iterator[int]:
             yield each.lineno
 
 
-@pytest.mark.slow
-def test_each_docstring_belongs_to_something() -> None:
-    found = [
-        f"{path.relative_to(REPOSITORY)}:{line}"
-        for path, source in sources(REPOSITORY / "mpwatch", REPOSITORY / "tests")
-        for line in texts_of_nothing(source)
-    ]
+@dataclass(frozen=True)
+class Faults:
+    """What the sources of the package and its tests should not have, each with its place."""
 
-    assert found == []
+    of_textual_and_rich: list[str]
+    of_mpwatch: list[str]
+    long: list[str]
+    of_nothing: list[str]
+
+
+@cache
+def faults() -> Faults:
+    """Those of all sources: each is parsed once, and its tree is dropped before the next one."""
+    found = Faults([], [], [], [])
+    theirs = private_names_of_textual_and_rich()
+    for path, source in sources(REPOSITORY / "mpwatch", REPOSITORY / "tests"):
+        nodes, place = nodes_of(source), path.relative_to(REPOSITORY)
+        if path != READS_THE_SCREEN and DRAWS.search(source):
+            found.of_textual_and_rich.extend(
+                f"{place}:{line} {name}" for line, name in private_uses(nodes, theirs)
+            )
+        if place.parts[0] == "tests" and "mpwatch" in source and path != Path(__file__):
+            found.of_mpwatch.extend(
+                f"{place}:{line} {name}" for line, name in private_names_of_mpwatch(nodes)
+            )
+        if place.parts[0] == "mpwatch" and "programs" not in place.parts:
+            found.long.extend(f"{place}: {each}" for each in long_functions(nodes))
+        found.of_nothing.extend(f"{place}:{line}" for line in texts_of_nothing(nodes))
+    return found
+
+
+@OF_SOURCES
+def test_no_function_is_longer_than_a_screen() -> None:
+    """But for the programs of `mpwatch demo`."""
+    assert faults().long == []
+
+
+@pytest.mark.slow
+@OF_SOURCES
+def test_each_docstring_belongs_to_something() -> None:
+    assert faults().of_nothing == []
 
 
 def test_a_text_of_nothing_is_found() -> None:
     code = '"""Of a module."""\nA = 1\n"""Of A."""\n"""Of nothing."""'
 
-    assert list(texts_of_nothing(code)) == [4]
+    assert list(texts_of_nothing(nodes_of(code))) == [4]
+
+
+def test_a_long_function_is_found() -> None:
+    code = "def short():\n" + "    f()\n" * 59 + "def long():\n" + "    f()\n" * 60
+
+    assert list(long_functions(nodes_of(code))) == ["long, 61 lines"]

@@ -15,8 +15,9 @@ import os
 import shlex
 import stat
 import sys
-from dataclasses import dataclass
 from typing import Literal, TypeAlias, cast
+
+from msgspec import Struct
 
 from mpwatch.cli.failures import Failure
 from mpwatch.model.sanitize import clean
@@ -27,8 +28,7 @@ _ANSWERS = ("ask", "always", "never")
 _LIMIT_BYTES = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
-class Configuration:
+class Configuration(Struct, frozen=True):
     """The settings in the file."""
 
     hook: HookConsent = "ask"

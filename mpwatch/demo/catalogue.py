@@ -862,6 +862,13 @@ RESULTS = (
         expected=("ranks-decide-alone",),
         layer="stacks",
     ),
+    Scenario(
+        name="checkpoint-many-writers",
+        title="save the checkpoint in all ranks to the same file",
+        neighbour="rank 0 saves it, and the others wait",
+        expected=("checkpoint-many-writers",),
+        layer="stacks",
+    ),
 )
 
 # CUDA.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from mpwatch.describe.frames import frame_words, is_library
 from mpwatch.describe.processes import ROLE_PLURALS, joined_names, unique_names
@@ -87,7 +88,7 @@ def share_text(share: float) -> str:
     return "<1%" if percent == 0 and share > 0 else f"{percent}%"
 
 
-class Part(NamedTuple):
+class Part(Struct, frozen=True):
     """One activity at all its places."""
 
     activity: Activity
@@ -275,7 +276,7 @@ def _stacks_words(snapshot: Snapshot) -> str:
     return f"Lines are from stacks of {with_stacks} of {len(python)} Python processes."
 
 
-class AccountRow(NamedTuple):
+class AccountRow(Struct, frozen=True):
     """One line of the account: a process, or many of one role together."""
 
     name: str

@@ -9,7 +9,8 @@ What a rule asks of an error that it has found in another way is a row of `REASO
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mpwatch.model.findings import Severity
 
@@ -19,8 +20,7 @@ OWN_KINDS = frozenset(
 """Entries that the observer wrote, or the hook about itself: never an error of the job."""
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(Struct, frozen=True):
     """How a message is recognised: all of these texts occur in the words or details of a note."""
 
     texts: tuple[str, ...]
@@ -35,8 +35,7 @@ def message(*texts: str, kind: str | None = None, not_in: tuple[str, ...] = ()) 
     return Message(texts, kind, frozenset(not_in))
 
 
-@dataclass(frozen=True, slots=True)
-class KnownError:
+class KnownError(Struct, frozen=True):
     """A failure that is proven by its message alone."""
 
     rule: str

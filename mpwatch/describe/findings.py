@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from mpwatch.describe.processes import full_name, full_name_of, is_on_gpu, lasting_text
 from mpwatch.model.account import NO_CORE
@@ -110,7 +111,7 @@ def _rises_words(snapshot: Snapshot) -> Iterator[str]:
         )
 
 
-class Rise(NamedTuple):
+class Rise(Struct, frozen=True):
     """A resource of a process that has risen for as long as its recent values reach back."""
 
     process: Process

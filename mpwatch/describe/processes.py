@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from signal import Signals
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from mpwatch.model.cmdline import job_program
 from mpwatch.model.ids import ProcessId, Role
@@ -228,7 +229,7 @@ def process_state(process: Process, waits: Iterable[WaitEdge]) -> str:
     return "running" if (process.cpu_percent or 0) >= BUSY_PERCENT else "sleeping"
 
 
-class SignalMeaning(NamedTuple):
+class SignalMeaning(Struct, frozen=True):
     """Cause and fix of an exit by a signal."""
 
     cause: str

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from operator import attrgetter
 from pkgutil import walk_packages
 from types import ModuleType
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from mpwatch.describe.error_messages import KNOWN_ERRORS, KnownError
@@ -87,7 +87,7 @@ Check: TypeAlias = Callable[[Index], Iterator[Finding]]
 _Key: TypeAlias = tuple[str, ProcessId | None, int | None, str]
 
 
-class Rule(NamedTuple):
+class Rule(Struct, frozen=True):
     """One failure that can be recognised."""
 
     id: str
@@ -149,8 +149,7 @@ def is_of_slowness(rule: str) -> bool:
 _NOT_MEMORY = ("_rules", "_derive_waits")
 
 
-@dataclass(slots=True)
-class _Tracked:
+class _Tracked(Struct):
     """A finding with the times of its detection."""
 
     finding: Finding

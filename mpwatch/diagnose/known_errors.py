@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import NamedTuple, TypeGuard
+from typing import TypeGuard
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from mpwatch.describe.error_messages import REASONS, KnownError, is_in, strings_in
@@ -28,8 +28,7 @@ EVIDENCE_LIMIT = 300
 STD_SHOWN = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Explained:
+class Explained(Struct, frozen=True):
     """What an exception says about the mistake, which is not at the line that raised it."""
 
     texts: tuple[str, ...]
@@ -265,7 +264,7 @@ def evidence_of(entry: LogEntry) -> tuple[str, ...]:
     return tuple(words) or (f"a note of kind {entry.kind}",)
 
 
-class FirstError(NamedTuple):
+class FirstError(Struct, frozen=True):
     """The exception with which a chain of them began, of which a note tells the last one."""
 
     type: str

@@ -508,6 +508,10 @@ MarkKind: TypeAlias = Literal[
     # Lets a Pool or an executor of processes make a task of each item, as its chunksize is 1.
     # About: the method.
     "one-by-one",
+    # Stores a key in a dictionary that its function returns, and only under a condition on data,
+    # where the function stores other keys without it. About: the condition, `if found.any(): in
+    # line 38`.
+    "optional-key",
     # Adds the result of a training step, of which a part is differentiated, to a variable that
     # lives as long as the loop. About: the variable.
     "outputs-kept",
@@ -651,6 +655,8 @@ MarkKind: TypeAlias = Literal[
     # Takes items until its own one comes, and drops the others. About: the queue or connection, and
     # what the item is compared with, `self.answers, number`.
     "takes-own",
+    # Ends a process or the workers of a pool by terminate(). About: the process or pool.
+    "terminates",
     # Chooses by hash(), `hash(name) % count`. That of a text, or of a tuple with one, is another
     # number in each interpreter. About: what it hashes.
     "text-hash",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -57,8 +56,7 @@ class Dead(Struct, frozen=True):
     """As its parent got it from `wait`; -9 for signal 9."""
 
 
-@dataclass(frozen=True, slots=True)
-class Autopsy:
+class Autopsy(Struct, frozen=True):
     """One dead job, or the part of it that left files."""
 
     dead: tuple[Dead, ...]

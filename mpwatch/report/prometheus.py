@@ -6,10 +6,11 @@ import math
 import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from mpwatch.describe.findings import unresolved
 from mpwatch.model.findings import Severity
@@ -23,8 +24,7 @@ Sample: TypeAlias = tuple[Labels, float | None]
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
+class Metric(Struct, frozen=True):
     """One metric with all its series."""
 
     name: str

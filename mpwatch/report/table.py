@@ -8,8 +8,9 @@ from __future__ import annotations
 import textwrap
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 Emphasis: TypeAlias = Literal["plain", "strong", "faint", "good", "warning", "bad"]
 
@@ -26,8 +27,7 @@ _SGR: Mapping[Emphasis, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class TextStyle:
+class TextStyle(Struct, frozen=True):
     """Width and colour of a text report."""
 
     width: int = 80
@@ -52,8 +52,7 @@ PLAIN = TextStyle()
 """80 columns without emphasis."""
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Struct, frozen=True):
     """One column of a table."""
 
     title: str

@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
+
+from msgspec import Struct
 
 from mpwatch.collect.hook.discovery import NO_HOOK
 from mpwatch.collect.job.jobs import Job, JobProcess
@@ -659,8 +660,7 @@ def _link_words(link: WaitLink, snapshot: Snapshot) -> str:
     return f"{link.name} {link.words}{since}"
 
 
-@dataclass(frozen=True, slots=True)
-class SameStack:
+class SameStack(Struct, frozen=True):
     """Threads of one or more processes with equal stacks."""
 
     frames: tuple[Frame, ...]

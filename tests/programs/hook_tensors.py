@@ -1,7 +1,8 @@
-"""Tensors between processes: `hook_tensors.py MODE METHOD STRATEGY HOOKS`.
+"""Tensors between processes: `hook_tensors.py HOOKS MODE-METHOD-STRATEGY...`.
 
-MODE is one of `loader`, `exchange`, `pickle`, `carried`, `identity`; HOOKS one of `main`, `child`,
-`both`, `none`: which processes have the hook.
+HOOKS is one of `main`, `child`, `both`, `none`: which processes have the hook. MODE is one of
+`loader`, `exchange`, `pickle`, `carried`, `identity`: several are done one after the other, each
+below a line with its name.
 """
 
 from __future__ import annotations
@@ -149,20 +150,24 @@ def set_hook(is_in: bool) -> None:
 
 
 def main() -> None:
-    mode, method, strategy, hooks = sys.argv[1:5]
-    torch.multiprocessing.set_sharing_strategy(strategy)
+    hooks, *parts = sys.argv[1:]
     if hooks in ("main", "both"):
         set_hook(True)
-    if mode == "loader":
-        loader(method)
-    elif mode == "exchange":
-        exchange(method, strategy, hooks)
-    elif mode == "identity":
-        identity()
-    elif mode == "carried":
-        carried()
-    else:
-        pickles()
+    for part in parts:
+        mode, method, strategy = part.split("-")
+        print("part", part, flush=True)
+        torch.multiprocessing.set_sharing_strategy(strategy)
+        if mode == "loader":
+            loader(method)
+        elif mode == "exchange":
+            exchange(method, strategy, hooks)
+        elif mode == "identity":
+            identity()
+        elif mode == "carried":
+            carried()
+        else:
+            pickles()
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -131,7 +131,8 @@ def gpu_job() -> Snapshot:
     )
     gpu = GpuSample(0, "H100", "GPU-1", 33 * GIB, 80 * GIB, 96.0, 61.0, 512.0, users)
     uses = (GpuUse(0, 31 * GIB, 24 * GIB, 29 * GIB, read_at_s=NOW_S - 12),)
-    main = replace(job.processes[0], gpus=uses)
+    visible = replace(job.processes[0].sample, environment={"CUDA_VISIBLE_DEVICES": "2,3"})
+    main = replace(job.processes[0], gpus=uses, sample=visible)
     found = (
         replace(p, threads=tuple(replace(t, has_gil=t.state == "R") for t in p.threads))
         for p in (main, *job.processes[1:])

@@ -12,9 +12,9 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from mpwatch.collect.hook import decode, discovery
@@ -35,8 +35,7 @@ directory of hooks has changed, a process without one is searched at once: to se
 each reading took 4 % of a calm dashboard's cpu."""
 
 
-@dataclass(slots=True)
-class Delivered:
+class Delivered(Struct):
     """The newest data delivered by a hook, kept from one connection to the next."""
 
     since_ns: int | None = None
@@ -93,8 +92,7 @@ class Delivered:
         return replace(note, lost=number + 1 - self.notes)
 
 
-@dataclass(slots=True)
-class PendingRequests:
+class PendingRequests(Struct):
     """Requests without an answer yet."""
 
     pending: dict[int, str] = field(default_factory=dict)

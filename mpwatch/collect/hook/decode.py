@@ -15,7 +15,9 @@ import os
 import stat as modes
 import struct
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from mpwatch.hook import wire
 from mpwatch.model.events import HookEvent, HookGauges, HookHello, HookNote, HookSlice, present_kind
@@ -277,7 +279,7 @@ def _whole(value: Any) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
-class RingHeader(NamedTuple):
+class RingHeader(Struct, frozen=True):
     """The process a ring belongs to."""
 
     protocol: int
@@ -297,7 +299,7 @@ class RingHeader(NamedTuple):
     """When this copy was made, CLOCK_MONOTONIC; 0 in a ring that the process itself mapped."""
 
 
-class RingReading(NamedTuple):
+class RingReading(Struct, frozen=True):
     """The readable part of a ring file."""
 
     header: RingHeader | None

@@ -22,8 +22,9 @@ import stat as modes
 import struct
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+from msgspec import Struct
 
 from mpwatch.collect.hook import decode
 from mpwatch.collect.process import procfs
@@ -340,8 +341,7 @@ def _refused(folder: str, proc: str, sample: ProcSample, error: OSError) -> str:
     return f"{shown}: {error.strerror}"
 
 
-@dataclass(frozen=True, slots=True)
-class Presence:
+class Presence(Struct, frozen=True):
     """The parts of a hook that a process holds."""
 
     tids: tuple[int, ...] = ()

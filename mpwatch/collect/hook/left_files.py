@@ -10,8 +10,9 @@ import os
 import stat
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import islice
+
+from msgspec import Struct
 
 from mpwatch.collect.hook import decode
 from mpwatch.collect.hook.decode import read_ring
@@ -26,8 +27,7 @@ NOTES_BYTES_LIMIT = 1 << 20
 """A hook stops at a quarter of this."""
 
 
-@dataclass(frozen=True, slots=True)
-class HookFiles:
+class HookFiles(Struct, frozen=True):
     """The files of one process."""
 
     process: ProcessId

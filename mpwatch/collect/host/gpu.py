@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from mpwatch.model.samples import NO_GPUS, GpuProcessSample, GpuSample
 from mpwatch.model.sanitize import clean
@@ -14,7 +16,7 @@ INTERVAL_S = 1.0
 """Seconds for which an answer is used again."""
 
 
-class GpuReading(NamedTuple):
+class GpuReading(Struct, frozen=True):
     """All GPUs at one moment, or why there are none."""
 
     gpus: tuple[GpuSample, ...] | None

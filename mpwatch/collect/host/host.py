@@ -17,8 +17,9 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
+
+from msgspec import Struct
 
 from mpwatch.collect.host.new_files import SHM, NewFilesReader, file_system_of
 from mpwatch.collect.host.orphans import left_segments
@@ -361,8 +362,7 @@ _UNLIMITED = 1 << 60
 """Version 1 writes unlimited as the largest page-aligned number."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mount:
+class Mount(Struct, frozen=True):
     """One mounted hierarchy."""
 
     point: str
@@ -372,8 +372,7 @@ class Mount:
     """Controllers of version 1; empty for version 2."""
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Struct, frozen=True):
     """The files of one controller for one process."""
 
     version: int
@@ -550,7 +549,7 @@ def _tightest(group: Group, limit: str, current: str) -> tuple[str, int | None, 
     return group.folders[0], None, None
 
 
-class _MemoryNames(NamedTuple):
+class _MemoryNames(Struct, frozen=True):
     """The files and fields of a memory group; those of version 1 that include the groups below."""
 
     limit: str
@@ -598,7 +597,7 @@ def _memory_left(read: Read, folder: str, names: _MemoryNames, swap_bytes: int) 
     return left + min(swap_bytes, swap_left) + of_files
 
 
-class MemoryLeft(NamedTuple):
+class MemoryLeft(Struct, frozen=True):
     """Bytes that a process and others may still use; `None` for what is unlimited or unknown."""
 
     group_bytes: int | None

@@ -15,10 +15,10 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
-from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from mpwatch.collect.process import procfs
 from mpwatch.model.host import FilesKey, FilesKind, FileSystemSample, NewFiles
@@ -86,15 +86,14 @@ _NUMBERS = re.compile(r"(?<![0-9])[1-9][0-9]{2,9}(?![0-9])")
 _SUFFIX = re.compile(r"(?:\.[A-Za-z][A-Za-z0-9]{0,7}){1,2}$")
 
 
-class _Known(NamedTuple):
+class _Known(Struct, frozen=True):
     """A file of the job's user that was made since the job began."""
 
     group: str
     size_bytes: int
 
 
-@dataclass(slots=True)
-class _Group:
+class _Group(Struct):
     """Files with similar names."""
 
     total: int = 0
@@ -121,8 +120,7 @@ class _Group:
         return tuple(int(number) for number, count in counts.most_common() if count > 1)
 
 
-@dataclass(slots=True)
-class _Folder:
+class _Folder(Struct):
     """One folder, as it was when it was listed last."""
 
     depth: int

@@ -25,8 +25,9 @@ import socket
 import stat
 import time
 from collections.abc import Container
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from mpwatch.collect.hook.left_files import folders_of_user
 from mpwatch.collect.host import frozen_disk
@@ -55,8 +56,7 @@ _KINDS: dict[str, Kind] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Leftover:
+class Leftover(Struct, frozen=True):
     """One file that can be removed, or a folder with its files."""
 
     kind: Kind
@@ -72,8 +72,7 @@ class Leftover:
         return clean(self.path)
 
 
-@dataclass(frozen=True, slots=True)
-class Leftovers:
+class Leftovers(Struct, frozen=True):
     """The files found, and why some may be missing."""
 
     files: tuple[Leftover, ...]

@@ -10,8 +10,9 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mpwatch.collect.process import procfs
 from mpwatch.collect.process.procfs import CAP_SYS_PTRACE
@@ -45,8 +46,7 @@ _DOCKER_SECCOMP = "docker run --cap-add=SYS_PTRACE, or --security-opt seccomp=un
 _KUBERNETES_SECCOMP = "securityContext: {seccompProfile: {type: Unconfined}}"
 
 
-@dataclass(frozen=True, slots=True)
-class Obstacle:
+class Obstacle(Struct, frozen=True):
     """One missing permission."""
 
     reason: str
@@ -57,8 +57,7 @@ class Obstacle:
     """It may soon disappear by itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rights:
+class Rights(Struct, frozen=True):
     """Whether a process may be traced, and if not, all obstacles."""
 
     is_allowed: bool
@@ -330,8 +329,7 @@ _CONTAINER_FILES = ("/.dockerenv", "/run/.containerenv")
 _KUBERNETES = "KUBERNETES_SERVICE_HOST"
 
 
-@dataclass(frozen=True, slots=True)
-class AccessFacts:
+class AccessFacts(Struct, frozen=True):
     """The facts that decide."""
 
     pid: int
@@ -522,7 +520,7 @@ _SETTLE_S = 0.05
 _PAUSE_S = 0.005
 
 
-class Stops(NamedTuple):
+class Stops(Struct, frozen=True):
     """Whether a process was stopped by a signal or a tracer."""
 
     state: str

@@ -29,8 +29,9 @@ import struct
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+from msgspec import Struct, field
 
 from mpwatch.collect.job.flight_recorder import ANSWER_BYTES, NoAnswer
 from mpwatch.collect.process import procfs
@@ -417,8 +418,7 @@ def _of_text(text: str) -> NcclAnswer:
     )
 
 
-@dataclass(slots=True)
-class _Part:
+class _Part(Struct):
     """Ranks that are equal in one respect, as far as it was read."""
 
     what: str
@@ -427,8 +427,7 @@ class _Part:
     ranks: list[int] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class _Communicator:
+class _Communicator(Struct):
     """A communicator, as far as it was read."""
 
     name: str

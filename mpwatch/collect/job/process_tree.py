@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from mpwatch.collect.job import roles
 from mpwatch.collect.process import procfs
@@ -27,7 +28,7 @@ ones are none any more: 0.17 ms for 230 processes, and 3.6 us to ask for each pi
 children of 65 processes takes 2.2 ms."""
 
 
-class TreeEntry(NamedTuple):
+class TreeEntry(Struct, frozen=True):
     """One process of the job as it is now."""
 
     stat: Stat

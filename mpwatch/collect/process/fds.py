@@ -17,6 +17,8 @@ from ipaddress import IPv6Address
 from types import MappingProxyType
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from mpwatch.collect.process import procfs
 from mpwatch.model.ids import SegmentId
 from mpwatch.model.samples import FdKind, FdLink, HeldLock, inode_of
@@ -253,7 +255,7 @@ SHM_PLACES = ("/dev/shm/", "/run/shm/", "/memfd:")
 SocketEndOf = Callable[[int], SocketEnd | None]
 
 
-class HeldFile(NamedTuple):
+class HeldFile(Struct, frozen=True):
     """A shared-memory file behind a descriptor, examined by the descriptor itself."""
 
     fd: int
@@ -262,7 +264,7 @@ class HeldFile(NamedTuple):
     stat: os.stat_result
 
 
-class Descriptors(NamedTuple):
+class Descriptors(Struct, frozen=True):
     """One listing of the descriptors of one process."""
 
     used: int
@@ -292,7 +294,7 @@ def count(proc: str, pid: int, size: Callable[[str], int] = _size) -> int:
     return size(folder) or len(os.listdir(folder))
 
 
-class Limits(NamedTuple):
+class Limits(Struct, frozen=True):
     """Resource limits of a process; `None` for unlimited."""
 
     soft: int | None = None

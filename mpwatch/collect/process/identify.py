@@ -9,8 +9,10 @@ import errno
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from mpwatch.collect.host import ptrace_access
 from mpwatch.collect.process import fds, procfs
@@ -249,8 +251,7 @@ PREFIXES = (b"NCCL_", b"TORCH_", b"CUDA_", b"OMP_", b"MKL_", b"LD_LIBRARY_PATH")
 """Of further variables, which are compared between nodes. None is known to hold a secret."""
 
 
-@dataclass(frozen=True, slots=True)
-class StaticFacts:
+class StaticFacts(Struct, frozen=True):
     """Facts about one process that hardly ever change."""
 
     name: str

@@ -12,9 +12,10 @@ import struct
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
+
+from msgspec import Struct
 
 from mpwatch.collect.own_threads import OwnThreads
 from mpwatch.collect.process import procfs
@@ -208,8 +209,7 @@ class MappedFile(NamedTuple):
     ranges: tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Mappings:
+class Mappings(Struct, frozen=True):
     """One reading of `/proc/PID/maps`."""
 
     used: int
@@ -219,7 +219,7 @@ class Mappings:
     """Paths of files that are no libraries and no shared memory, at most `FILES_LIMIT`."""
     torch_count: int = 0
     """Mappings of torch segments."""
-    spans: tuple[Span, ...] = field(default=(), repr=False)
+    spans: tuple[Span, ...] = ()
     """Start, end, file and path of every shared mapping, in order of address."""
     has_torch: bool = False
     """Whether torch's own library is loaded."""
@@ -326,7 +326,7 @@ def _library(name: bytes) -> str:
     return clean(name) if _LIBRARY.fullmatch(name) else ""
 
 
-class Extent(NamedTuple):
+class Extent(Struct, frozen=True):
     """Size and link count of a file."""
 
     size_bytes: int

@@ -10,8 +10,9 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
+
+from msgspec import Struct, field
 
 from mpwatch.collect.own_threads import OwnThreads
 from mpwatch.collect.process.foreign_files import open_as_owner
@@ -45,8 +46,7 @@ class Output(NamedTuple):
     """Why a file was not read."""
 
 
-@dataclass(slots=True)
-class _Open:
+class _Open(Struct):
     """What is known of one target; a file stays open, so that its end can be read after a job's."""
 
     kind: FdKind

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from mpwatch.collect.job.roles import RoleAssignment
@@ -55,8 +55,7 @@ some for each batch. Of 64 such workers, 19 samples of 65 for each reading were 
 _ALIVE = frozenset("STtDRIP")
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeContext:
+class ProbeContext(Struct, frozen=True):
     """Values that all processes share in one reading of the job."""
 
     proc: str
@@ -75,7 +74,7 @@ class ProbeContext:
     """When threads last ran that are new."""
 
 
-class Signs(NamedTuple):
+class Signs(Struct, frozen=True):
     """Values read every time: while they are the same, the last reading of the threads holds."""
 
     state: str
@@ -86,8 +85,7 @@ class Signs(NamedTuple):
     """`syscall` of the main thread, arguments, stack and instruction pointer included."""
 
 
-@dataclass(slots=True)
-class ProbeResults:
+class ProbeResults(Struct):
     """The newest result of each probe of one process; `None` before the first."""
 
     signs: Signs | None = None
@@ -114,8 +112,7 @@ class ProbeResults:
     """
 
 
-@dataclass(slots=True)
-class LastRuns:
+class LastRuns(Struct):
     """When each probe of one process was run."""
 
     threads: LastRun = field(default_factory=LastRun)
@@ -125,7 +122,7 @@ class LastRuns:
     memory: LastRun = field(default_factory=LastRun)
 
 
-class _Assembled(NamedTuple):
+class _Assembled(Struct, frozen=True):
     """The last sample, and what it was made of besides the results of probes."""
 
     sample: ProcSample

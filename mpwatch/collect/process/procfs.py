@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.sanitize import clean
 
@@ -388,7 +390,7 @@ SOCKETS_BYTES = 4 << 20
 """Of a table of TCP sockets; those that listen are its first rows."""
 
 
-class TcpListener(NamedTuple):
+class TcpListener(Struct, frozen=True):
     """A row of `/proc/net/tcp` or `tcp6`."""
 
     table: str
@@ -428,7 +430,7 @@ LOCAL_TYPES = frozenset(
 may wait for ever for a server that does not answer."""
 
 
-class MountPoint(NamedTuple):
+class MountPoint(Struct, frozen=True):
     """One mount."""
 
     point: str

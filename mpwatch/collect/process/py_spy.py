@@ -21,10 +21,10 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeAlias
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from mpwatch.collect.host import isolated, ptrace_access
@@ -52,8 +52,7 @@ _VARIABLES = ("PATH", "LD_LIBRARY_PATH")
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(Struct, frozen=True):
     """The result of a command."""
 
     status: int
@@ -153,8 +152,7 @@ _LINE_BYTES = 512
 _CANNOT_STOP = {"D": "it is in uninterruptible sleep", "T": "it is stopped", "t": "it is traced"}
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
+class _Call(Struct, frozen=True):
     """What a thread is in at one moment."""
 
     is_blocked: bool = False
@@ -164,8 +162,7 @@ class _Call:
     """The call that may fail with EINTR after a stop, in words."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Attempt:
+class _Attempt(Struct, frozen=True):
     """What one run of py-spy gave."""
 
     taken: StacksTaken

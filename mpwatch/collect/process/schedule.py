@@ -21,8 +21,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Set
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from mpwatch.model.ids import ProcessId
 
@@ -55,7 +56,7 @@ SMALL_BYTES = 16 << 20
 """A part of less than this is no change."""
 
 
-class Due(NamedTuple):
+class Due(Struct, frozen=True):
     """How urgently each probe of a process should be run; `None` is not at all."""
 
     threads: float | None
@@ -120,8 +121,7 @@ def intervals(processes: int, factor: float = 1.0) -> Intervals:
     )
 
 
-@dataclass(slots=True)
-class LastRun:
+class LastRun(Struct):
     """When a probe was run last, and what that cost."""
 
     at_s: float = -math.inf

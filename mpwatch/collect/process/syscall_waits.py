@@ -13,8 +13,8 @@ import socket
 import struct
 import termios
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from mpwatch.collect.process import procfs
@@ -84,8 +84,7 @@ _P_PID, _P_PIDFD = 1, 3
 _TIMER_ABSTIME = 1
 
 
-@dataclass(frozen=True, slots=True)
-class BlockedCall:
+class BlockedCall(Struct, frozen=True):
     """One reading of `/proc/P/task/T/syscall`."""
 
     number: int

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from heapq import nsmallest
 from operator import itemgetter
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from mpwatch.collect.process import procfs
@@ -30,7 +31,7 @@ _FROM_CALL = frozenset(("poll", "pipe-read", "socket-read", "accept", "child", "
 LastRun: TypeAlias = Callable[[bool, str, Stat], "float | None"]
 
 
-class ThreadReading(NamedTuple):
+class ThreadReading(Struct, frozen=True):
     """One thread, with counters that show whether it has run since."""
 
     counters: bytes

@@ -23,10 +23,10 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from mpwatch.collect.own_threads import OwnThreads
@@ -198,8 +198,7 @@ def _one(lines: Sequence[_Line], place: int) -> tuple[Raised | None, str, int]:
     return raised, outer.file if outer.function == "<module>" else "", place + 1
 
 
-@dataclass(slots=True)
-class _File:
+class _File(Struct):
     """What is known of one file."""
 
     writers: dict[ProcessId, int] = field(default_factory=dict)
@@ -218,7 +217,7 @@ class _File:
     """Offset of the last other one."""
 
 
-class _Job(NamedTuple):
+class _Job(Struct, frozen=True):
     """What a reading is about."""
 
     living: tuple[ProcessId, ...]

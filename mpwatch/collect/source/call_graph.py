@@ -10,8 +10,9 @@ import ast
 import re
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
+
+from msgspec import Struct, field
 
 from mpwatch.collect.source.syntax import (
     FUNCTIONS,
@@ -59,8 +60,7 @@ class TooMuchToFollow(Exception):
     """The calls of a program lead to so many places that not all of them are looked at."""
 
 
-@dataclass(eq=False, slots=True)
-class Function:
+class Function(Struct, eq=False):
     """A function of the program, or a file outside of its functions."""
 
     file: str
@@ -90,8 +90,7 @@ class Function:
         return names[is_bound:]
 
 
-@dataclass(eq=False, slots=True)
-class Class:
+class Class(Struct, eq=False):
     """A class of the program."""
 
     file: str

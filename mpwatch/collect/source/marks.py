@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
@@ -74,6 +75,7 @@ from mpwatch.collect.source.pipes_and_signals import (
     find_kills,
     find_prompts,
     find_signals,
+    find_terminations,
     find_two_writes,
     find_unflushed,
     is_death_signal,
@@ -381,6 +383,7 @@ def _found_of_processes(
     yield from find_pool_callbacks(module.tree, nodes)
     yield from find_kills(module, function)
     yield from find_signals(nodes)
+    yield from find_terminations(nodes)
     yield from find_unflushed(module, nodes)
     yield from find_prompts(module, function)
     yield from find_buffered_reads(function, nodes, known.buffered)
@@ -397,6 +400,7 @@ def _found_of_arrays(
     yield from find_views(nodes, known.returned, known.plain)
     yield from _unwrapped(nodes, known.unwrapping, known.has_wrappers)
     yield from _fresh_losses(module, nodes)
+    yield from _optional_keys(module, nodes)
     yield from found_of(elements(nodes, known.tensors.get(name, ()), known.tensors.get("", ())))
     tensors = known.tensors.get(name, frozenset())
     yield from find_saved_parts(function, nodes, tensors)
@@ -764,6 +768,45 @@ def _is_leaf(node: ast.AST) -> bool:
 
 
 _MAKES: Final = frozenset(("empty", "full", "ones", "tensor", "zeros", "zeros_like", "ones_like"))
+
+
+def _optional_keys(module: ParsedFile, nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """`losses["box"] = ...` under a condition on data, in a dictionary that the function returns.
+
+    Not of a key that is stored without it as well.
+    """
+    returned = {
+        name
+        for node in nodes
+        if isinstance(node, ast.Return) and node.value is not None
+        for name in names_in(node.value)
+    }
+    stored: defaultdict[tuple[str, str], list[tuple[ast.If | None, str, ast.AST]]] = defaultdict(
+        list
+    )
+    for node in nodes:
+        target = node.targets[0] if isinstance(node, ast.Assign) else None
+        if not isinstance(target, ast.Subscript) or not isinstance(target.value, ast.Name):
+            continue
+        if isinstance(target.slice, ast.Constant) and target.value.id in returned:
+            key = target.value.id, repr(target.slice.value)
+            stored[key].append((*condition_around(module, node, nodes), node))
+    plain = {name for (name, _), found in stored.items() for around, *_ in found if around is None}
+    for (name, _), found in stored.items():
+        around, about, node = found[0]
+        if len(found) == 1 and around is not None and name in plain and _asks_data(around.test):
+            yield "optional-key", about, node
+
+
+def _asks_data(test: ast.expr) -> bool:
+    """Whether a condition asks how much of something there is, as far as words show."""
+    calls = {last_name(each.func) for each in ast.walk(test) if isinstance(each, ast.Call)}
+    if calls & {"all", "any", "count_nonzero", "len", "max", "nonzero", "numel", "sum"}:
+        return True
+    return isinstance(test, ast.Compare) and any(
+        isinstance(each, ast.Constant) and isinstance(each.value, int | float)
+        for each in test.comparators
+    )
 
 
 def _dealt(nodes: Iterable[ast.AST]) -> Iterator[Found]:

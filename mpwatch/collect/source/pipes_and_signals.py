@@ -511,6 +511,27 @@ def _about_kill(
     return about
 
 
+def find_terminations(nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """`self.workers[i].terminate()`, but not of what `subprocess.Popen` has made in this function.
+
+    Args:
+        nodes: The syntax of a function, or of the file.
+    """
+    programs = {
+        expression_text(target)
+        for node in nodes
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
+        if last_name(node.value.func) == "Popen"
+        for target in node.targets
+    }
+    for call in nodes:
+        if not isinstance(call, ast.Call) or call.args or call.keywords:
+            continue
+        receiver = receiver_of(call)
+        if last_name(call.func) == "terminate" and receiver and receiver not in programs:
+            yield "terminates", receiver, call
+
+
 _ENDS_UNHANDLED: Final = frozenset(("SIGHUP", "SIGUSR1", "SIGUSR2"))
 
 

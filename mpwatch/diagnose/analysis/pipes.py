@@ -7,7 +7,8 @@ processes that have the writing end of a queue's pipe, the source shows which wr
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from mpwatch.describe.frames import is_library, own_frames, program_frames
 from mpwatch.diagnose.analysis.index import Index, derived
@@ -21,8 +22,7 @@ from mpwatch.model.units import bytes_text
 from mpwatch.model.waits import WaitChain, WaitEdge, WaitGraph
 
 
-@dataclass(frozen=True, slots=True)
-class PipeEnds:
+class PipeEnds(Struct, frozen=True):
     """The ends of pipes and sockets of a job, by inode.
 
     A pipe's end of unknown direction counts as both. The processes that hold the other end of a
@@ -152,8 +152,7 @@ READ_BOTH = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class UnreadPipe:
+class UnreadPipe(Struct, frozen=True):
     """A reader and a writer that wait for each other, and the full pipe between them."""
 
     reader: Process
@@ -241,8 +240,7 @@ def _fds_of(process: Process, pipe: int) -> Iterator[int]:
             yield link.fd
 
 
-@dataclass(frozen=True, slots=True)
-class KeptOutput:
+class KeptOutput(Struct, frozen=True):
     """A process that reads the output of a command to its end, which others keep open."""
 
     reader: Process

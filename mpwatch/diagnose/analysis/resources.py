@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from mpwatch.diagnose.analysis.growth.forecast import Approach, approach
 from mpwatch.diagnose.analysis.index import Index, derived
@@ -209,8 +210,7 @@ def sparse_bytes(segments: Iterable[Segment]) -> int:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class CudaLent:
+class CudaLent(Struct, frozen=True):
     """CUDA tensors sent to other processes so far."""
 
     sent: float

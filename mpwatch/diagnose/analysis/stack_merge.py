@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.describe.processes import ROLE_PLURALS, names_text
@@ -44,8 +45,7 @@ _SHAPE_WORDS: Mapping[Shape, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class StackGroup:
+class StackGroup(Struct, frozen=True):
     """Processes whose main threads do the same thing."""
 
     processes: tuple[ProcessId, ...]
@@ -74,8 +74,7 @@ class StackGroup:
         return f"{_OF_ONE.get(verb, verb) if is_one else verb}{blank}{rest}"
 
 
-@dataclass(frozen=True, slots=True)
-class MergedStacks:
+class MergedStacks(Struct, frozen=True):
     """All groups, the largest first."""
 
     total: int

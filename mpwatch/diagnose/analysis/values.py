@@ -6,7 +6,8 @@ import itertools
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from mpwatch.describe.frames import frame_words, program_frames
 from mpwatch.diagnose.analysis.distributed.ranks import passed_root, rank_groups
@@ -136,7 +137,7 @@ def _registries(index: Index) -> list[WantedFrame]:
 # --- ranks ---------------------------------------------------------------------------------------
 
 
-class Difference(NamedTuple):
+class Difference(Struct, frozen=True):
     """A name that decides what ranks do next, with another value on some of them."""
 
     evidence: str
@@ -329,7 +330,7 @@ def _parts(decider: Decider, lines: Sequence[int]) -> bool:
     return any(inside) and not all(inside)
 
 
-class _By(NamedTuple):
+class _By(Struct, frozen=True):
     """A condition on a counter, and where it is."""
 
     frame: Frame
@@ -547,7 +548,7 @@ LEAST = 3
 """Elements that a container has gained then."""
 
 
-class Grown(NamedTuple):
+class Grown(Struct, frozen=True):
     """A container that grows, or an attribute whose autograd graph goes on from round to round."""
 
     added: AddedTo

@@ -85,6 +85,8 @@ TABLE = (
           attribute("ExceptionWithTraceback.__init__", pools.wrap_wrapping)),
     Point("executor tasks", "concurrent.futures.process",
           attribute("_ExceptionWithTraceback.__init__", pools.wrap_wrapping)),
+    Point("multiprocess tasks", "multiprocess.pool",
+          attribute("ExceptionWithTraceback.__init__", pools.wrap_wrapping)),
     Point("thread pool tasks", "concurrent.futures._base",
           attribute("Future.set_exception", pools.wrap_set_exception)),
 

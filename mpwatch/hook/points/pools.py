@@ -124,7 +124,9 @@ def wrap_wrapping(original: Callable[..., Any], session: Context) -> Callable[..
 
     Both wrappers of exceptions, `multiprocessing.pool.ExceptionWithTraceback` and
     `concurrent.futures.process._ExceptionWithTraceback`, are made from the exception and its
-    traceback, in the worker, right where the task has failed (CPython 3.10 to 3.15).
+    traceback, in the worker, right where the task has failed (CPython 3.10 to 3.15). So is that of
+    `multiprocess.pool` (0.70), the copy of multiprocessing that pickles with dill. Its workers are
+    plain forks for the hook, in which it sleeps until it is woken.
     """
     counts: dict[Any, int] = {}
 
@@ -141,6 +143,7 @@ def wrap_wrapping(original: Callable[..., Any], session: Context) -> Callable[..
             foreign_exceptions.unframe(error)
             raise
         if fields is not None:
+            session.wake()
             session.note("exception", tid=session.system.get_native_id(), **fields)
 
     return initialise

@@ -9,11 +9,11 @@ whole tree.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Generic, TypeVar, get_type_hints
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from mpwatch.model.collectives import NcclStatus
@@ -64,8 +64,7 @@ CANNOT_ENCODE = (TypeError, ValueError, OverflowError, RecursionError, msgspec.M
 _KIND_OF: dict[type, str] = {type_: kind for kind, type_ in KINDS.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(Struct, frozen=True):
     """The first line of a recording."""
 
     schema: int

@@ -6,9 +6,9 @@ import os
 import queue
 import signal
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from mpwatch.collect.hook.client import HookClients
@@ -166,8 +166,7 @@ class Collectors:
 READ_AFTER_EXIT = "the process exited; the rest was read from the files of its hook"
 
 
-@dataclass(slots=True)
-class _Received:
+class _Received(Struct):
     """How much of what a hook recorded has been received."""
 
     since_ns: int | None = None

@@ -6,9 +6,9 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from mpwatch.collect.job.reader import ReadRequest
@@ -49,8 +49,7 @@ OWN_COST_S = 0.25
 """Shortest time over which our own cpu use is measured."""
 
 
-@dataclass(frozen=True, slots=True)
-class LiveOptions:
+class LiveOptions(Struct, frozen=True):
     """How to observe."""
 
     refresh_hz: float = 1.0

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from mpwatch.collect.job.reader import ReadRequest
@@ -106,8 +106,7 @@ class ReadInterval:
         return self._clock() - self._began_s > self.period_s / 2
 
 
-@dataclass(frozen=True, slots=True)
-class ObservationPlan:
+class ObservationPlan(Struct, frozen=True):
     """How often an observer does what."""
 
     period_s: float

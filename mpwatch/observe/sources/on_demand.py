@@ -22,6 +22,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
+from msgspec import Struct
+
 from mpwatch.collect.job.flight_recorder import (
     SERVER_THREAD,
     NoAnswer,
@@ -286,7 +288,7 @@ class ValueReads:
             self._report(self._readers.take_values(process, frames))
 
 
-class WorkerServer(NamedTuple):
+class WorkerServer(Struct, frozen=True):
     """A worker server."""
 
     process: ProcessId

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mpwatch.collect.job.reader import ReadRequest
 from mpwatch.model.events import Input
@@ -44,8 +45,7 @@ STACK_THREADS = 4
 PERIOD_S = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class OneShotOptions:
+class OneShotOptions(Struct, frozen=True):
     """What to read."""
 
     stacks: bool = True

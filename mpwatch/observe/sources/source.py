@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Generic, Protocol, TypeAlias, TypeVar
+
+from msgspec import Struct
 
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True)
-class TakeStacks:
+class TakeStacks(Struct, frozen=True):
     """Take stacks now, of one process or of all."""
 
     process: ProcessId | None = None
@@ -23,74 +23,63 @@ class TakeStacks:
     locals: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Follow:
+class Follow(Struct, frozen=True):
     """Take stacks of one process twice a second; `None` stops it."""
 
     process: ProcessId | None
 
 
-@dataclass(frozen=True, slots=True)
-class Focus:
+class Focus(Struct, frozen=True):
     """Take stacks of the process under the cursor, at intervals by their cost; `None` ends it."""
 
     process: ProcessId | None
 
 
-@dataclass(frozen=True, slots=True)
-class SetRefresh:
+class SetRefresh(Struct, frozen=True):
     """Set the number of samples per second."""
 
     hz: float
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(Struct, frozen=True):
     """Keep the last snapshot on screen, or show new ones again; sampling continues."""
 
     paused: bool
 
 
-@dataclass(frozen=True, slots=True)
-class StartRecording:
+class StartRecording(Struct, frozen=True):
     """Write all inputs to a file; `None` stops it."""
 
     path: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Seek:
+class Seek(Struct, frozen=True):
     """Replay only: move to a time, in seconds from the start of the recording."""
 
     at_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class SetSpeed:
+class SetSpeed(Struct, frozen=True):
     """Replay only: set the seconds of recording per second."""
 
     factor: float
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """Replay only: pause and move by a number of samples, backwards if negative."""
 
     readings: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class InjectHook:
+class InjectHook(Struct, frozen=True):
     """Live only: inject the hook into the job and into processes that it starts later."""
 
 
-@dataclass(frozen=True, slots=True)
-class StopInjecting:
+class StopInjecting(Struct, frozen=True):
     """Live only: begin no further injection of the hook, until `InjectHook`."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadAllocators:
+class ReadAllocators(Struct, frozen=True):
     """Live only: ask the hooks of these processes once for the figures of torch's CUDA allocator.
 
     The hook takes the allocator's lock for this. Behind a kernel that never ends it would wait for

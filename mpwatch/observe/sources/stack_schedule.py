@@ -26,7 +26,9 @@ import queue
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Set
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
 
 from mpwatch.collect.own_threads import OwnThreads
 from mpwatch.model.ids import ProcessId
@@ -82,7 +84,7 @@ PATIENCE = 10
 """A round that took t seconds of cpu is followed by a pause of this many times t."""
 
 
-class StackRequest(NamedTuple):
+class StackRequest(Struct, frozen=True):
     """Stacks to take of one process."""
 
     process: ProcessId

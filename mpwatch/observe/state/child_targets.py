@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
+
+from msgspec import Struct
 
 from mpwatch.describe.frames import HOOK_PART, own_frames
 from mpwatch.model.cmdline import python_program
@@ -32,7 +34,7 @@ _DEPTH_LIMIT = 16
 _MAIN_MODULES = ("__main__", "__mp_main__")
 
 
-class Known(NamedTuple):
+class Known(Struct, frozen=True):
     """Targets of multiprocessing's and torch's own, by the last part of the module's name."""
 
     name: str
@@ -54,7 +56,7 @@ _LOADER_WORKER = ("worker", "_worker_loop")
 """torch.utils.data._utils.worker: has a role and a number of its own."""
 
 
-class ChildTarget(NamedTuple):
+class ChildTarget(Struct, frozen=True):
     """What a child runs."""
 
     name: str

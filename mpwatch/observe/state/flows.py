@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
+
+from msgspec import Struct
 
 from mpwatch.hook import wire
 from mpwatch.model.events import RECEIPTS, SENDS, HookEvent
@@ -31,14 +33,14 @@ LATENCIES_KEPT = 512
 RATE_WINDOW_S = 10.0
 
 
-class _Send(NamedTuple):
+class _Send(Struct, frozen=True):
     at_ns: int
     sender: ProcessId
     bytes: int
     copied: bool
 
 
-class _Receipt(NamedTuple):
+class _Receipt(Struct, frozen=True):
     at_ns: int
     receiver: ProcessId
     bytes: int

@@ -5,7 +5,8 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from mpwatch.model.history import History, HostMetric, ProcessMetric, Track
 from mpwatch.model.host import FilesKey, NewFiles
@@ -56,7 +57,7 @@ class _Line:
         self.moments, self.values = _thinned(self.moments), _thinned(self.values)
 
 
-class _Regular(NamedTuple):
+class _Regular(Struct, frozen=True):
     """The points that each reading adds of a process as long as its sample is the same.
 
     Half of the time for a reading of a calm job was spent on finding them again.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Collection, ItemsView, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from mpwatch.hook import wire
@@ -416,7 +417,7 @@ FETCHES_REMEMBERED = 64
 """Batches of one worker; torch hands out `prefetch_factor` ahead, 2 by default."""
 
 
-class HandedOut(NamedTuple):
+class HandedOut(Struct, frozen=True):
     """A batch that the main process requested of a worker and has not delivered yet."""
 
     worker: int

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from mpwatch.hook import wire
@@ -38,7 +39,7 @@ FORGOTTEN_S = 120.0
 PENDING_LIMIT = 256
 
 
-class Wait(NamedTuple):
+class Wait(Struct, frozen=True):
     """The wait of a thread."""
 
     what: tuple[object, ...]
@@ -47,7 +48,7 @@ class Wait(NamedTuple):
     """Of a futex."""
 
 
-class Counters(NamedTuple):
+class Counters(Struct, frozen=True):
     """The counters of an earlier sample."""
 
     at_s: float

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from operator import eq, is_
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
+
+from msgspec import Struct
 
 from mpwatch.describe.frames import frame_words, is_library
 from mpwatch.model.events import HookNote
@@ -13,7 +15,7 @@ from mpwatch.model.samples import Frame, ProcSample, StackSample
 from mpwatch.model.snapshot import FileLine, Segment
 
 
-class _Joined(NamedTuple):
+class _Joined(Struct, frozen=True):
     """One file with its holders."""
 
     best: SegmentUse

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
+
+from msgspec import Struct
 
 from mpwatch.model.events import Raised, WrittenError, WrittenErrors
 from mpwatch.model.ids import ProcessId, Role
@@ -31,7 +33,7 @@ _NUMBER = re.compile(r"(\d+)(?!.*\d)")
 Records = Mapping[ProcessId, ProcessRecord]
 
 
-class Told(NamedTuple):
+class Told(Struct, frozen=True):
     """Whose a traceback is."""
 
     process: ProcessId

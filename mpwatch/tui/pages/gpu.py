@@ -27,6 +27,7 @@ COLUMNS = (
     ScreenColumn("UTIL", 4, align="right", keep=6),
     ScreenColumn("TEMP", 4, align="right", keep=3),
     ScreenColumn("POWER", 6, align="right", keep=3),
+    ScreenColumn("VISIBLE", 7, keep=2),
     ScreenColumn("", 1, keep=0, grows=True),
 )
 STACK_AGE_S = 5.0
@@ -89,6 +90,7 @@ def _device_row(gpu: GpuSample) -> Row:
             cell("-" if gpu.temperature_c is None else f"{gpu.temperature_c:.0f}C"),
             cell("-" if gpu.power_w is None else f"{gpu.power_w:.0f}W"),
             cell(""),
+            cell(""),
         ),
     )
 
@@ -115,10 +117,17 @@ def _process_row(item: GpuRow, view: SnapshotView) -> Row:
             cell(""),
             cell(""),
             cell(""),
+            _visible(item.process),
             cell(""),
         ),
         tone="" if item.process else "dim",
     )
+
+
+def _visible(process: Process | None) -> Line:
+    """The GPUs that a process was started with the right to see; an empty list hides all."""
+    found = process.sample.environment.get("CUDA_VISIBLE_DEVICES") if process else None
+    return cell("-", "dim") if found is None else cell(found or "none")
 
 
 class AllocatorRequest(NamedTuple):
@@ -259,6 +268,8 @@ PAGE: Page[GpuRow] = Page(
         "RESERVED  the part held by torch's allocator.",
         "TENSORS   the part of that in use.",
         "READ      the age of these two figures.",
+        "VISIBLE   CUDA_VISIBLE_DEVICES when the process was started, on wide screens; a dash where"
+        " it was not set or could not be read. What the program sets itself is not seen.",
         "a asks the hooks for the allocator's figures, once per press. This takes the allocator's"
         " lock, so a process is left out while one of its threads may wait for the GPU, and while"
         " its last stack is older than 5 s (s takes stacks).",

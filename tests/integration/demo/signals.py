@@ -71,6 +71,16 @@ def a_manager_is_asked(program: Program) -> bool:
     return eventually(lambda: readers() >= 2)
 
 
+def children_write_one_file(program: Program) -> bool:
+    """Two children have the same checkpoint open."""
+
+    def is_open_twice() -> bool:
+        opened = [link for child in procfs.children(program.pid) for link in procfs.links(child)]
+        return sum(link.endswith(".pt") for link in opened) == 2
+
+    return eventually(is_open_twice)
+
+
 def is_killed(program: Program) -> bool:
     """It ends by SIGKILL."""
     return program.wait_unreaped(20) == -signal.SIGKILL
@@ -503,4 +513,5 @@ SIGNALS: dict[str, Signal] = {
     "gradients-not-reduced": says("the weights of the ranks differ by"),
     "hot-spot": main_computes_and_workers_do_not,
     "ranks-decide-alone": says("the learning rates of the ranks differ by"),
+    "checkpoint-many-writers": children_write_one_file,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ def test_a_counter_that_differs_is_the_cause_in_a_recording(start: Start, tmp_pa
     start([sys.executable, *run, PROGRAM, "counter"]).wait_for("ready", READY_S)
 
     def is_known() -> bool:
+        time.sleep(1.0)  # each reading of the file takes a second of cpu
         findings = [each for each in diagnosed(file)["findings"] if not each["resolved_s"]]
         return any("self.state.step is" in each["cause"] for each in findings)
 

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -38,7 +40,8 @@ CASES = (
     "abrupt_end",
     "namesakes",
 )
-TORCH_CASES = ("loaders", "carried", "warned", "worker_deaths", "sharing", "interrupted")
+# In the order in which one process does them: sharing changes torch's strategy, and is the last.
+TORCH_CASES = ("loaders", "carried", "warned", "worker_deaths", "interrupted", "sharing")
 USUAL_TORCH_CASES = ("loaders", "warned", "worker_deaths", "sharing")
 CRASHES = ("last_words",)
 USUAL_ELSEWHERE = ("forks", "ends", "registered")
@@ -51,10 +54,12 @@ NOBODY_LISTENS = re.compile(
 )
 
 
-def outcome(python: Path, program: str, has_hook: str, case: str, *options: str) -> tuple[int, str]:
+def outcome(
+    python: Path, program: str, has_hook: str, cases: Sequence[str], *options: str
+) -> tuple[int, str]:
     """Exit code and all output, without what differs from run to run."""
     done = subprocess.run(
-        [str(python), "-B", *options, str(PROGRAMS / program), has_hook, case],
+        [str(python), "-B", *options, str(PROGRAMS / program), has_hook, *cases],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -75,8 +80,8 @@ def outcome(python: Path, program: str, has_hook: str, case: str, *options: str)
 
 def difference(python: Path, program: str, case: str, *options: str) -> str:
     """The difference of exit code and output with and without the hook; empty if there is none."""
-    without = outcome(python, program, "without", case, *options)
-    with_hook = outcome(python, program, "with", case, *options)
+    without = outcome(python, program, "without", [case], *options)
+    with_hook = outcome(python, program, "with", [case], *options)
     lines = difflib.unified_diff(without[1].splitlines(), with_hook[1].splitlines(), lineterm="")
     codes = "" if without[0] == with_hook[0] else f"codes {without[0]} {with_hook[0]}\n"
     return codes + "\n".join(lines)
@@ -95,12 +100,27 @@ def test_a_program_prints_raises_and_ends_the_same_with_the_hook_and_without(
     assert not left or case in (*UNTIDY, *CRASHES)
 
 
+@functools.cache
+def torch_output(has_hook: str) -> dict[str, str]:
+    """What the program with torch prints in each case: one run, since each imports torch."""
+    cases = TORCH_CASES if on_demand.IS_SET else USUAL_TORCH_CASES
+    code, text = outcome(Path(sys.executable), "hook_same_torch.py", has_hook, cases)
+    assert code == 0, text
+    parts = re.split(r"^case (\w+)\n", text, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
 # Signals are also among the cases without torch.
+@pytest.mark.xdist_group("torch_output")
 @pytest.mark.parametrize("case", on_demand.cases(TORCH_CASES, USUAL_TORCH_CASES))
 def test_a_torch_program_prints_raises_and_exits_the_same_with_the_hook(
     case: str,
 ) -> None:
-    assert difference(Path(sys.executable), "hook_same_torch.py", case) == ""
+    without, with_hook = torch_output("without")[case], torch_output("with")[case]
+
+    assert without
+    lines = difflib.unified_diff(without.splitlines(), with_hook.splitlines(), lineterm="")
+    assert "\n".join(lines) == ""
 
 
 @pytest.mark.parametrize("case", ["queues", "registered", "fork_errors", "commands", "quiet_end"])

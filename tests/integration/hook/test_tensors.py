@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,17 +17,33 @@ import mpwatch.hook
 from mpwatch.hook import wire
 from tests.conftest import PROGRAMS
 from tests.integration.hook.client import Client, wait_for_sockets
-from tests.integration.on_demand import ON_DEMAND, cases
+from tests.integration.on_demand import IS_SET, ON_DEMAND, cases
 
 pytestmark = pytest.mark.slow
+IN_ONE_WORKER = pytest.mark.xdist_group("tensors")
 
 RUN = Path(mpwatch.hook.__file__).parent / "run.py"
 METHODS = ("fork", "spawn", "forkserver")
 
 
-def run(*arguments: str) -> tuple[int, str]:
-    """Run the program of tensors to its end."""
-    command = [sys.executable, str(PROGRAMS / "hook_tensors.py"), *arguments]
+EXCHANGES = tuple(
+    f"exchange-{each}"
+    for each in ("fork-file_descriptor", "fork-file_system")
+    + ("spawn-file_descriptor", "forkserver-file_system") * IS_SET
+)
+CARRIED = tuple(f"carried-fork-{each}" for each in ("file_descriptor",) + ("file_system",) * IS_SET)
+PICKLE, IDENTITY = "pickle-fork-file_descriptor", "identity-fork-file_descriptor"
+PARTS = {
+    "none": (*EXCHANGES, PICKLE, *CARRIED, IDENTITY),
+    "main": (*EXCHANGES, PICKLE, *CARRIED),
+    "child": EXCHANGES,
+}
+
+
+@functools.cache
+def said(hooks: str) -> dict[str, str]:
+    """What the program of tensors says in each of its parts; one run, since each imports torch."""
+    command = [sys.executable, str(PROGRAMS / "hook_tensors.py"), hooks, *PARTS[hooks]]
     # To a file: torch_shm_manager keeps a pipe open for seconds after the program has exited.
     with tempfile.TemporaryFile("w+") as output:
         done = subprocess.run(
@@ -33,12 +51,16 @@ def run(*arguments: str) -> tuple[int, str]:
             stdout=output,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=120,
-            input="\n",
+            timeout=240,
+            stdin=subprocess.DEVNULL,
             check=False,
         )
         output.seek(0)
-        return done.returncode, output.read()
+        text = output.read()
+    assert done.returncode == 0, text
+    assert text.endswith("end\n")
+    parts = re.split(r"^part (\S+)\n", text.removesuffix("end\n"), flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
 @pytest.fixture
@@ -76,7 +98,7 @@ def test_each_worker_has_the_hook_and_its_tensors_are_followed_to_main(
     method: str, waiting: list[subprocess.Popen[str]], runtime: Path
 ) -> None:
     program = str(PROGRAMS / "hook_tensors.py")
-    command = [sys.executable, program, "loader", method, "file_descriptor", "main"]
+    command = [sys.executable, program, "main", f"loader-{method}-file_descriptor"]
     begin(command, waiting)
     found = wait_for_sockets(runtime, 3)
     main = waiting[0].pid
@@ -107,6 +129,7 @@ def test_each_worker_has_the_hook_and_its_tensors_are_followed_to_main(
     assert list((runtime / "mpwatch").iterdir()) == []
 
 
+@IN_ONE_WORKER
 @pytest.mark.parametrize(
     ("method", "strategy"),
     [
@@ -119,37 +142,35 @@ def test_each_worker_has_the_hook_and_its_tensors_are_followed_to_main(
 def test_processes_with_and_without_a_hook_exchange_tensors_unchanged(
     method: str, strategy: str
 ) -> None:
-    results = {
-        hooks: run("exchange", method, strategy, hooks) for hooks in ("none", "main", "child")
-    }
+    part = f"exchange-{method}-{strategy}"
 
-    assert results["none"][0] == 0
-    assert "exit 0" in results["none"][1]
-    assert set(results.values()) == {results["none"]}
+    assert "exit 0" in said("none")[part]
+    assert said("main")[part] == said("child")[part] == said("none")[part]
 
 
+@IN_ONE_WORKER
 def test_pickles_name_torch_and_never_the_hook() -> None:
-    with_hook = run("pickle", "fork", "file_descriptor", "main")
-    assert with_hook == run("pickle", "fork", "file_descriptor", "none")
-    lines = with_hook[1].splitlines()
-    assert lines[0] == "False True True"
+    with_hook = said("main")[PICKLE]
+
+    assert with_hook == said("none")[PICKLE]
+    assert with_hook.splitlines()[0] == "False True True"
 
 
+@IN_ONE_WORKER
 def test_uninstrument_puts_every_object_of_torch_back() -> None:
-    code, said = run("identity", "fork", "file_descriptor", "none")
-
-    assert (code, said.splitlines()[:2]) == (0, ["changed True", "left 0 True"])
+    assert said("none")[IDENTITY].splitlines()[:2] == ["changed True", "left 0 True"]
 
 
+@IN_ONE_WORKER
 @pytest.mark.parametrize("strategy", cases(["file_descriptor", "file_system"], ["file_descriptor"]))
 def test_a_pickle_made_with_the_hook_loads_where_mpwatch_was_never_installed(
     strategy: str,
 ) -> None:
-    code, said = run("carried", "fork", strategy, "main")
+    part = f"carried-fork-{strategy}"
 
-    assert (code, said) == run("carried", "fork", strategy, "none")
-    assert said.startswith("tensor([1., 1., 1.]) Tensor True\n")
-    assert "hook False" in said
+    assert said("main")[part] == said("none")[part]
+    assert said("main")[part].startswith("tensor([1., 1., 1.]) Tensor True\n")
+    assert "hook False" in said("main")[part]
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -158,12 +158,11 @@ def test_a_stuck_rank_that_has_its_number_from_nobody_but_itself_is_named(
     assert "waits in all_reduce for rank 1" in finding["summary"]
 
 
-@pytest.mark.parametrize(("number", "count"), [("RANK", "WORLD_SIZE"), ("NUMBER", "COUNT")])
 def test_a_stuck_rank_with_a_hook_is_named_with_the_number_of_the_collective(
-    start: Start, mark: str, number: str, count: str
+    start: Start, mark: str
 ) -> None:
     """The number of a rank that only torch was told is known by its flight recorder."""
-    pids = two_ranks(start, mark, number, count, STUCK="1", HOOKED="1")
+    pids = two_ranks(start, mark, "NUMBER", "COUNT", STUCK="1", HOOKED="1")
     done = run("diagnose", "--job", "local:2", "--json", mark=mark)
 
     assert done.returncode == 0, done.stderr
@@ -205,10 +204,11 @@ def test_ranks_in_different_collectives_are_named_with_their_nodes_and_lines(
             "collective-mismatch",
             ("all_reduce #4 of group 4 (ranks 1, 3) for rank 3 on ", "barrier #1 of group 0"),
         ),
-        (
+        pytest.param(
             "operation",
             "collective-mismatch",
             ("of group 3 ", "all_reduce on rank 0 on ", "broadcast on rank 2 on "),
+            marks=ON_DEMAND,
         ),
         ("late", "rank-stuck-in-collective", ("for rank 3 on ", "ranks_of_groups.py:")),
     ],

@@ -90,6 +90,7 @@ def test_hooks_injected_before_ctrl_c_are_detached(
 
     monkeypatch.setattr(attach_session, "inject_tree", interrupted)
     monkeypatch.setattr(attach_session, "detach", detach)
+    monkeypatch.setattr(attach_session, "FINISH_S", 0.05)  # the injection never finishes
     session = AttachSession(process(2**22 + 1), log=InjectionLog(str(tmp_path / "log")))
 
     with pytest.raises(KeyboardInterrupt):
@@ -113,6 +114,7 @@ def test_a_session_forgets_processes_that_have_exited(
             told.append(len(session.injected))
 
     monkeypatch.setattr(attach_session, "REMEMBERED", 50)
+    monkeypatch.setattr(attach_session, "FINISH_S", 0.05)  # no injection finishes
     monkeypatch.setattr(attach_session, "inject_tree", inject_tree)
     session = AttachSession(own, log=InjectionLog(str(tmp_path / "log")), keeps=True)
     session.inject([sample(os.getpid(), 0)], lambda status: None)

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import re
 import shlex
+from collections.abc import Callable
 from typing import ClassVar
 
 import pytest
 
 from mpwatch.cli import dashboards
-from mpwatch.cli.arguments import parse
+from mpwatch.cli.arguments import build_parser, parse
 
 
 def test_a_program_keeps_its_own_options() -> None:
@@ -46,6 +48,20 @@ def test_invalid_arguments_are_usage_errors(
 
     assert leaving.value.code == 2
     assert "usage: mpwatch" in capsys.readouterr().err
+
+
+def test_every_command_is_parsed_alone_as_it_is_among_all(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def told(parse_line: Callable[[list[str]], object], *line: str) -> str:
+        with pytest.raises(SystemExit):
+            parse_line([*line])
+        return "".join(capsys.readouterr())
+
+    commands = re.findall(r"^    ([a-z]+)  ", told(parse, "--help"), re.MULTILINE)
+    assert len(commands) > 15
+    for line in [[each, option] for each in commands for option in ("--help", "--unheard-of")]:
+        assert told(parse, *line) == told(build_parser().parse_args, *line)
 
 
 class Server:

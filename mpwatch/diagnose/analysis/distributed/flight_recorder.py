@@ -13,7 +13,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
+
+from msgspec import Struct
 
 from mpwatch.describe.frames import at_frame
 from mpwatch.describe.processes import wait_verb
@@ -96,7 +98,7 @@ def unfinished(process: Process) -> Recorded | None:
     return found[0] if len(found) == 1 else None
 
 
-class Launched(NamedTuple):
+class Launched(Struct, frozen=True):
     """How many collectives of NCCL a rank has launched in one group, and how many have ended."""
 
     launched: int
@@ -131,7 +133,7 @@ def launched(process: Process) -> Mapping[str, Launched]:
 _COUNTS = ("id", "enqueued", "completed", "unchanged_ns")
 
 
-class LaunchedApart(NamedTuple):
+class LaunchedApart(Struct, frozen=True):
     """A group in which some ranks wait for what others have not launched."""
 
     group: str
@@ -225,7 +227,7 @@ source, and an all_to_all on a rank that receives nothing."""
 WaitKind = Literal["not-called", "behind", "transfer"]
 
 
-class RankWait(NamedTuple):
+class RankWait(Struct, frozen=True):
     """One rank that waits for another in a collective or a transfer."""
 
     rank: int

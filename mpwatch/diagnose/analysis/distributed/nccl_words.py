@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from mpwatch.diagnose.analysis.distributed.flight_recorder import number_of, world_size
 from mpwatch.diagnose.analysis.index import Index, derived
@@ -43,7 +44,7 @@ def nccl_words(index: Index, processes: Iterable[Process]) -> tuple[str, ...]:
     return _words(index)
 
 
-class Late(NamedTuple):
+class Late(Struct, frozen=True):
     """Ranks of a communicator for which the others wait, as NCCL RAS says."""
 
     communicator: str
@@ -78,7 +79,7 @@ def late_ranks(index: Index) -> tuple[Late, ...]:
     return tuple(late for late in found if late is not None)
 
 
-class Pending(NamedTuple):
+class Pending(Struct, frozen=True):
     """A collective that a rank has launched and another rank of its communicator has not."""
 
     communicator: str

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from signal import Signals
-from typing import Literal, NamedTuple
+from typing import Literal
+
+from msgspec import Struct
 
 from mpwatch.describe.frames import own_frames
 from mpwatch.diagnose.analysis.distributed.ranks import (
@@ -137,7 +139,7 @@ def failed_for_a_peer(index: Index, process: Process) -> bool:
     return last_place(process) is not None
 
 
-class FatalExit(NamedTuple):
+class FatalExit(Struct, frozen=True):
     """A rank whose exit ended others."""
 
     rank: Process

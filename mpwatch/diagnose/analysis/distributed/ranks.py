@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import permutations
+from itertools import combinations, permutations
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames, program_frames
 from mpwatch.diagnose.analysis.distributed.flight_recorder import number_of, unfinished, world_size
@@ -21,6 +23,7 @@ from mpwatch.diagnose.analysis.pipes import PipeEnds, channels_among
 from mpwatch.diagnose.analysis.process_queries import called, family_head, is_stopped
 from mpwatch.diagnose.analysis.source.branches import Guard, branch_of_one_side
 from mpwatch.diagnose.analysis.source.lines import are_of_one_function, source_of
+from mpwatch.diagnose.analysis.source.origins import Parting, parting
 from mpwatch.diagnose.analysis.stack_patterns import (
     calls,
     collective_of,
@@ -158,12 +161,12 @@ def _waits_on_gpu(rank: Process, index: Index) -> bool:
     A collective of NCCL returns at once; its rank waits at a later line that needs the result.
     """
     thread = main_thread(rank)
-    return rank.has_nccl and thread is not None and waits_for_gpu(index, rank, thread)
+    return thread is not None and waits_for_gpu(index, rank, thread) and rank.has_nccl
 
 
 def all_on_gpu(index: Index) -> Sequence[Process]:
     """The living ranks of NCCL if all of them have waited for the GPU for `ALL_INSIDE_S`."""
-    ranks = [p for p in index.snapshot.living() if p.has_nccl and has_group(p)]
+    ranks = [p for p in ranks_of(index) if p.has_nccl and has_group(p)]
     waits_s = (gpu_wait_s(rank, index) or 0.0 for rank in ranks)
     return ranks if len(ranks) > 1 and all(wait_s >= ALL_INSIDE_S for wait_s in waits_s) else ()
 
@@ -221,7 +224,7 @@ def _stands_s(rank: Process, index: Index) -> float | None:
 _STORE_S = 20.0
 
 
-class GroupsApart(NamedTuple):
+class GroupsApart(Struct, frozen=True):
     """Ranks that wait in collectives of different process groups, each for another one."""
 
     cause: str
@@ -243,7 +246,7 @@ _SECOND = re.compile(
 )
 
 
-class PassedRoot(NamedTuple):
+class PassedRoot(Struct, frozen=True):
     """What a statement passes to a collective as the rank that sends, or to which all send."""
 
     text: str
@@ -308,7 +311,9 @@ def groups_apart(index: Index, ranks: Sequence[Process]) -> GroupsApart | None:
         None,
     )
     why = ""
-    if guard is not None:
+    if (parted := _parted(index, [rank for rank, _ in found])) is not None:
+        why = f" {parted.cause}"
+    elif guard is not None:
         why = (
             " Most likely the order depends on a condition that each rank meets by values of its "
             f"own: {guard.words}."
@@ -328,6 +333,13 @@ def groups_apart(index: Index, ranks: Sequence[Process]) -> GroupsApart | None:
     )
 
 
+def _parted(index: Index, ranks: Sequence[Process]) -> Parting | None:
+    """Where the value comes from by which two of some ranks have parted, where stacks show it."""
+    stacks = [thread.stack for rank in ranks if (thread := main_thread(rank)) is not None]
+    found = (parting(index, one, other) for one, other in combinations(stacks, 2))
+    return next((each for each in found if each is not None and each.is_sure), None)
+
+
 def _guard_between(index: Index, one: Process, other: Process) -> Guard | None:
     """The condition on data by which one rank is where another one is not."""
     threads = main_thread(one), main_thread(other)
@@ -345,7 +357,7 @@ def called_from(rank: Process) -> str:
     return " <- ".join(frame_words(frame) for frame in own[:_CALLERS])
 
 
-class LeftFunction(NamedTuple):
+class LeftFunction(Struct, frozen=True):
     """A function in which one rank still is, and which another one has left."""
 
     line: Frame

@@ -10,8 +10,8 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.diagnose.analysis.index import Index
@@ -44,7 +44,7 @@ _IN_EXPRESSION = re.compile(r"[\[({].*\bfor\b .*\bin\b|\b(?:filter|map|max|min|s
 """A comprehension, or a function that calls what it is given for each element."""
 
 
-class UnfinishedLoop(NamedTuple):
+class UnfinishedLoop(Struct, frozen=True):
     """A `while` loop with a condition, inside of which all stacks of a process lately were."""
 
     process: Process
@@ -186,7 +186,7 @@ def _decider_of(line: SourceLine, header: Statement) -> Decider | None:
     return next((each for each in line.deciders if each.statement.line == header.line), None)
 
 
-class _Around(NamedTuple):
+class _Around(Struct, frozen=True):
     """What may repeat a call."""
 
     frame: Frame
@@ -226,8 +226,7 @@ def _around(index: Index, callers: Sequence[Frame], beside: Sequence[Frame]) -> 
                 yield _Around(frame, decider.counts if decider is not None else ())
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
+class _Seen(Struct, frozen=True):
     """What was read of the values of a process while it was inside of a loop."""
 
     index: Index

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from signal import Signals
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from mpwatch.describe import processes
 from mpwatch.describe.frames import frame_words, own_frames
@@ -36,7 +37,7 @@ from mpwatch.model.source_code import RAISE_OF, Mark, Statement
 from mpwatch.model.units import seconds_text
 
 
-class Why(NamedTuple):
+class Why(Struct, frozen=True):
     """Why a process ended, as far as that is known."""
 
     brief: str
@@ -89,7 +90,7 @@ def why_ended(
     return Why(brief, cause, _advice(index, process, ended, raised=raised))
 
 
-class BusyAtEnd(NamedTuple):
+class BusyAtEnd(Struct, frozen=True):
     """A process that was computing last, and in a regular expression that may take long."""
 
     process: Process
@@ -207,7 +208,7 @@ def _loops_around(index: Index, frame: Frame) -> list[Statement]:
     return [each for each in within if each.text.startswith(("while ", "for "))]
 
 
-class LikelyKiller(NamedTuple):
+class LikelyKiller(Struct, frozen=True):
     """A process of the job that may have sent SIGKILL, as its source and its stacks show."""
 
     process: str
@@ -380,7 +381,7 @@ def _by_exception(snapshot: Snapshot, process: Process) -> str:
     return f"Most likely {what} ended it, whose traceback is in {log}. {_ALONE}"
 
 
-class _Watchdog(NamedTuple):
+class _Watchdog(Struct, frozen=True):
     """What `Mark.about` says of a watchdog."""
 
     mark: Mark

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from signal import Signals
 from typing import Literal, TypeAlias
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from mpwatch.describe.frames import frame_words, is_library
@@ -269,8 +269,7 @@ def parent_waiting(index: Index, process: Process) -> tuple[str, ...]:
     return ()
 
 
-@dataclass(frozen=True, slots=True)
-class ParentFate:
+class ParentFate(Struct, frozen=True):
     """The state of a parent after the exit of its child."""
 
     failed_after_s: float | None = None

@@ -10,6 +10,8 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.describe.waits import FULL_QUEUE
 from mpwatch.diagnose.analysis.growth.growing import SHOWN, Explanation, Growing
@@ -134,7 +136,7 @@ def _with_maxsize(made: Mark) -> str:
     return f"{found[0] if found is not None else 'Queue'}(maxsize=...)"
 
 
-class _SlowTaker(NamedTuple):
+class _SlowTaker(Struct, frozen=True):
     """A process that takes items out of a queue more slowly than others put them in."""
 
     taker: Process
@@ -229,7 +231,7 @@ def _submitted_at_once(index: Index, process: Process, seen: Sequence[str]) -> E
     )
 
 
-class _Mapping(NamedTuple):
+class _Mapping(Struct, frozen=True):
     """A call of a `map` that has not returned."""
 
     name: str
@@ -496,7 +498,7 @@ def _receives(thread: Thread) -> bool:
 _RECEIVING = ("multiprocessing/queues.py:get", "multiprocessing/connection.py:recv")
 
 
-class _Consumers(NamedTuple):
+class _Consumers(Struct, frozen=True):
     """A queue that is read more slowly than it is filled."""
 
     title: str

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from mpwatch.describe.frames import own_frames
 from mpwatch.diagnose.analysis.growth.growing import Explanation, Growing
@@ -42,7 +43,7 @@ _KINDS: Mapping[str, Sequence[FdKind]] = {
 }
 
 
-class Unclosed(NamedTuple):
+class Unclosed(Struct, frozen=True):
     """A statement that opens what is not closed."""
 
     mark: Mark

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import Point, Series, columns, first_at, rise, since, values_of
@@ -49,8 +50,7 @@ SEEN_PART = 0.1
 INFO_WITHIN_S = 2 * 3600.0
 
 
-@dataclass(frozen=True, slots=True)
-class Forecast:
+class Forecast(Struct, frozen=True):
     """A straight line towards a limit."""
 
     value: float
@@ -103,8 +103,7 @@ def forecast(series: Series, limit: float, *, window_s: float = WINDOW_S) -> For
     return _line(_thinned(recent), limit)
 
 
-@dataclass(frozen=True, slots=True)
-class Growth:
+class Growth(Struct, frozen=True):
     """A number that rose steadily for as long as it was watched."""
 
     per_s: float
@@ -156,7 +155,7 @@ def growth(
     return Growth(per_s, gained, span_s)
 
 
-class Steadiness(NamedTuple):
+class Steadiness(Struct, frozen=True):
     """What a rise has to be to count as steady."""
 
     span_s: float
@@ -390,8 +389,7 @@ MOST_AHEAD = 10.0
 """A line is not drawn further into the future than so many times the past it is known from."""
 
 
-@dataclass(frozen=True, slots=True)
-class Approach:
+class Approach(Struct, frozen=True):
     """Something that has run out, soon will, or has little left."""
 
     used: float

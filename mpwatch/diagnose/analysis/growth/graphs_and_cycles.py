@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from mpwatch.describe.frames import own_frames
 from mpwatch.diagnose.analysis.index import Index
@@ -15,7 +16,7 @@ from mpwatch.model.snapshot import Process
 from mpwatch.model.source_code import Mark
 
 
-class Kept(NamedTuple):
+class Kept(Struct, frozen=True):
     """What keeps memory, as the source shows."""
 
     evidence: str

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, NamedTuple, TypeAlias
+
+from msgspec import Struct
 
 from mpwatch.diagnose.analysis.growth.forecast import (
     CRITICAL_WITHIN_S,
@@ -179,8 +180,7 @@ class Explanation(NamedTuple):
     """Whether what keeps it is a guess, so that a container that was measured to grow is told."""
 
 
-@dataclass(frozen=True, slots=True)
-class Growing:
+class Growing(Struct, frozen=True):
     """One resource that rises in one process, or in several that do the same work."""
 
     resource: Resource
@@ -206,8 +206,7 @@ class Growing:
         return sum(growth.per_s for growth in self.growths)
 
 
-@dataclass(frozen=True, slots=True)
-class Headroom:
+class Headroom(Struct, frozen=True):
     """How far a growing resource is from its limit."""
 
     what: str
@@ -703,7 +702,7 @@ def urgency(eta_s: float | None, span_s: float) -> Severity:
     return Severity.CRITICAL if eta_s <= CRITICAL_WITHIN_S else Severity.WARNING
 
 
-class GrowingSegments(NamedTuple):
+class GrowingSegments(Struct, frozen=True):
     """Shared memory of the job that rises steadily."""
 
     growth: Growth

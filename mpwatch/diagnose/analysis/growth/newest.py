@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from mpwatch.describe.frames import frame_words, is_library
 from mpwatch.describe.waits import FULL_PIPE
 from mpwatch.diagnose.analysis.index import Index
@@ -50,7 +52,7 @@ _FULL_PIPE = re.compile(rf"^{FULL_PIPE} \(.*?pipe (\d+)\)")
 """The activity of a thread in the account of time."""
 
 
-class BlockedFeeder(NamedTuple):
+class BlockedFeeder(Struct, frozen=True):
     """The pipe into which a queue's feeder thread cannot write more."""
 
     target: str
@@ -176,7 +178,7 @@ def are_logs(process: Process, gained: float) -> bool:
     return bool(files) and logs >= MOST * len(files)
 
 
-class NewestAccepted(NamedTuple):
+class NewestAccepted(Struct, frozen=True):
     """The newest sockets of a process that are connections which it has accepted."""
 
     connections: int
@@ -302,7 +304,7 @@ def _socket_words(links: Sequence[FdLink]) -> Iterator[str]:
             yield f"{count} of them are connected to {peer}"
 
 
-class NewestThreads(NamedTuple):
+class NewestThreads(Struct, frozen=True):
     """What most of the newest threads of a process are at."""
 
     words: tuple[str, ...]

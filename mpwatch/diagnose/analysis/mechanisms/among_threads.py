@@ -11,9 +11,10 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import replace
 from itertools import pairwise
-from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mpwatch.describe.findings import capital
 from mpwatch.describe.frames import at_frame, frame_words, is_library, own_frames, program_frames
@@ -117,7 +118,7 @@ def waits_for_own_threads(case: Case) -> Mechanism | None:
     )
 
 
-class _Emptying(NamedTuple):
+class _Emptying(Struct, frozen=True):
     """A thread that takes items out of the queue in which it waits for room."""
 
     thread: Thread
@@ -676,7 +677,7 @@ _HANDLER = re.compile(r"(^|_)(on|handle|handler|sig\w*)(_|$)")
 """In the name of a handler, where the stack does not show what native code has called."""
 
 
-class Interruption(NamedTuple):
+class Interruption(Struct, frozen=True):
     """Where the handler of a signal runs."""
 
     handler: Frame

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from signal import SIGTERM
+
+from msgspec import Struct
 
 from mpwatch.describe.frames import at_frame, own_frames
 from mpwatch.describe.waits import OF_A_CHILD
@@ -24,8 +25,7 @@ QUEUE_ITEM = "an item of a queue"
 _SIGTERM = 1 << (SIGTERM - 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Mechanism:
+class Mechanism(Struct, frozen=True):
     """Why none of some processes continues, and what to change."""
 
     cause: str
@@ -37,8 +37,7 @@ class Mechanism:
     """Whether what was observed cannot be a moment of a job that makes progress."""
 
 
-@dataclass(frozen=True, slots=True)
-class Waiter:
+class Waiter(Struct, frozen=True):
     """One process of a chain with its wait."""
 
     process: Process
@@ -46,8 +45,7 @@ class Waiter:
     thread: Thread | None
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(Struct, frozen=True):
     """A chain to explain."""
 
     index: Index

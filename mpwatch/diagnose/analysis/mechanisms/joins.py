@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from mpwatch.describe.frames import own_frames
 from mpwatch.describe.waits import FULL_QUEUE

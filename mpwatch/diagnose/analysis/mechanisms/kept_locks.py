@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames, program_frames
 from mpwatch.describe.processes import wait_verb
@@ -54,7 +55,7 @@ _HELPS = re.compile(rf"{TAKES.pattern}|begin|enter|transaction|connect|execute")
 """In the name of a function that may leave a lock taken by design."""
 
 
-class KeptFile(NamedTuple):
+class KeptFile(Struct, frozen=True):
     """A lock file that a process has open: it made the file, and others wait for its removal."""
 
     process: Process
@@ -311,7 +312,7 @@ def lock_file_of(process: Process) -> str | None:
     return None
 
 
-class LeftAt(NamedTuple):
+class LeftAt(Struct, frozen=True):
     """Code that the processes which wait run through, and that may leave a lock file behind."""
 
     file: str
@@ -491,7 +492,7 @@ _SLEEPS = re.compile(r"\bsleep\(")
 _TAKES = re.compile(r"^(?:async )?with |\.acquire\(")
 
 
-class Waiting(NamedTuple):
+class Waiting(Struct, frozen=True):
     """A thread that waits to take the lock for much of its time."""
 
     process: Process
@@ -502,7 +503,7 @@ class Waiting(NamedTuple):
     """What the account calls the lock: `semaphore 1b:88`."""
 
 
-class SleepingHolder(NamedTuple):
+class SleepingHolder(Struct, frozen=True):
     """A thread that sleeps inside of a block that takes a lock, and those that wait for it."""
 
     process: Process
@@ -546,7 +547,7 @@ def _place_of_line(line: SourceLine) -> str:
     return f"{line.file.rpartition('/')[2]}:{line.line} {line.function}"
 
 
-class _Unit(NamedTuple):
+class _Unit(Struct, frozen=True):
     """A thread with its account."""
 
     process: Process
@@ -702,7 +703,7 @@ _NOT_STALE = (
 )
 
 
-class _TakenAgain(NamedTuple):
+class _TakenAgain(Struct, frozen=True):
     """A statement that takes a lock which a function that has called it has taken before."""
 
     way: Sequence[Frame]

@@ -8,8 +8,8 @@ computed, by the calls that the stack shows.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from mpwatch.describe.frames import frame_words, own_frames
@@ -32,7 +32,7 @@ SHOWN = 2
 _CALLS: Mapping[str, str] = {"poll": "poll()", "futex": "acquire()", "semaphore": "acquire()"}
 
 
-class LostLimit(NamedTuple):
+class LostLimit(Struct, frozen=True):
     """A thread in a wait without an end, and the limit that its line gives."""
 
     process: Process

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Set
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.diagnose.analysis.mechanisms.cases import (

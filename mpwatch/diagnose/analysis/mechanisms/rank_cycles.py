@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from mpwatch.describe.frames import frame_words
 from mpwatch.diagnose.analysis.distributed.flight_recorder import unfinished
@@ -123,7 +124,7 @@ def are_forks(ranks: Iterable[Process]) -> bool:
     return all(rank.sample.start_method == "fork" for rank in ranks)
 
 
-class ChosenRoot(NamedTuple):
+class ChosenRoot(Struct, frozen=True):
     """Why ranks do not agree on which of them sends, or to which they send."""
 
     cause: str

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from mpwatch.describe.findings import capital
 from mpwatch.describe.frames import frame_words, own_frames, program_frames
@@ -130,7 +131,7 @@ def _is_pending(server: Process, waiter: Waiter) -> bool:
     return bool(channels) and all(own.get(each) in listening for each in channels)
 
 
-class BothRead(NamedTuple):
+class BothRead(Struct, frozen=True):
     """A connection of which both ends wait to receive."""
 
     client: Process
@@ -423,7 +424,7 @@ _ADVICE_LOST = (
 )
 
 
-class Nested(NamedTuple):
+class Nested(Struct, frozen=True):
     """Permits or connections of which coroutines take a second one while they keep the first."""
 
     evidence: str
@@ -478,7 +479,7 @@ def nested_permits(index: Index, server: Process, count: int) -> Nested | None:
     )
 
 
-class Accepting(NamedTuple):
+class Accepting(Struct, frozen=True):
     """A server with one thread, and the clients that wait for what it would send."""
 
     server: Process

@@ -12,7 +12,8 @@ comes where those that send wait for the results of what they have sent.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from mpwatch.describe.findings import capital
 from mpwatch.describe.frames import frame_words, own_frames
@@ -36,7 +37,7 @@ from mpwatch.model.source_code import Mark, Statement
 _TAKES = ("multiprocessing/queues.py:get", "multiprocessing/connection.py:recv")
 
 
-class _Taker(NamedTuple):
+class _Taker(Struct, frozen=True):
     """A thread that waits for its own item in such a loop."""
 
     process: Process

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.describe.processes import wait_verb
@@ -242,7 +244,7 @@ def _kept_back(
     )
 
 
-class Uncounted(NamedTuple):
+class Uncounted(Struct, frozen=True):
     """A loop that waits for a counter, and what passes over the statement that counts."""
 
     loop: Statement
@@ -700,7 +702,7 @@ _ADVICE_BLOCK = (
 )
 
 
-class LostPermits(NamedTuple):
+class LostPermits(Struct, frozen=True):
     """What the source shows to pass over the release of what was acquired."""
 
     evidence: str

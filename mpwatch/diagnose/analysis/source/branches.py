@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from mpwatch.describe.frames import is_library, own_frames, program_frames
 from mpwatch.diagnose.analysis.index import Index
@@ -41,7 +42,7 @@ def uneven_draw(index: Index) -> Mark | None:
     return found[0] if len(found) == 1 and not marks(index, "seed") else None
 
 
-class BatchRounds(NamedTuple):
+class BatchRounds(Struct, frozen=True):
     """A loop with a collective in each round, over what a batch of the rank contains."""
 
     header: Statement
@@ -71,7 +72,7 @@ def rounds_of_batch(index: Index, frames: Sequence[Frame]) -> BatchRounds | None
     return None
 
 
-class Guard(NamedTuple):
+class Guard(Struct, frozen=True):
     """A condition that decides which ranks reach a line."""
 
     frame: Frame
@@ -107,7 +108,7 @@ def guard_on_rank(index: Index, rank: Process) -> Guard | None:
     return None
 
 
-class UnderRank(NamedTuple):
+class UnderRank(Struct, frozen=True):
     """A call of a function with a collective in it that a condition on the rank leads to."""
 
     words: str

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
-from typing import Literal, NamedTuple
+from typing import Literal
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from mpwatch.describe.frames import frame_words, is_library, own_frames, program_frames
@@ -28,7 +29,7 @@ from mpwatch.model.samples import Frame
 from mpwatch.model.source_code import INNER, Mark, SlowKind, SourceLine, Statement
 
 
-class Reopened(NamedTuple):
+class Reopened(Struct, frozen=True):
     """A loop over a file that is opened anew in each round of a loop around it."""
 
     opened: Statement
@@ -60,7 +61,7 @@ def reopened(index: Index, frames: Sequence[Frame]) -> Reopened | None:
     return None
 
 
-class Copying(NamedTuple):
+class Copying(Struct, frozen=True):
     """A statement that copies all that was added before, to add to it or to go through it."""
 
     whole: str
@@ -132,7 +133,7 @@ def _is_part(name: str, expression: str) -> bool:
     return re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.(\[])", expression) is not None
 
 
-class Costly(NamedTuple):
+class Costly(Struct, frozen=True):
     """A statement that takes long for what it does."""
 
     words: str
@@ -431,7 +432,7 @@ _USES_PATTERN = re.compile(
 _NAMES_PATTERN = re.compile(r"[\w.]+\s*(?::[^=]+)?= ")
 
 
-class SlowPattern(NamedTuple):
+class SlowPattern(Struct, frozen=True):
     """A regular expression that may take long, at a line that uses it."""
 
     text: str
@@ -663,7 +664,7 @@ def with_copies(index: Index, finding: Finding) -> Finding:
     return finding
 
 
-class _SavedPart(NamedTuple):
+class _SavedPart(Struct, frozen=True):
     """A part of a tensor that a function saves, with the storage of the whole."""
 
     saved: Mark

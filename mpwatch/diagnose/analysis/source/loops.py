@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from mpwatch.describe.findings import capital
 from mpwatch.describe.frames import is_library, own_frames
@@ -28,7 +30,7 @@ LOOP_ENDS: Mapping[Awaited, str] = {
 }
 
 
-class Condition(NamedTuple):
+class Condition(Struct, frozen=True):
     """What a loop waits for, as its source shows."""
 
     kind: Awaited
@@ -127,7 +129,7 @@ def endless_loop(index: Index, frames: Sequence[Frame]) -> tuple[Frame, Statemen
     return None
 
 
-class Spin(NamedTuple):
+class Spin(Struct, frozen=True):
     """A loop without an end that a process has not left while stacks were taken."""
 
     process: Process

@@ -7,7 +7,9 @@ observed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
+
+from msgspec import Struct
 
 from mpwatch.describe.frames import program_frames
 from mpwatch.diagnose.analysis.index import Index, derived
@@ -19,7 +21,7 @@ SHOWN: Final = 4
 """Statements of one chain."""
 
 
-class _Kind(NamedTuple):
+class _Kind(Struct, frozen=True):
     """A kind of origin in words."""
 
     what: str
@@ -171,7 +173,7 @@ def kind_words(kind: OriginKind) -> str:
     return _KINDS[kind].what if kind in _KINDS else ""
 
 
-class Parting(NamedTuple):
+class Parting(Struct, frozen=True):
     """The condition at which ranks have parted, as far as their stacks show, and why it differs."""
 
     cause: str
@@ -191,7 +193,7 @@ class Parting(NamedTuple):
         return last.text in text or f"{file}:{last.line}" in text
 
 
-class _Candidate(NamedTuple):
+class _Candidate(Struct, frozen=True):
     file: str
     function: str
     statement: Statement

@@ -1,10 +1,11 @@
-"""What keeps the end of a thread pool from coming: in words, and what to change."""
+"""What keeps the end or a result of a thread pool from coming: in words, and what to change."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from mpwatch.describe.frames import at_frame, frame_words, own_frames, program_frames
 from mpwatch.diagnose.analysis.index import Index, derived
@@ -25,8 +26,8 @@ from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.source_code import Mark
 
 
-class JoinedWords(NamedTuple):
-    """What a process does that joins the threads of a pool, and why that does not end."""
+class JoinedWords(Struct, frozen=True):
+    """What a process does that waits for the threads of a pool, and why that does not end."""
 
     by: JoinedBy
     what: str
@@ -38,18 +39,21 @@ class JoinedWords(NamedTuple):
 
 @derived
 def joined_words(index: Index, identity: ProcessId) -> JoinedWords | None:
-    """Why a process does not get past the end of a thread pool; `None` if it is at none."""
+    """Why a process does not get past its wait for a thread pool; `None` if it waits for none."""
     process, joined = index.snapshot.get(identity), joined_executor(index, identity)
     if process is None or joined is None:
         return None
     first, *more = joined.running
     name, at = called(process), at_line(main_thread(process))
     also = f" and {len(more)} more" if more else ""
+    which = f" for its thread {first.name}{also}, which"
+    if joined.by == "result":
+        which = f": its thread {first.name}"
     submitted = _submitted(index, first)
     given = f"; {mark_words(submitted)} has given it that call" if submitted is not None else ""
     return JoinedWords(
         joined.by,
-        f"waits{at} {_END[joined.by]} for its thread {first.name}{also}, which {_doing(first)}",
+        f"waits{at} {_END[joined.by]}{which} {_doing(first)}",
         tuple(_evidence(index, process, joined, submitted)),
         (
             f"{name} itself computes nothing: its main thread waits{at} {_END[joined.by]}. "
@@ -137,6 +141,7 @@ _END: Mapping[JoinedBy, str] = {
     "asyncio": "at the end of asyncio.run",
     "shutdown": "at the end of a ThreadPoolExecutor",
     "exit": "at the end of the program",
+    "result": "for the result of a call in a thread pool",
 }
 _JOINS: Mapping[JoinedBy, str] = {
     "asyncio": (
@@ -146,6 +151,7 @@ _JOINS: Mapping[JoinedBy, str] = {
     ),
     "shutdown": "shutdown() and the end of a with block join all threads of the executor.",
     "exit": "Before Python exits, it joins all threads of concurrent.futures.",
+    "result": "Only the thread that has the call can give its result.",
 }
 _NO_LIMIT = (
     "Python cannot end a thread: a time limit of a wait (asyncio.wait_for, result(timeout=...)) "
@@ -155,6 +161,7 @@ _LIMITS: Mapping[JoinedBy, str] = {
     "asyncio": _NO_LIMIT,
     "shutdown": f"{_NO_LIMIT} An exception that leaves a with block waits for it, too.",
     "exit": _NO_LIMIT,
+    "result": _NO_LIMIT,
 }
 _IN_A_PROCESS = (
     "Run what may not end in a process of its own that is ended at its time limit (terminate() or "
@@ -172,4 +179,10 @@ _ADVICE: Mapping[JoinedBy, str] = {
         "lets this thread go on, but the call goes on as well, and Python joins it at its end."
     ),
     "exit": _IN_A_PROCESS,
+    "result": (
+        "Nothing is wrong if that call is meant to take so long. Else bound what it is given (the "
+        "length of a text, the size of a number) before it begins. "
+        f"{_IN_A_PROCESS} More workers do not end it; nor does signal.alarm(), whose handler runs "
+        "in the main thread only."
+    ),
 }

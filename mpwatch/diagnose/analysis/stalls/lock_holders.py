@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from mpwatch.describe.frames import frame_words, program_frames
 from mpwatch.describe.waits import SEMAPHORE
@@ -175,7 +176,7 @@ def _gets(waiting: Sequence[Process]) -> str:
     return "gets" if len(waiting) == 1 else "get"
 
 
-class _KeptForLoop(NamedTuple):
+class _KeptForLoop(Struct, frozen=True):
     """A lock that its holder keeps for all rounds of a loop."""
 
     taken: Frame

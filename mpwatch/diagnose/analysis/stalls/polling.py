@@ -12,6 +12,8 @@ from itertools import pairwise
 from signal import SIGCHLD
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from mpwatch.describe.processes import wait_verb
 from mpwatch.diagnose.analysis.idle_time import last_transfer_s, mean_cpu_percent, quiet_s
 from mpwatch.diagnose.analysis.index import Index, derived
@@ -50,7 +52,7 @@ FAULT_PARTS = 4
 _PARTS = range(1, FAULT_PARTS + 1)
 
 
-class InVain(NamedTuple):
+class InVain(Struct, frozen=True):
     """A job of which no process does anything but poll, or wait for one that polls."""
 
     pollers: tuple[Process, ...]
@@ -396,7 +398,7 @@ def _loop_without_body(index: Index, process: Process) -> Statement | None:
     return None
 
 
-class Connecting(NamedTuple):
+class Connecting(Struct, frozen=True):
     """Processes that sleep between attempts to connect, and get no further."""
 
     processes: tuple[Process, ...]
@@ -485,7 +487,7 @@ def connecting_in_vain(index: Index) -> Iterator[Connecting]:
         yield Connecting(tuple(processes), statement, index.lasting(for_s), ended, kept)
 
 
-class Unseen(NamedTuple):
+class Unseen(Struct, frozen=True):
     """A process whose loop asks whether its children live, of which none is left."""
 
     process: Process
@@ -632,18 +634,20 @@ def _polls_s(index: Index, process: Process, *, may_use_files: bool) -> float:
         may_use_files: Whether what it reads and writes does not count. What it asks a manager may
             be what its loop waits for.
     """
+    if _is_in_one_sleep(index, process):
+        return 0.0
+    at_one_line = at_one_line_s(index, process.process)
+    if not at_one_line:
+        return 0.0  # most wait, and do not sleep: their counters need not be looked at
     cpu_percent = mean_cpu_percent(process, index.history)
     if cpu_percent is not None and cpu_percent > POLLS_PERCENT:
         return 0.0
     if _takes_memory(index.history.of(process.process, "minor_faults")):
         return 0.0  # what only checks again takes none
-    if _is_in_one_sleep(index, process):
-        return 0.0
     others = [each for each in own_threads(index, process) if each is not main_thread(process)]
     if any((each.still_s or 0.0) < POLLS_S for each in others):
         return 0.0  # the threads of a process give each other work without a system call
     quiet_s = index.snapshot.at_s - last_transfer_s(index, process)
-    at_one_line = at_one_line_s(index, process.process)
     return at_one_line if may_use_files else min(at_one_line, max(0.0, quiet_s))
 
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from mpwatch.describe.frames import frame_words, own_frames, program_frames
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.mechanisms.cases import NAMED, at_line
@@ -51,7 +53,7 @@ class Call(NamedTuple):
         return frame_words(frame) if frame is not None else "an unknown line"
 
 
-class UnansweredCalls(NamedTuple):
+class UnansweredCalls(Struct, frozen=True):
     """Calls for whose answers processes wait, and none comes."""
 
     callers: Sequence[Process]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from mpwatch.describe.frames import frame_words
 from mpwatch.diagnose.analysis.index import Index, derived
@@ -27,7 +28,7 @@ RECENT_PART = 0.3
 SHOWN = 3
 
 
-class Starved(NamedTuple):
+class Starved(Struct, frozen=True):
     """A thread that waits until a count is 0, and those that go on to add to it."""
 
     process: Process

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import takewhile
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from mpwatch.describe.frames import frame_words, own_frames, program_frames
 from mpwatch.diagnose.analysis.index import Index
@@ -24,7 +25,7 @@ LEAST_TIME = 0.2
 """With less of its time on a core, nothing is known of the rest."""
 
 
-class OwnLoading(NamedTuple):
+class OwnLoading(Struct, frozen=True):
     """A process that makes its batches itself, as a DataLoader without workers does."""
 
     process: Process
@@ -70,7 +71,7 @@ def _function(place: str) -> tuple[str, str]:
     return line.partition(":")[0], function
 
 
-class ReadsAll(NamedTuple):
+class ReadsAll(Struct, frozen=True):
     """A generator that reads everything, in several processes, and passes on a part in each."""
 
     mark: Mark

@@ -9,7 +9,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from operator import itemgetter
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
+
+from msgspec import Struct
 
 from mpwatch.describe.account import LEAST_STACKS, inside_words, sentence
 from mpwatch.describe.frames import frame_words, is_library, own_frames, program_frames
@@ -262,7 +264,7 @@ def times_faster(share: float) -> str:
     return "50 times" if share >= MOST_SHARE else f"{1 / (1 - share):.1f} times"
 
 
-class Place(NamedTuple):
+class Place(Struct, frozen=True):
     """The function of the program in which processes work, with its most frequent line."""
 
     words: str
@@ -281,7 +283,7 @@ def at_place(place: Place | None) -> str:
     return "" if place is None else f" at {place.words}"
 
 
-class Loss(NamedTuple):
+class Loss(Struct, frozen=True):
     """The time that one thread spent on something that the job could do without."""
 
     process: Process
@@ -404,7 +406,7 @@ def _ready(found: Sequence[Share]) -> float:
     return _busy(found) + sum(each.share for each in found if each.activity == NO_CORE)
 
 
-class Speedup(NamedTuple):
+class Speedup(Struct, frozen=True):
     """How many times as fast a job would be at most without something, `FASTER_LIMIT` if more."""
 
     sure: float
@@ -573,7 +575,7 @@ def imported_until_s(index: Index, process: Process) -> float | None:
     return None
 
 
-class Computation(NamedTuple):
+class Computation(Struct, frozen=True):
     """A main thread that computes in one function of the program and does nothing else."""
 
     process: Process
@@ -645,7 +647,7 @@ PROXY_WRITES = frozenset(
 """Methods of proxies for `list`, `dict`, `Namespace` and `Queue` (multiprocessing.managers)."""
 
 
-class Asked(NamedTuple):
+class Asked(Struct, frozen=True):
     """A line at which processes ask a server, and how much time that takes."""
 
     place: str

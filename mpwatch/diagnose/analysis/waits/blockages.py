@@ -7,8 +7,9 @@ server, a pool worker, a consumer whose parent is busy with something else.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from mpwatch.describe.frames import is_library, own_frames
 from mpwatch.diagnose.analysis.idle_time import TICK_S, gets_before_limit, mean_cpu_percent, quiet_s
@@ -89,8 +90,7 @@ LEAST_S = 2.5
 """A shorter wait is not followed: most chains of a healthy job are younger."""
 
 
-@dataclass(frozen=True, slots=True)
-class Blockage:
+class Blockage(Struct, frozen=True):
     """A process that makes no progress, or takes long, and the processes that wait for it."""
 
     process: Process

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from mpwatch.describe.waits import edge_words
@@ -45,7 +45,7 @@ CHAINS_LIMIT = 64
 _TRIES = (f"waits for {LOCK_ON}", f"waits for {LOCK_FILE}")
 
 
-class _Found(NamedTuple):
+class _Found(Struct, frozen=True):
     """A chain that was followed."""
 
     chain: WaitChain

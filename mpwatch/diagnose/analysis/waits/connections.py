@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from mpwatch.describe.frames import own_frames, program_frames
 from mpwatch.diagnose.analysis.idle_time import COUNTED_S, WOKEN_SPAN_S, gets_before_limit
@@ -34,7 +36,7 @@ _LATER_S = 1.5
 """A handler begins to wait after its client does; both are read one after the other."""
 
 
-class Answering(NamedTuple):
+class Answering(Struct, frozen=True):
     """A connection on which a client waits, and the thread of the server that has it."""
 
     client: Process

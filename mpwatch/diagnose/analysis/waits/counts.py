@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from mpwatch.describe.frames import own_frames, program_frames
 from mpwatch.diagnose.analysis.index import Index, derived
@@ -26,7 +27,7 @@ _SAME_S = 0.5
 """A stack is taken within this time of the reading that shows the wait."""
 
 
-class Admission(NamedTuple):
+class Admission(Struct, frozen=True):
     """A statement that adds to a count in each round of a loop, and what waits until that is 0."""
 
     mark: Mark
@@ -84,7 +85,7 @@ def awaited_counts(index: Index, thread: Thread) -> list[tuple[Admission, Frame]
     ]
 
 
-class Entering(NamedTuple):
+class Entering(Struct, frozen=True):
     """A thread in a loop in each of whose rounds it adds to a count."""
 
     process: Process

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from mpwatch.describe.frames import own_frames, program_frames
@@ -111,8 +111,7 @@ _OUTSIDE: frozenset[WaitKind] = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ReadContext:
+class ReadContext(Struct, frozen=True):
     """The data from which edges are derived, indexed once for a snapshot."""
 
     index: Index

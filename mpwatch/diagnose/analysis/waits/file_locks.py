@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from mpwatch.describe.frames import is_library, own_frames
 from mpwatch.diagnose.analysis.index import Index, derived
@@ -48,7 +49,7 @@ _PAUSES = re.compile(r"sleep|pause|wait")
 """In the name of a function of a library that sleeps for its caller."""
 
 
-class Holder(NamedTuple):
+class Holder(Struct, frozen=True):
     """A process that holds a lock on a file."""
 
     process: ProcessId

@@ -11,7 +11,9 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from mpwatch.describe.frames import is_library, own_frames, program_frames
 from mpwatch.diagnose.analysis.idle_time import is_stalled
@@ -66,7 +68,7 @@ _IMPORTLIB = "<frozen importlib._bootstrap>"
 """The file of the import system in stacks; its locks are `_ModuleLock` in CPython 3.10 to 3.15."""
 
 
-class Abandoned(NamedTuple):
+class Abandoned(Struct, frozen=True):
     """A result that a main thread waits for and never gets."""
 
     kind: Kind
@@ -206,7 +208,7 @@ _AWAITS_CALLS = re.compile(r"(?:^|_)(?:get|results?|wait|gather|fetch|collect|jo
 """The name of a function that waits for the results of calls."""
 
 
-class NestedCalls(NamedTuple):
+class NestedCalls(Struct, frozen=True):
     """Calls that occupy all workers of a process, and wait for further calls of these workers."""
 
     workers: tuple[Process, ...]
@@ -440,7 +442,7 @@ def _is_loop(thread: Thread) -> bool:
     return any(_calls(thread, way) for way in _LOOPS)
 
 
-class TakenPool(NamedTuple):
+class TakenPool(Struct, frozen=True):
     """A thread pool all of whose threads are blocked in calls, some of them for further calls."""
 
     name: str

@@ -19,7 +19,8 @@ import ast
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from mpwatch.describe.frames import at_frame, is_library, own_frames, program_frames
 from mpwatch.describe.waits import FULL_QUEUE
@@ -85,7 +86,7 @@ _PAIR = 8
 """The inodes of the two pipes that `Popen` makes for a child lie next to each other."""
 
 
-class _Facts(NamedTuple):
+class _Facts(Struct, frozen=True):
     """What a stack says of a wait for a semaphore."""
 
     what: str
@@ -101,7 +102,7 @@ class _Facts(NamedTuple):
 _NO_FACTS = _Facts("", None, MappingProxyType({}), False)
 
 
-class SemaphoreUse(NamedTuple):
+class SemaphoreUse(Struct, frozen=True):
     """What the main thread of one process does with semaphores, by its stack and system call."""
 
     segment: SegmentId | None
@@ -308,7 +309,7 @@ _RESTS = ("threading.py:join", "threading.py:_shutdown", "threading.py:wait", "s
 """Functions in which the main thread of a server waits while its threads do the work."""
 
 
-class ThreadLock(NamedTuple):
+class ThreadLock(Struct, frozen=True):
     """A lock of `threading` for which threads of one process wait, and the thread that has it."""
 
     waiters: tuple[Thread, ...]
@@ -442,7 +443,7 @@ def _has_waited(index: Index, process: Process) -> bool:
     return all(_is_outside(index, frame) for frame in frames[2:])
 
 
-class Nested(NamedTuple):
+class Nested(Struct, frozen=True):
     """A lock that a thread has taken and not released, and that it is about to take once more."""
 
     outer: Frame
@@ -459,7 +460,7 @@ class Nested(NamedTuple):
         return _HEADER.match(self.taken.text) is not None
 
 
-class _Entry(NamedTuple):
+class _Entry(Struct, frozen=True):
     """What a statement takes as a lock."""
 
     taken: str

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from mpwatch.describe.frames import at_frame, frame_words, own_frames
 from mpwatch.diagnose.analysis.idle_time import CERTAIN_S, STUCK_S, are_stalled, is_stalled, quiet_s
@@ -313,8 +314,7 @@ _THREAD_LOCKS = (
 """Files of the standard library whose locks are for threads of one process only."""
 
 
-@dataclass(frozen=True, slots=True)
-class ForkedAlone:
+class ForkedAlone(Struct, frozen=True):
     """A forked child with one thread of its own, which waits for a lock inside its process."""
 
     process: Process
@@ -483,21 +483,25 @@ def older_threads(head: Process, child: Process) -> tuple[ThreadSample, ...]:
     )
 
 
-# --- thread pools at their end -------------------------------------------------------------------
+# --- thread pools at their end, and their results ------------------------------------------------
 
-JoinedBy: TypeAlias = Literal["asyncio", "shutdown", "exit"]
+JoinedBy: TypeAlias = Literal["asyncio", "shutdown", "exit", "result"]
 """`asyncio`: at the end of asyncio.run, or by loop.shutdown_default_executor(). `shutdown`: by
-shutdown() or the end of a with block. `exit`: by the interpreter, at its end."""
+shutdown() or the end of a with block. `exit`: by the interpreter, at its end. `result`: the result
+of one call is waited for."""
 _JOIN = "threading.py:join"
 _SHUTDOWN = "concurrent/futures/thread.py:shutdown"
 _AT_EXIT = "concurrent/futures/thread.py:_python_exit"
+_RESULT = "concurrent/futures/_base.py:result"
+_OF_PROCESSES = "concurrent/futures/process.py:run"
+"""The thread of a ProcessPoolExecutor, whose results come from other processes."""
 _OF_LOOP = "asyncio/base_events.py:_do_shutdown"
 _DEFAULT_EXECUTOR = "asyncio"
 """Begins the names of the threads of the default executor of an event loop."""
 
 
-class JoinedExecutor(NamedTuple):
-    """A thread pool at whose end a main thread waits."""
+class JoinedExecutor(Struct, frozen=True):
+    """A thread pool for whose end, or one of whose results, a main thread waits."""
 
     by: JoinedBy
     running: tuple[Thread, ...]
@@ -511,9 +515,10 @@ class JoinedExecutor(NamedTuple):
 
 @derived
 def joined_executor(index: Index, identity: ProcessId) -> JoinedExecutor | None:
-    """The thread pool that the main thread of a process joins; `None` if it joins none.
+    """The thread pool for which the main thread of a process waits; `None` if it waits for none.
 
-    Nor where none of the threads of a pool is in a call: then it ends now.
+    Nor where none of the threads of a pool is in a call: then it ends now. For a result it waits
+    only where one thread of a pool computes.
     """
     process = index.snapshot.get(identity)
     main = main_thread(process) if process is not None else None
@@ -532,6 +537,8 @@ def _joined_by(process: Process, main: Thread) -> JoinedBy | None:
         return "exit"
     if calls(frames, _JOIN, _SHUTDOWN):
         return "shutdown"
+    if calls(frames, _RESULT):
+        return "result"
     if runs_event_loop(main) and any(
         calls(own_frames(each.stack), _JOIN, _SHUTDOWN, _OF_LOOP) for each in process.threads
     ):
@@ -544,6 +551,8 @@ def _running(process: Process, by: JoinedBy) -> list[Thread]:
 
     Once a pool is shut down, its threads without a call end: one that has idle threads is another.
     """
+    if by == "result":
+        return _computing_alone(process)
     pools: defaultdict[str, list[Thread]] = defaultdict(list)
     for thread in process.threads:
         if calls(own_frames(thread.stack), POOL_THREAD):
@@ -557,6 +566,15 @@ def _running(process: Process, by: JoinedBy) -> list[Thread]:
     if by == "shutdown" and len(joined) > 1:
         return []  # which of them is joined does not show
     return [thread for threads in joined.values() for thread in threads]
+
+
+def _computing_alone(process: Process) -> list[Thread]:
+    """The thread of a pool that computes, if only one does; none with a ProcessPoolExecutor."""
+    stacks = [(each, own_frames(each.stack)) for each in process.threads]
+    if any(calls(frames, _OF_PROCESSES) for _, frames in stacks):
+        return []
+    busy = [each for each, frames in stacks if calls(frames, POOL_THREAD) and is_busy(each)]
+    return busy if len(busy) == 1 else []
 
 
 def _is_idle(thread: Thread) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -262,7 +261,8 @@ def _end_of_joined(index: Index, process: Process, edges: Sequence[WaitEdge]) ->
     first = joined.running[0]
     frame = user_frame(first.stack)
     at = at_frame(frame)
-    words = f"waits for the end of thread {first.name} of its executor{where(process)}"
+    what = "result" if joined.by == "result" else "end"
+    words = f"waits for the {what} of thread {first.name} of its executor{where(process)}"
     how = f"{process.label}: thread {first.name} {'runs' if joined.computes else 'is'}{at}."
     return WaitEnd("progress" if joined.computes else "unknown", words, how)
 
@@ -524,7 +524,7 @@ def own_lock(index: Index, process: Process, thread: Thread) -> str:
     return OWN_LOCK if is_twice else OWN_BLOCK
 
 
-class SelfBlocked(NamedTuple):
+class SelfBlocked(Struct, frozen=True):
     """A thread that waits for a lock which it has taken itself."""
 
     thread: Thread

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from mpwatch.describe.frames import at_frame, frame_words, is_library, own_frames
@@ -71,6 +72,7 @@ from mpwatch.diagnose.analysis.source.origins import parting
 from mpwatch.diagnose.analysis.stack_merge import merge
 from mpwatch.diagnose.analysis.stack_patterns import (
     BUFFERS,
+    calls,
     collective_of,
     main_thread,
     outermost_first,
@@ -125,7 +127,7 @@ def check(index: Index) -> Iterator[Finding]:
     yield from _aborted(index)
 
 
-class _Inside(NamedTuple):
+class _Inside(Struct, frozen=True):
     """A thread that waits in a collective."""
 
     thread: Thread
@@ -1029,7 +1031,7 @@ def _by_own_batch(
     return None
 
 
-class _CallsOf(NamedTuple):
+class _CallsOf(Struct, frozen=True):
     """The collective of a loop, in the words of an advice."""
 
     several: str
@@ -1091,24 +1093,51 @@ def _unequal_loop(
         if guard_on_rank(index, group[0]) is not None:
             continue
         loop = f"`{loops[-1].text}` of line {loops[-1].line}"
-        empty = next(iter(marks(index, "empty-on-ranks")), None)
-        why = (
-            ""
-            if empty is None
-            else f" {mark_words(empty)}, under `{empty.about.partition(' in line ')[0]}`, gives an "
-            "empty result on some ranks and more on others, which may be what it goes through."
-        )
+        why, advice = _different_keys(index, name)
         return (
             f"{all_called(group)} {_are(group)} in {name} at {frame_words(frame)}, which {loop} "
             f"calls once for each element, and {all_called(others)} {_have(others)} left "
             f"{frame.function}() or not come to it. Likely the ranks go through different numbers "
-            f"of elements there, as each has its own, and some have none.{why}",
-            "Let all ranks go through the same keys: send what one rank has to the others first "
-            "(broadcast_object_list), or reduce one tensor that holds all. Or let the one rank "
-            f"that has the values use them without {name}. A longer timeout or another backend "
-            "does not help.",
+            f"of elements there, as each has its own{why}",
+            advice,
         )
     return None
+
+
+def _different_keys(index: Index, name: str) -> tuple[str, str]:
+    """Why ranks may have different numbers of elements in what they go through, and what to do."""
+    optional = marks(index, "optional-key")
+    if 0 < len(optional) <= FEW_LINES:
+        first = optional[0]
+        condition, _, line = first.about.rpartition(" in line ")
+        is_one = len(optional) == 1
+        more = "" if is_one else f" (so do {' and '.join(map(mark_words, optional[1:]))})"
+        return (
+            f": most likely {mark_words(first)}{more} adds a key only under `{condition}` of line "
+            f"{line}, which the data of one rank may meet and those of another not. The rank with "
+            f"fewer keys goes on, and the others wait in the {name} of the keys that it has not; "
+            "or the calls of different keys have met each other.",
+            "Set each key on all ranks: where there is nothing to compute, to zero by what the "
+            "model has given (outputs.sum() * 0), so that the backward pass is the same as well. "
+            "Or reduce one tensor that holds all keys in a fixed order. To leave out such samples "
+            "only hides it; a longer timeout, find_unused_parameters or another backend does not "
+            "help.",
+        )
+    empty = next(iter(marks(index, "empty-on-ranks")), None)
+    why = (
+        "."
+        if empty is None
+        else f", and some have none. {mark_words(empty)}, under "
+        f"`{empty.about.partition(' in line ')[0]}`, gives an empty result on some ranks and more "
+        "on others, which may be what it goes through."
+    )
+    return (
+        why,
+        "Let all ranks go through the same keys: send what one rank has to the others first "
+        "(broadcast_object_list), or reduce one tensor that holds all. Or let the one rank that "
+        f"has the values use them without {name}. A longer timeout or another backend does not "
+        "help.",
+    )
 
 
 def _fresh_loss(index: Index, others: Sequence[Process]) -> tuple[str, str] | None:
@@ -1261,6 +1290,22 @@ def _one_makes_group(by_call: Sequence[tuple[str, list[Process]]]) -> tuple[str,
     )
 
 
+_LOADER_OF_DATAPIPE = (
+    "torch/utils/data/dataloader.py:__init__",
+    "torch/utils/data/dataloader.py:_share_dist_seed",
+)
+"""What calls collectives of its own for an IterDataPipe: torch 2.0 to 2.13."""
+_WHY_LOADER = (
+    "That line makes the iterator of a DataLoader: over a datapipe (IterDataPipe) torch itself "
+    "makes a process group for it and broadcasts a seed, so that all ranks shuffle alike."
+)
+_ADVICE_LOADER = (
+    "Make that iterator on all ranks, also where only one of them reads from it; or use an "
+    "IterableDataset in place of the datapipe, for which torch calls no collective. Other batch "
+    "sizes, another number of workers, a barrier before or a longer timeout does not help."
+)
+
+
 def _guarded(index: Index, by_call: Sequence[tuple[str, list[Process]]]) -> tuple[str, str] | None:
     """Cause and advice where the source has a condition on the rank that only some ranks meet."""
     for name, group in reversed(by_call):
@@ -1269,10 +1314,15 @@ def _guarded(index: Index, by_call: Sequence[tuple[str, list[Process]]]) -> tupl
         if guard is None or any(guard_on_rank(index, rank) == guard for rank in others):
             continue
         into = next(each for each, _ in by_call if each != name)
+        why = (
+            f"Only some ranks call {name}: {guard.words}, and {all_called(group)} {_are(group)} "
+            f"past it. {all_called(others)} went on to {into}."
+        )
+        frames = own_frames(_stack(group[0]))
+        if any(calls(frames, each) for each in _LOADER_OF_DATAPIPE):
+            return f"{why} {_WHY_LOADER}", _ADVICE_LOADER
         return (
-            f"Only some ranks call {name}: {guard.words}, and {all_called(group)} "
-            f"{'is' if len(group) == 1 else 'are'} past it. {all_called(others)} went on to "
-            f"{into}.",
+            why,
             f"Call {name} on all ranks: move it out of what depends on the rank, so that only what "
             f"one rank is to do alone (writing a file, logging) is under `{guard.statement.text}`. "
             f"Or, if {name} is not needed there, remove it.",
@@ -1329,7 +1379,7 @@ def _have(ranks: Sequence[Process]) -> str:
     return "has" if len(ranks) == 1 else "have"
 
 
-class _EndedLoop(NamedTuple):
+class _EndedLoop(Struct, frozen=True):
     """A loop, or a function with one, that some ranks have ended and others have not."""
 
     words: str
@@ -1380,7 +1430,7 @@ def _loop_words(frame: Frame, header: Statement) -> str:
     return f"the loop `{header.text}` of line {header.line} in {frame.function}()"
 
 
-class _LeftEarly(NamedTuple):
+class _LeftEarly(Struct, frozen=True):
     cause: str
     advice: str
     is_known: bool = False

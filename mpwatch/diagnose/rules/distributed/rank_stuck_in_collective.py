@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from math import inf
-from typing import NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from mpwatch.describe.frames import frame_words, own_frames, program_frames
@@ -524,7 +524,7 @@ def _place_words(late: Sequence[Process], inside: Sequence[Process], index: Inde
     return f", which is{at}" if at else ""
 
 
-class _Whereabouts(NamedTuple):
+class _Whereabouts(Struct, frozen=True):
     """What keeps a rank from a collective, as far as that was observed."""
 
     words: str

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from signal import Signals
-from typing import NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from mpwatch.describe.frames import program_frames
@@ -94,7 +94,7 @@ def _status_taken(index: Index) -> str:
     )
 
 
-class _View(NamedTuple):
+class _View(Struct, frozen=True):
     """A statement that makes a view, or reads at an address, and checks nothing."""
 
     mark: Mark

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from mpwatch.describe.frames import at_frame, own_frames
 from mpwatch.describe.processes import wait_verb
-from mpwatch.diagnose.analysis.exits.kinds import death_of, violent_deaths_near
+from mpwatch.diagnose.analysis.exits.kinds import (
+    death_of,
+    sender_of,
+    terminations_near,
+    violent_deaths_near,
+)
 from mpwatch.diagnose.analysis.idle_time import STUCK_S, quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.cases import ended_words
@@ -19,10 +24,12 @@ from mpwatch.diagnose.analysis.process_queries import (
     children_started_by,
     family_head,
 )
+from mpwatch.diagnose.analysis.source.lines import mark_words, marks
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, threads_calling, user_frame
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process
+from mpwatch.model.source_code import Mark
 from mpwatch.model.units import seconds_text
 
 RULE = "event-set-hangs"
@@ -42,40 +49,76 @@ def _in_notify(index: Index) -> Iterator[Finding]:
         if thread.state == "R":
             continue
         quiet = quiet_s(process, index)
-        dead = violent_deaths_near(index, process)
         # A woken process acknowledges within microseconds: a healthy notify takes no such time.
         if quiet is None or quiet < STUCK_S:
             continue
-        user = user_frame(thread.stack)
-        at = at_frame(user, ", from ")
+        line = at_frame(user_frame(thread.stack), ", from ")
+        ended = _ended_in_wait(index, process)
+        statements = () if ended else (*marks(index, "terminates"), *marks(index, "kills"))
+        known = "a process that waited on it does not respond"
+        if ended:
+            known = "most likely a process was ended while it waited on it"
         yield Finding(
             rule=RULE,
             severity=Severity.CRITICAL,
             process=process.process,
             tid=thread.tid,
-            summary=(
-                f"{called(process)} is blocked in Condition.notify: a process that waited on it "
-                f"{'was killed' if dead else 'does not respond'}"
-            ),
+            summary=f"{called(process)} is blocked in Condition.notify: {known}",
             evidence=(
-                f"in Condition.notify for at least {seconds_text(quiet)}{at}",
-                *ended_words(dead, 3),
+                f"in Condition.notify for at least {seconds_text(quiet)}{line}",
+                *ended_words(ended, 3),
             ),
-            cause=(
-                "Condition.notify and Event.set wait until every waiting process acknowledges the "
-                "wake-up. "
-                + (
-                    "A process that was killed while it waited never does."
-                    if dead
-                    else "One of them has not: it was killed while it waited, or is stopped."
-                )
-            ),
-            advice=(
-                "Restart this process, and replace the Event after a crash. To avoid the hang, "
-                "poll a shared Value, wait with a timeout, or use a pipe, whose reader gets EOF "
-                "when the writer exits."
-            ),
+            cause=_ACKNOWLEDGE + _why_not(index, ended, statements),
+            advice=_ADVICE if ended or statements else _ADVICE_UNKNOWN,
         )
+
+
+_ACKNOWLEDGE = (
+    "Condition.notify and Event.set wait until every waiting process acknowledges the wake-up. "
+)
+_ADVICE = (
+    "Do not end a process by terminate() or kill() while it may wait on an Event or Condition: "
+    "tell it to end by a flag or message that it looks at after each wake-up, and join it. Or let "
+    "it poll is_set() with a sleep, which counts no waiter. A time limit of its wait, or another "
+    "process in its place, does not help: the one that ended is still counted. Restart this "
+    "process now."
+)
+_ADVICE_UNKNOWN = (
+    "Restart this process, and replace the Event after a crash. To avoid the hang, poll a shared "
+    "Value, or use a pipe, whose reader gets EOF when the writer exits."
+)
+
+
+def _ended_in_wait(index: Index, process: Process) -> tuple[Process, ...]:
+    """The processes near it that a signal ended: those last seen in a wait, if there are any."""
+    ended = violent_deaths_near(index, process) or terminations_near(index, process)
+    waited = tuple(
+        each
+        for each in ended
+        if (thread := main_thread(each)) is not None
+        and calls(own_frames(thread.stack), "synchronize.py:wait")
+    )
+    return waited or ended
+
+
+def _why_not(index: Index, ended: Sequence[Process], statements: Sequence[Mark]) -> str:
+    """Why one of the waiting processes does not acknowledge, and how sure that is."""
+    if ended:
+        first = ended[0]
+        sender = sender_of(index, first, first.ended) if first.ended is not None else None
+        by = f" by {sender}" if sender is not None else ""
+        return (
+            f"{called(first)} was ended{by}, most likely while it waited, and is still counted "
+            "among those that wait: a signal ends a process wherever it is, and the rest of the "
+            "wait does not run."
+        )
+    if statements:
+        return (
+            f"One of them has not. Most likely {mark_words(statements[0])} has ended one that "
+            "waited, which is still counted: it ends a process wherever it is, and the rest of the "
+            "wait does not run. Otherwise one of them was killed by something else, or is stopped."
+        )
+    return "One of them has not: it was killed while it waited, or is stopped."
 
 
 def _at_barriers(index: Index) -> Iterator[Finding]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mpwatch.diagnose.analysis.idle_time import STALLED_S, are_stalled, quiet_s
 from mpwatch.diagnose.analysis.index import Index
@@ -97,8 +98,7 @@ def _lost(index: Index, stall: LoaderStall, losses: list[LogEntry]) -> Finding:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class LoaderStall:
+class LoaderStall(Struct, frozen=True):
     """A main process that has waited for a batch for long."""
 
     owner: Process

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from mpwatch.describe.frames import at_frame, is_library, own_frames
 from mpwatch.diagnose.analysis.idle_time import STUCK_S, are_stalled, quiet_s
@@ -66,7 +67,7 @@ def check(index: Index) -> Iterator[Finding]:
         )
 
 
-class _Skipped(NamedTuple):
+class _Skipped(Struct, frozen=True):
     """A way through the loop of a consumer that skips task_done()."""
 
     consumer: Process

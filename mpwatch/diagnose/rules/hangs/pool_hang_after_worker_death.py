@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from mpwatch.describe.frames import at_frame, frame_words, own_frames
 from mpwatch.diagnose.analysis.exits.kinds import death_of, last_seen
@@ -416,7 +417,7 @@ def _runs(process: Process, handler: str) -> bool:
     return any(calls(own_frames(t.stack), f"pool.py:{handler}") for t in process.threads)
 
 
-class _Death(NamedTuple):
+class _Death(Struct, frozen=True):
     """How the thread that receives the results of a Pool has ended."""
 
     at: str

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from mpwatch.describe.frames import own_frames
 from mpwatch.describe.processes import wait_verb
@@ -53,7 +55,7 @@ Kind: TypeAlias = Literal["queue", "lock"]
 """What a semaphore is: a lock of a queue, or one that the program takes."""
 
 
-class _Wanted(NamedTuple):
+class _Wanted(Struct, frozen=True):
     """A lock that is waited for."""
 
     kind: Kind

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from mpwatch.diagnose.analysis.growth.forecast import growth, memory_headroom, severity_of_growth
 from mpwatch.diagnose.analysis.index import Index
@@ -31,7 +32,7 @@ WATCHED_S = 8.0
 POINTS = 3
 
 
-class _Grown(NamedTuple):
+class _Grown(Struct, frozen=True):
     """The memory growth of one worker."""
 
     worker: Process

@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from mpwatch.describe.findings import capital
 from mpwatch.diagnose.analysis.distributed.ranks import ranks_of
@@ -35,7 +37,7 @@ LINES = 3
 """Lines of the program that are quoted."""
 
 
-class _Wrapped(NamedTuple):
+class _Wrapped(Struct, frozen=True):
     """A wrapped model of one rank, as its hook reads it."""
 
     rank: Process

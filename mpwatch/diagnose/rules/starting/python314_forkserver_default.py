@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, family_head
@@ -14,7 +15,7 @@ from mpwatch.model.snapshot import LogEntry, Process
 RULE = "python314-forkserver-default"
 
 
-class _Failure(NamedTuple):
+class _Failure(Struct, frozen=True):
     """One way in which a program that was written for fork fails under forkserver."""
 
     reason: str | None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from mpwatch.describe.frames import is_library, own_frames
 from mpwatch.diagnose.analysis.exits.kinds import death_of
@@ -101,11 +102,13 @@ def _of_rounds(index: Index, process: Process) -> Iterator[Finding]:
         for child in children_started_by(index, process)
         if child.role in ("spawned", "pool-worker") and _is_costly(index.snapshot, child)
     ]
-    sets = generations(spawned)
     ended = [child for child in spawned if child.is_gone]
+    if not ended:
+        return
+    sets = generations(spawned)
     waits = _waits_for_children(index, process)
     shown = _started_in_rounds(index, process)
-    if len(sets) < (STARTS if shown is None else SHOWN_STARTS) or not ended or waits < MOST:
+    if len(sets) < (STARTS if shown is None else SHOWN_STARTS) or waits < MOST:
         return
     if any(child.ended is not None and death_of(child.ended) == "failed" for child in ended):
         return  # another rule tells why they fail: their start is not what takes the time
@@ -150,7 +153,7 @@ def _of_rounds(index: Index, process: Process) -> Iterator[Finding]:
     )
 
 
-class _Rounds(NamedTuple):
+class _Rounds(Struct, frozen=True):
     """What a source file shows of starts in rounds."""
 
     starts: Mark

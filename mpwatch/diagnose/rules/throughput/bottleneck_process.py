@@ -9,7 +9,8 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.describe.processes import is_on_gpu
@@ -480,7 +481,7 @@ def _finding_of_looped(
     )
 
 
-class _AtLine(NamedTuple):
+class _AtLine(Struct, frozen=True):
     """A process that spends its time at a line that takes long for what it does."""
 
     process: Process
@@ -601,7 +602,7 @@ def _waits_for_clients(index: Index, process: Process) -> bool:
     return bool(found) and found[0].activity.what.startswith(CLIENTS_WAITED_FOR)
 
 
-class _Rounds(NamedTuple):
+class _Rounds(Struct, frozen=True):
     """The cpu time that a process needs for a round of its children."""
 
     ratio: float
@@ -640,7 +641,7 @@ def _round_costs(index: Index, process: Process, children: Sequence[Process]) ->
     return _Rounds(third_cost / first, span_s)
 
 
-class _Dearer(NamedTuple):
+class _Dearer(Struct, frozen=True):
     """What a process needs ever more of for the same amount of work."""
 
     costs: Sequence[float]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from mpwatch.diagnose.analysis.growth.forecast import median, slope
 from mpwatch.diagnose.analysis.index import Index
@@ -101,7 +102,7 @@ def _crowds(index: Index) -> Iterator[Finding]:
     yield _finding(index, counts, threads, cpus, median(recent))
 
 
-class _Poller(NamedTuple):
+class _Poller(Struct, frozen=True):
     """A process that asks again and again whether there is something, without a pause."""
 
     process: Process

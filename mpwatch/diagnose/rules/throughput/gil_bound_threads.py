@@ -9,7 +9,8 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from mpwatch.describe.frames import frame_words
 from mpwatch.diagnose.analysis.idle_time import mean_cpu_percent
@@ -106,7 +107,7 @@ def _by_account(index: Index, process: Process) -> tuple[list[Thread], float]:
     return (found, cpu_percent) if cpu_percent <= ONE_CORE[1] else ([], 0.0)
 
 
-class _Holder(NamedTuple):
+class _Holder(Struct, frozen=True):
     """A thread that computes Python code, and the one that waits for the GIL meanwhile."""
 
     takes: ThreadAccount

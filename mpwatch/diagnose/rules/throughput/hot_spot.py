@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.diagnose.analysis.distributed.ranks import ranks_of
@@ -54,7 +55,7 @@ _TRAINS = re.compile(
 """In a statement of a training or inference step, as far as words show."""
 
 
-class _HotSpot(NamedTuple):
+class _HotSpot(Struct, frozen=True):
     """A function in which some processes do most of their computing."""
 
     processes: Sequence[Process]

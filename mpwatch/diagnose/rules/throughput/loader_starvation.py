@@ -8,6 +8,8 @@ from itertools import pairwise
 from operator import itemgetter
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from mpwatch.describe.frames import frame_words, is_library, own_frames
 from mpwatch.describe.processes import wait_verb
 from mpwatch.diagnose.analysis.growth.newest import iterated_at, own_lines, own_place
@@ -246,7 +248,7 @@ def _of_sampler(index: Index, found: Sequence[OwnLoading]) -> Finding:
     )
 
 
-class _Dropped(NamedTuple):
+class _Dropped(Struct, frozen=True):
     """Batches that main fetches and does not use."""
 
     skip: Mark
@@ -331,7 +333,7 @@ def _finding_of_dropped(
     )
 
 
-class _LastWithWork(NamedTuple):
+class _LastWithWork(Struct, frozen=True):
     """The only worker of an IterableDataset that still has something to read."""
 
     worker: Process
@@ -819,7 +821,7 @@ def _of_workers(workers: Sequence[Process], at: str) -> str:
     return f": its {len(workers)} workers {verb} {rest}"
 
 
-class _FirstWait(NamedTuple):
+class _FirstWait(Struct, frozen=True):
     """From the start of a set of workers until main had its first batch."""
 
     seconds: float | None
@@ -835,7 +837,7 @@ class _FirstWait(NamedTuple):
         return f"{seconds_text(self.seconds)}{'' if self.is_over else ' so far'}"
 
 
-class _Starts(NamedTuple):
+class _Starts(Struct, frozen=True):
     """Workers that are started again and again, and how long main waits for them each time."""
 
     waits: Sequence[_FirstWait]

@@ -6,7 +6,8 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from mpwatch.describe.frames import frame_words, program_frames
 from mpwatch.describe.waits import SEMAPHORE
@@ -49,7 +50,7 @@ WARNED_SHARE = 0.5
 SHOWN = 4
 
 
-class _Wait(NamedTuple):
+class _Wait(Struct, frozen=True):
     """The waits of one process for one lock."""
 
     share: float
@@ -166,7 +167,7 @@ def _one_holder(index: Index, lock: str, waits: Sequence[tuple[Process, _Wait]])
     return holder if is_asleep or not is_stalled(holder, index) else None
 
 
-class _Holding(NamedTuple):
+class _Holding(Struct, frozen=True):
     """Where the holder of a database is while it has the lock, as far as that is seen."""
 
     own: Sequence[Frame]
@@ -307,7 +308,7 @@ def _waits(index: Index, process: Process) -> Mapping[str, _Wait]:
     return found
 
 
-class _Inside(NamedTuple):
+class _Inside(Struct, frozen=True):
     """Work that a process does after the statement that took the lock, before it is released."""
 
     took: Statement

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from mpwatch.diagnose.analysis.growth.newest import own_lines
 from mpwatch.diagnose.analysis.index import Index
@@ -39,7 +40,7 @@ CORE_SHARE = 0.2
 SHOWN = 2
 
 
-class _Use(NamedTuple):
+class _Use(Struct, frozen=True):
     """What a process used each second."""
 
     cpu: float

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from statistics import median
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from mpwatch.diagnose.analysis.growth.newest import own_lines
 from mpwatch.diagnose.analysis.index import Index
@@ -140,7 +141,7 @@ def _finding(index: Index, found: Sequence[Loss], faster: Speedup) -> Finding:
     )
 
 
-class _SentToEach(NamedTuple):
+class _SentToEach(Struct, frozen=True):
     """A loop that sends to several processes, and pickles for each of them."""
 
     sender: Loss
@@ -193,7 +194,7 @@ def _sent_to_each(index: Index, found: Sequence[Loss]) -> _SentToEach | None:
     return None
 
 
-class _SingleTasks(NamedTuple):
+class _SingleTasks(Struct, frozen=True):
     """Items of a Pool or an executor that are tasks of their own, and take hardly any time."""
 
     where: str

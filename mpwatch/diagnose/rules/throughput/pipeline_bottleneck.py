@@ -8,7 +8,8 @@ queue. DataLoaders, Pools, ranks and servers have rules of their own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from mpwatch.describe.processes import wait_verb
 from mpwatch.describe.waits import FULL_QUEUE, ROOM, semaphore_words
@@ -86,7 +87,7 @@ STARTS_PART = 0.5
 SHOWN = 3
 
 
-class _Stages(NamedTuple):
+class _Stages(Struct, frozen=True):
     """The processes of a job by what they do most of the time."""
 
     working: Sequence[Process]
@@ -435,7 +436,7 @@ def _has_exchanged(index: Index, process: Process) -> bool:
     return index.snapshot.at_s - last_transfer_s(index, process) < OVER_S
 
 
-class _Sleep(NamedTuple):
+class _Sleep(Struct, frozen=True):
     """What is known of processes that sleep for most of the time."""
 
     share: float

@@ -7,6 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from mpwatch.describe.frames import frame_words, own_frames
 from mpwatch.describe.processes import is_on_gpu, wait_verb
 from mpwatch.diagnose.analysis.distributed.ranks import (
@@ -483,7 +485,7 @@ def _works_with_core(index: Index, rank: Process) -> float:
     return with_a_core(index, rank, works, LEAST_TIME)
 
 
-class _Steps(NamedTuple):
+class _Steps(Struct, frozen=True):
     """What a rank on a GPU did since the start of all ranks, as parts of its time with a core."""
 
     rank: Process

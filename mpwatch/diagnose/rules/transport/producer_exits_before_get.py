@@ -49,10 +49,14 @@ def _unfetched(index: Index) -> Iterator[Finding]:
     be observed, so the finding is information. Where a parent has DataLoader workers, one
     that lived only briefly may not have been known as such.
     """
-    loading = {head.process for p in index.snapshot.processes if (head := _loads_for(index, p))}
-    for process in index.snapshot.processes:
-        if process.ended is None or process.role not in ("spawned", "pool-worker"):
-            continue
+    processes = index.snapshot.processes
+    exited = [
+        (process, process.ended)
+        for process in processes
+        if process.ended is not None and process.role in ("spawned", "pool-worker")
+    ]
+    loading = {head.process for p in processes if exited and (head := _loads_for(index, p))}
+    for process, ended in exited:
         head = family_head(index, process)
         own = (process.pid, process.sample.ns_pid)
         sent = [
@@ -60,12 +64,12 @@ def _unfetched(index: Index) -> Iterator[Finding]:
             for use in process.sample.segments or ()
             if use.kind == "torch" and use.creator_pid in own and use.fds and not use.ranges
         ]
-        is_recent = SETTLED_S <= index.snapshot.at_s - process.ended.at_s <= RECENT_S
+        is_recent = SETTLED_S <= index.snapshot.at_s - ended.at_s <= RECENT_S
         if not sent or not is_recent or head is None or head.is_gone or head.process in loading:
             continue
         lost = {use.segment for use in sent}.isdisjoint(_held(index.snapshot))
         if lost and len(sent) > _closed(process, index.history):
-            yield _left_unfetched(process, process.ended, len(sent), index.snapshot)
+            yield _left_unfetched(process, ended, len(sent), index.snapshot)
 
 
 def _held(snapshot: Snapshot) -> Iterator[SegmentId]:

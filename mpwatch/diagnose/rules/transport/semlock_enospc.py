@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from mpwatch.describe.frames import own_frames
 from mpwatch.diagnose.analysis.index import Index
@@ -19,7 +20,7 @@ RULE = "semlock-enospc"
 PAGE_BYTES = 4096
 
 
-class _Failure(NamedTuple):
+class _Failure(Struct, frozen=True):
     """One reason why a semaphore cannot be created."""
 
     reason: str

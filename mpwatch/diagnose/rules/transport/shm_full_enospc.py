@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from mpwatch.diagnose.analysis.growth.forecast import (
     AT_LIMIT,
@@ -32,7 +33,7 @@ GROWS_BY_NEW = 0.5
 """Part of a rise that new segments must account for, where those that are there are not full."""
 
 
-class _Use(NamedTuple):
+class _Use(Struct, frozen=True):
     """A resource of the file system that can run out: bytes or files."""
 
     subject: str

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import os
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from mpwatch.collect.host import ptrace_access
 from mpwatch.collect.host.ptrace_access import AccessFacts, judge

@@ -529,6 +529,23 @@ def test_callbacks_of_a_pool_that_may_raise_a_key_error_are_marked() -> None:
     ]
 
 
+def test_ends_of_processes_by_terminate_are_marked() -> None:
+    text = """
+        def shrink(self):
+            server = subprocess.Popen(["serve"])
+            self.procs.pop().terminate()
+            self.pool.terminate()
+            server.terminate()
+            terminate()
+            self.episode.terminate(3)
+    """
+
+    assert sorted(found(text, "terminates"), key=lambda each: each[2]) == [
+        ("shrink", "self.procs.pop()", 4),
+        ("shrink", "self.pool", 5),
+    ]
+
+
 def test_signals_that_end_a_process_without_a_handler_are_marked() -> None:
     text = """
         def tell(children, process, group):

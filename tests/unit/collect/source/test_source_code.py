@@ -2469,6 +2469,31 @@ def test_results_that_set_a_rank_apart_from_the_others_are_marked(tmp_path: Path
     ]
 
 
+@pytest.mark.parametrize(
+    ("rest", "found"),
+    [
+        ("    if found.any():\n        losses['box'] = f(b)", [("if found.any(): in line 4", 5)]),
+        ("    if len(b) > 0:\n        losses['box'] = f(b)", [("if len(b) > 0: in line 4", 5)]),
+        ("    if self.with_box:\n        losses['box'] = f(b)", []),  # the same on all ranks
+        ("    if found.any():\n        losses['cls'] = f(b)", []),
+        (
+            "    if found.any():\n        losses['box'] = f(b)\n"
+            "    else:\n        losses['box'] = b.sum() * 0",
+            [],
+        ),
+        ("    if found.any():\n        self.seen['box'] = f(b)", []),
+    ],
+)
+def test_keys_that_only_some_data_add_to_a_result_are_marked(
+    tmp_path: Path, rest: str, found: list[tuple[str, int]]
+) -> None:
+    head = "import torch\ndef loss(self, b, found):\n    losses = {}; losses['cls'] = g(b)\n"
+    text = f"{head}{rest}\n    return losses\n"
+
+    marked = [each for each in marks_of(tmp_path / "head.py", text) if each[0] == "optional-key"]
+    assert [(about, number) for _, number, about in marked] == found
+
+
 TALLIES = """\
 import torch
 from torch import nn

@@ -284,6 +284,9 @@ def joins_executor(*threads: Thread, by: str = "asyncio") -> Process:
         own = [thread(CHILD, *end, waits=futex, still_s=200.0)]
     if by == "none":
         own = [main_of]
+    if by == "result":
+        asks = ("threading.py:wait", "concurrent/futures/_base.py:result", "train.py:score:19")
+        own = [thread(CHILD, *asks, waits=futex, still_s=200.0)]
     return replace(child(), threads=(*own, *threads))
 
 
@@ -358,6 +361,35 @@ def test_the_end_of_an_executor_names_the_thread_that_still_computes() -> None:
 
     assert finding.severity is Severity.INFO
     assert "at the end of a ThreadPoolExecutor for its thread load_0, which" in finding.summary
+
+
+def test_the_result_of_a_call_names_the_thread_that_computes_it() -> None:
+    computes = in_executor("data.py:simplify:34", name="score_0")
+    idle = replace(in_executor(name="score_1", busy=False), tid=305)
+
+    finding = of_executor(computes, idle, by="result")
+
+    assert finding.summary.endswith(
+        "spawned (300), which waits at train.py:19 score for the result of a call in a thread "
+        "pool: its thread score_0 computes at data.py:34 simplify"
+    )
+    assert "itself computes nothing" in finding.cause
+    assert "bound what it is given" in finding.advice
+    assert "signal.alarm()" in finding.advice
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        in_executor("data.py:work:5", name="load_1"),
+        thread(305, "concurrent/futures/process.py:run", still_s=200.0),
+    ],
+    ids=["two that compute", "results of processes"],
+)
+def test_where_the_result_may_come_from_elsewhere_no_thread_is_named(other: Thread) -> None:
+    computes = in_executor("data.py:simplify:34", name="score_0")
+
+    assert "score_0" not in of_executor(computes, replace(other, tid=305), by="result").summary
 
 
 @pytest.mark.parametrize(

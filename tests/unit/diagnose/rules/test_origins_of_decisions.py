@@ -20,7 +20,7 @@ from mpwatch.model.source_code import (
     Statement,
 )
 from tests.builders.snapshots import main, only, snapshot_of
-from tests.unit.diagnose.rules.test_ranks_apart import C10D, rank
+from tests.unit.diagnose.rules.test_ranks_apart import C10D, rank, state
 
 FILE, CLOCK = "/home/me/train.py", "/home/me/clock.py"
 DUE = Statement(40, "if due:")
@@ -95,6 +95,38 @@ def test_a_condition_on_the_rank_that_is_seen_needs_no_origin() -> None:
 
     assert "Only some ranks call all_gather" in finding.cause
     assert "depends on" not in finding.cause
+
+
+@pytest.mark.parametrize("found", [(), (BY_CLOCK,)])
+def test_the_origin_is_told_of_ranks_that_wait_in_different_groups(
+    found: tuple[Origin, ...],
+) -> None:
+    """Though all are in the same operation."""
+    source = (
+        SourceLine(FILE, 41, "fit", Statement(41, "reduce(x, self.a)"), (DUE,), defined=30),
+        SourceLine(FILE, 44, "fit", Statement(44, "reduce(x, self.b)"), (), defined=30),
+    )
+    job = snapshot_of(
+        main(),
+        *(
+            rank(
+                n,
+                f"{C10D}:all_reduce",
+                f"train.py:fit:{line}",
+                environment={"WORLD_SIZE": "2"},
+                states=[state(4, id=group, group=group)],
+            )
+            for n, (line, group) in enumerate(((41, "0"), (44, "1")))
+        ),
+        source=source,
+        origins=found,
+    )
+
+    finding = only(rank_stuck_in_collective.check, job)
+
+    assert "in different process groups" in finding.summary
+    told = f"`if due:` (train.py:40 fit), at which they part, {CHAIN}"
+    assert (told in finding.cause) is bool(found)
 
 
 def in_a_loop(*found: Origin, ahead: str = "barrier") -> Finding:

@@ -11,12 +11,13 @@ from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId, SegmentId
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot, Thread
-from mpwatch.model.source_code import SourceLine, Statement
+from mpwatch.model.source_code import Mark, SourceLine, Statement
 from tests.builders.snapshots import (
     MAIN,
     NOW_S,
     exited,
     found,
+    log,
     main,
     only,
     pid,
@@ -305,6 +306,34 @@ def test_an_event_whose_waiter_was_killed_is_named() -> None:
 
     assert "from train.py:31 stop" in finding.evidence[0]
     assert "SIGKILL" in finding.evidence[1]
+
+
+def test_an_event_whose_waiter_was_terminated_is_named_with_the_line() -> None:
+    """The one that waited on it when it was last seen, where several have ended."""
+    job = snapshot_of(
+        main(threads=[thread(MAIN, *NOTIFY, still_s=STILL)]),
+        process(301, "spawned", ended=exited(301, signal=15), threads=[thread(301, "train.py:f")]),
+        process(302, "spawned", ended=exited(302, signal=15), threads=[thread(302, *AT_BARRIER)]),
+        log=(log("kill", MAIN, pid=302, signal=15, site="pool.py:49 shrink"),),
+    )
+
+    finding = only(event_set_hangs.check, job)
+
+    assert "most likely a process was ended while it waited" in finding.summary
+    assert "302 (302) ended" in finding.evidence[1]
+    assert "(302) was ended by main (100) at pool.py:49 shrink, most likely while" in finding.cause
+    assert "(301)" not in finding.cause
+
+
+def test_where_no_end_was_seen_the_line_that_terminates_is_most_likely_the_cause() -> None:
+    mark = Mark("terminates", "/a/pool.py", "shrink", "proc", Statement(49, "proc.terminate()"))
+    job = snapshot_of(main(threads=[thread(MAIN, *NOTIFY, still_s=STILL)]), marks=(mark,))
+
+    finding = only(event_set_hangs.check, job)
+
+    assert "does not respond" in finding.summary
+    assert "Most likely `proc.terminate()` at pool.py:49 shrink has ended one" in finding.cause
+    assert "flag or message" in finding.advice
 
 
 @pytest.mark.parametrize(

@@ -1645,6 +1645,23 @@ def test_a_collective_behind_a_condition_on_the_rank_is_reported_with_it() -> No
     assert finding.advice.startswith("Call barrier on all ranks: move it out")
 
 
+def test_an_iterator_over_a_datapipe_on_one_rank_is_told_to_call_a_collective_itself() -> None:
+    loader = "torch/utils/data/dataloader.py:__init__"
+    ranks = (
+        rank(0, f"{C10D}:new_group", loader, "train.py:epoch:29", "train.py:fit:57"),
+        rank(1, f"{C10D}:broadcast_object_list", "train.py:fetch:23", "train.py:fit:57"),
+    )
+    guarded = line(
+        "train.py", 29, "epoch", "it = iter(x)", within=(Statement(28, "if self.rank == 0:"),)
+    )
+
+    finding = only(collective_mismatch.check, snapshot_of(main(), *ranks, source=(guarded,)))
+
+    assert finding.cause.startswith("Only some ranks call new_group: train.py:29 epoch is inside")
+    assert "iterator of a DataLoader: over a datapipe" in finding.cause
+    assert finding.advice.startswith("Make that iterator on all ranks")
+
+
 def test_a_condition_that_all_ranks_have_met_is_no_cause() -> None:
     ranks = called(0, "broadcast"), called(1, "barrier")
     guarded = line("train.py", 40, "step", "sync()", within=(Statement(38, "if rank >= 0:"),))
@@ -2267,6 +2284,26 @@ def test_a_loop_with_a_collective_over_what_each_rank_has_is_reported(
     assert (f"`{header}` of line 16" in finding.cause) is is_told
     assert ("`return OrderedDict()` at data.py:25 evaluate" in finding.cause) is is_told
     assert ("broadcast_object_list" in finding.advice) is is_told
+
+
+def test_a_key_that_only_some_data_add_is_named_where_a_loop_goes_over_keys() -> None:
+    ranks = (
+        rank(0, f"{C10D}:all_reduce", "data.py:parse_losses:66", "train.py:fit:47"),
+        rank(1, *IN_FORWARD, "train.py:fit:38"),
+    )
+    header = Statement(64, "for name, value in log_vars.items():")
+    source = line("data.py", 66, "parse_losses", "dist.all_reduce(value)", within=(header,))
+    condition = "if found.any(): in line 38"
+    added = Statement(39, "losses['box'] = f(b)")
+    mark = Mark("optional-key", "/home/me/data.py", "loss", condition, added)
+
+    job = snapshot_of(main(), *ranks, source=(source,), marks=(mark,))
+    finding = only(collective_mismatch.check, job)
+
+    assert "most likely `losses['box'] = f(b)` at data.py:39 loss adds a key only" in finding.cause
+    assert "under `if found.any():` of line 38" in finding.cause
+    assert "some have none" not in finding.cause
+    assert finding.advice.startswith("Set each key on all ranks")
 
 
 def test_a_loop_in_which_the_other_ranks_are_as_well_is_not_reported_as_of_one_rank() -> None:

@@ -21,6 +21,7 @@ class Session:
 
     def __init__(self) -> None:
         self.now_ns = 1
+        self.is_awake = False
         self.system = self
         self.os = os
         self.patcher = self
@@ -34,6 +35,9 @@ class Session:
 
     def get_native_id(self) -> int:
         return 7
+
+    def wake(self) -> None:
+        self.is_awake = True
 
     def note(self, kind: str, **fields: Any) -> None:
         self.notes.append({"kind": kind, **fields})
@@ -215,6 +219,25 @@ def test_failed_tasks_are_noted_with_their_line_and_how_many_there_were() -> Non
     undo()
     wrapped(module, ValueError, "unseen")
     assert len(session.notes) == 5
+
+
+def test_failed_tasks_of_multiprocess_are_noted_by_a_hook_that_is_awake() -> None:
+    session: Any = Session()
+    module: Any = ModuleType("multiprocess.pool")
+    with pytest.raises(AttributeError):
+        POINTS["multiprocess tasks"].install(module, session)
+    original = Wrapped.__init__
+    module.ExceptionWithTraceback = type("Copied", (Wrapped,), {"__init__": original})
+    undo = POINTS["multiprocess tasks"].install(module, session)
+
+    assert wrapped(module, ValueError, "item 7").text == "ValueError: item 7"
+    assert session.is_awake
+    ((where, text, frames),) = [(n["where"], n["text"], n["frames"]) for n in session.notes]
+    assert (where, text, frames[0][0]) == ("task", "item 7", "wrapped")
+    with pytest.raises(TypeError, match="argument"):
+        module.ExceptionWithTraceback()
+    undo()
+    assert module.ExceptionWithTraceback.__init__ is original
 
 
 def test_kinds_of_failed_tasks_that_a_process_counts_are_bounded() -> None:

@@ -39,7 +39,7 @@ def test_inputs_are_decoded_as_they_were_encoded(inputs: list[Input]) -> None:
 
 # Trees have hundreds of fields: on a loaded machine making them is slow.
 @pytest.mark.slow
-@settings(suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(INPUTS[TreeSample], min_size=2, max_size=4))
 def test_changes_between_any_trees_rebuild_the_second(trees: list[TreeSample]) -> None:
     assert there_and_back(*trees) == trees

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from mpwatch.collect.host.doctor import hook_folder, tracing, tracing_check
 from mpwatch.collect.host.ptrace_access import AccessFacts
