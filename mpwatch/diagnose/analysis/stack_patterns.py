@@ -330,6 +330,24 @@ def transfer_of(frames: Sequence[Frame]) -> str:
     return found
 
 
+def since_receipt(stack: Sequence[Frame]) -> Sequence[Frame]:
+    """The frames of a stack from the call that receives an object, without what unpickles it.
+
+    A thread that reads is not in `__setstate__()` of what it reads: such a stack was taken before
+    or after. All of the frames where no object is unpickled.
+    """
+    if transfer_of(own_frames(stack)) != UNPICKLING:
+        return stack
+    for number, frame in enumerate(stack):
+        file, function = "/" + frame.file, _bare(frame)
+        if any(
+            work == UNPICKLING and f"{file}:{function}".endswith(f"/{pattern}")
+            for pattern, work in _TRANSFERS.items()
+        ):
+            return stack[number:]
+    return stack
+
+
 def main_thread(process: Process) -> Thread | None:
     """The thread whose id is the process's, or the first.
 

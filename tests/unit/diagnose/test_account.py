@@ -223,6 +223,29 @@ def test_a_thread_that_unpickles_does_so_at_the_line_that_receives() -> None:
     assert found == Activity("computing", UNPICKLING, place="train.py:32 infer")
 
 
+@pytest.mark.parametrize(
+    ("inner", "place"),
+    [
+        (("data.py:__setstate__:24",), "train.py:32 serve"),
+        ((), "train.py:32 serve"),
+        # It asks another process while it unpickles.
+        (
+            ("multiprocessing/connection.py:recv", "data.py:__setstate__:24"),
+            "data.py:24 __setstate__",
+        ),
+    ],
+)
+def test_a_thread_that_reads_does_so_at_the_line_that_receives(
+    inner: tuple[str, ...], place: str
+) -> None:
+    """Not in what unpickles the object, where it was when its stack was taken."""
+    stack = (*inner, "multiprocessing/connection.py:recv", "train.py:serve:32")
+
+    found = doing(*stack, waits=WaitedOn("socket-read", "recvfrom", ("socket:[9]",)))
+
+    assert (found.kind, found.place) == ("waiting", place)
+
+
 @pytest.mark.parametrize("call", ["queues.py:get", "connection.py:_recv"])
 def test_a_stack_that_was_taken_in_a_wait_for_a_message_is_not_of_its_transfer(call: str) -> None:
     stack = (f"multiprocessing/{call}", "train.py:infer:32")

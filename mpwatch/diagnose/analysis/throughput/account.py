@@ -36,6 +36,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
     calls,
     collective_of,
     shape_in,
+    since_receipt,
     transfer_of,
     user_frame,
 )
@@ -69,7 +70,7 @@ from mpwatch.model.account import (
 )
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.progress import BUCKET_S
-from mpwatch.model.samples import VFORKED, Frame, ThreadSample, WaitedOn
+from mpwatch.model.samples import READS, VFORKED, Frame, ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot, Thread
 from mpwatch.model.waits import WaitEdge, WaitGraph, is_loader_poll, loader_wait
 
@@ -720,6 +721,8 @@ def _by_call(
         return Activity("waiting", DESCRIPTORS, target, providers, _at(thread.stack))
     if target not in _PROVIDED:
         return Activity("waiting", words, target, (), place)
+    if kind in READS:
+        place = _at(since_receipt(stack))
     is_of_many = edge is not None and bool(edge.providers) and not providers
     return Activity("waiting", words, target, providers, place, is_of_many)
 
