@@ -21,7 +21,7 @@ def test_methods_of_a_programs_objects_are_called_as_often_as_without_the_hook(c
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_program_of_that_test_reaches_its_end_and_counts(case: str) -> None:
-    code, said = outcome(Path(sys.executable), "hook_hostile.py", "without", case)
+    code, said = outcome(Path(sys.executable), "hook_hostile.py", "without", [case])
     assert code == 0
     assert said.endswith("done\n")
     # In the workers of a DataLoader nothing is called at all.
