@@ -54,7 +54,7 @@ WITHIN_S = 0.5
 """How long to wait for new children to reach that age."""
 _POLL_S = 0.02
 _LOOK_S = 1.0
-"""How often is looked whether the threads that inject or detach are still there."""
+"""How often it is checked that the threads that inject or detach have not ended."""
 _OBSERVERS = ("mpwatch", "-m mpwatch")
 """Program names of mpwatch; a program that it runs has its own name."""
 
@@ -354,7 +354,7 @@ def in_parallel(
     Raises:
         MemoryError: A thread ended without the result of a process.
     """
-    left, done = deque(processes), SimpleQueue[R | BaseException]()
+    left, done = deque(processes), SimpleQueue[R | Exception]()
 
     def work_on_what_is_left() -> None:
         while True:
@@ -364,7 +364,7 @@ def in_parallel(
                 return
             try:
                 done.put(work(process))
-            except BaseException as error:  # noqa: BLE001 - raised below, on the caller's thread
+            except Exception as error:  # noqa: BLE001 - raised below, on the caller's thread
                 done.put(error)
 
     threads = _started(work_on_what_is_left, min(at_once, len(processes)))
@@ -374,7 +374,7 @@ def in_parallel(
     try:
         while len(outcomes) < len(processes):
             outcome = _next(done, threads)
-            if isinstance(outcome, BaseException):
+            if isinstance(outcome, Exception):
                 raise outcome
             outcomes[outcome.process] = outcome
             progress(outcome)
@@ -395,9 +395,7 @@ def _started(target: Callable[[], None], wanted: int) -> list[threading.Thread]:
     return threads
 
 
-def _next(
-    done: SimpleQueue[R | BaseException], threads: Sequence[threading.Thread]
-) -> R | BaseException:
+def _next(done: SimpleQueue[R | Exception], threads: Sequence[threading.Thread]) -> R | Exception:
     """The next result; raises a MemoryError if no thread is left that could give one."""
     while True:
         try:

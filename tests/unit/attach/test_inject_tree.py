@@ -374,6 +374,24 @@ def test_at_a_limit_of_processes_all_is_done_with_the_threads_that_there_are(
     assert {each.method == here for each in outcomes.values()} == {allowed == 0}
 
 
+def test_ctrl_c_without_threads_begins_with_no_further_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun: list[ProcessId] = []
+
+    def inject(process: ProcessId) -> Detached:
+        begun.append(process)
+        raise KeyboardInterrupt
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(KeyboardInterrupt):
+        in_parallel(inject, PROCESSES)
+    assert begun == PROCESSES[:1]
+
+
 def test_what_is_raised_for_one_process_is_raised_after_the_others_are_done() -> None:
     done: list[ProcessId] = []
 

@@ -654,7 +654,8 @@ def _launched_before(
 
 
 FEW_LINES = 2
-"""With more lines that call one operation, the source does not show which of them it was."""
+"""With more lines that call one operation, or conditions under which a key is added, the source
+does not show which of them it was."""
 _SCALED = re.compile(r"\b\w*scaler\w*\.scale\(", re.IGNORECASE)
 
 
@@ -1107,11 +1108,12 @@ def _unequal_loop(
 def _different_keys(index: Index, name: str) -> tuple[str, str]:
     """Why ranks may have different numbers of elements in what they go through, and what to do."""
     optional = marks(index, "optional-key")
-    if 0 < len(optional) <= FEW_LINES:
+    if 0 < len({each.about for each in optional}) <= FEW_LINES:
         first = optional[0]
         condition, _, line = first.about.rpartition(" in line ")
-        is_one = len(optional) == 1
-        more = "" if is_one else f" (so do {' and '.join(map(mark_words, optional[1:]))})"
+        beside = [each for each in optional[1:] if each.about == first.about]
+        others = [mark_words(each) for each in beside[:FEW_LINES]]
+        more = f" (so does {' and '.join(others)})" if others else ""
         return (
             f": most likely {mark_words(first)}{more} adds a key only under `{condition}` of line "
             f"{line}, which the data of one rank may meet and those of another not. The rank with "

@@ -2296,11 +2296,17 @@ def test_a_key_that_only_some_data_add_is_named_where_a_loop_goes_over_keys() ->
     condition = "if found.any(): in line 38"
     added = Statement(39, "losses['box'] = f(b)")
     mark = Mark("optional-key", "/home/me/data.py", "loss", condition, added)
+    same = mark._replace(statement=Statement(40, "losses['acc'] = g(b)"))
+    other = mark._replace(about="if n > 9: in line 50", statement=Statement(51, "losses['x'] = 1"))
 
-    job = snapshot_of(main(), *ranks, source=(source,), marks=(mark,))
+    job = snapshot_of(main(), *ranks, source=(source,), marks=(mark, same, other))
     finding = only(collective_mismatch.check, job)
 
-    assert "most likely `losses['box'] = f(b)` at data.py:39 loss adds a key only" in finding.cause
+    assert (
+        "most likely `losses['box'] = f(b)` at data.py:39 loss (so does `losses['acc'] = g(b)` at "
+        "data.py:40 loss) adds a key only"
+    ) in finding.cause
+    assert "data.py:51" not in finding.cause
     assert "under `if found.any():` of line 38" in finding.cause
     assert "some have none" not in finding.cause
     assert finding.advice.startswith("Set each key on all ranks")
