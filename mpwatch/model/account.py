@@ -87,6 +87,8 @@ class Share(NamedTuple):
 
 UNSEEN = Activity("unknown", "no reading found the thread waiting")
 NO_PLACE = Activity("computing")
+OWN_CODE = Activity("computing", "the program's own code")
+"""Of a stack that was in it, while it is not known that the thread ran at that line."""
 NO_CORE = Activity("waiting", "a free core", "core")
 JOB_WORKS = Activity("unknown", "some process works, or waits for something outside the job")
 IMPORTS = "imports"
