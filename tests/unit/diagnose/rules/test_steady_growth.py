@@ -14,7 +14,7 @@ from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.consequences import with_causes
 from mpwatch.diagnose.engine import Engine
 from mpwatch.diagnose.rules.memory.steady_growth import check
-from mpwatch.model.account import Account, Activity, Callers
+from mpwatch.model.account import NO_CORE, Account, Activity, Callers
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import Point, ProcessMetric
 from mpwatch.model.host import FilesKey, NewFiles
@@ -61,6 +61,7 @@ from tests.builders.snapshots import (
     socket,
     space,
     thread,
+    ticked,
 )
 
 GIB = 1 << 30
@@ -94,6 +95,22 @@ def test_memory_that_rises_is_reported_with_its_rate_and_the_time_left() -> None
     assert "10.0G of 64.0G left, used up in 34 min" in finding.evidence[-1]
     assert "autograd" not in finding.cause
     assert "torch.no_grad()" not in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("waits", "aged_s", "is_reported"),
+    [(0.7, 70.0, False), (0.7, 600.0, True), (0.2, 70.0, True)],
+    ids=["its first rounds last minutes", "long past its start", "it has a core"],
+)
+def test_a_start_lasts_longer_where_a_process_waits_for_a_core(
+    waits: float, aged_s: float, is_reported: bool
+) -> None:
+    job = snapshot_of(main(born_wall_s=WALL_S - aged_s))
+    job = with_shares(job, p100={NO_CORE: waits, COMPUTES: 1 - waits})
+
+    grown = found(check, job, history(rising("anon_bytes", 900 * MIB, 5 * MIB)))
+
+    assert bool(grown) is is_reported
 
 
 def test_autograd_is_a_possible_reason_only_where_torch_is_loaded() -> None:
@@ -1367,7 +1384,8 @@ def importing(until_s: float) -> Account:
         if at_s < until_s:
             calls.insert(1, "<frozen importlib._bootstrap>:_find_and_load")
         own = thread(200, *calls, state="R", stack_age_s=0.1, cpu_percent=90.0)
-        index = Index(snapshot_of(main(), process(200, threads=[own]), at_s=at_s), NO_HISTORY)
+        worker = ticked(process(200, threads=[own]), {200: 90 * second})
+        index = Index(snapshot_of(main(), worker, at_s=at_s), NO_HISTORY)
         found = advanced(found, index, wait_graph(index))
     return found
 
