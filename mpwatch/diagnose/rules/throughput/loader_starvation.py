@@ -568,13 +568,9 @@ def _finding(
     """Describe the wait and the workers meanwhile."""
     loads = [load for w in workers if (load := mean_cpu_percent(w, index.history)) is not None]
     evidence = _evidence(index, owner, workers, share, loaders, loads)
-    imports = [line for each in workers if (line := _is_importing(index, each))]
-    if 2 * len(imports) > len(workers):
-        return _finding_of_imports(owner, workers, tuple(evidence), share, imports[0])
-    if (dropped := _dropped(index, owner)) is not None:
-        return _finding_of_dropped(owner, dropped, tuple(evidence), share)
-    if (shared := shared_cpu(index, workers)) is not None:
-        return _finding_of_shared_cpu(owner, workers, tuple(evidence), share, shared)
+    special = _special_finding(index, owner, workers, tuple(evidence), share)
+    if special is not None:
+        return special
     ahead = _ahead(index, workers)
     behind = [each for each in workers if each not in ahead]
     limit = _limit_of_order(behind, ahead) if ahead else _limit(index, owner, workers, loads)
@@ -619,6 +615,24 @@ def _finding(
         + _advice(limit, place.words if place and place.is_main else "", unpacks=unpacks)
         + (_COLLATES.format(place=frame_words(collate)) if collate is not None else ""),
     )
+
+
+def _special_finding(
+    index: Index,
+    owner: Process,
+    workers: Sequence[Process],
+    evidence: tuple[str, ...],
+    share: float | None,
+) -> Finding | None:
+    """The finding of workers that are not slow by what they do for an item; `None` for others."""
+    imports = [line for each in workers if (line := _is_importing(index, each))]
+    if 2 * len(imports) > len(workers):
+        return _finding_of_imports(owner, workers, evidence, share, imports[0])
+    if (dropped := _dropped(index, owner)) is not None:
+        return _finding_of_dropped(owner, dropped, evidence, share)
+    if (shared := shared_cpu(index, workers)) is not None:
+        return _finding_of_shared_cpu(owner, workers, evidence, share, shared)
+    return None
 
 
 def _summary(

@@ -36,7 +36,7 @@ def writes(path: str, fd: int = 9, file: FileId | None = HERE) -> FdLink:
     return FdLink(fd, "file", path, None, True, written=file)
 
 
-def last_of(**different: int | None) -> FdLink:
+def last_of(**different: Any) -> FdLink:
     """The descriptor of a rank whose file of the same path differs in this."""
     return writes(LAST, file=HERE._replace(**different))
 

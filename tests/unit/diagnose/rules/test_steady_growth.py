@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.throughput.account import advanced
+from mpwatch.diagnose.analysis.throughput.shares import imported_until_s
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.consequences import with_causes
 from mpwatch.diagnose.engine import Engine
@@ -19,6 +20,7 @@ from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import Point, ProcessMetric
 from mpwatch.model.host import FilesKey, NewFiles
 from mpwatch.model.ids import ProcessId, Role
+from mpwatch.model.progress import BUCKET_S
 from mpwatch.model.samples import (
     FdLink,
     Frame,
@@ -1375,12 +1377,12 @@ def test_the_lines_that_add_to_a_manager_are_shown_by_their_share_of_the_time() 
     assert not any("train.py:40" in each for each in finding.evidence)
 
 
-def importing(until_s: float) -> Account:
+def importing(until_s: float, seconds: int = 60) -> Account:
     """A worker that imports modules until a time, and runs its own code afterwards."""
     found = Account()
-    for second in range(61):
-        at_s = NOW_S - 60 + second
-        calls = ["data.py:decode:9", "train.py:<module>:3"]
+    for second in range(seconds + 1):
+        at_s = NOW_S - seconds + second
+        calls = [f"data.py:decode:{9 + second % 2}", "train.py:<module>:3"]
         if at_s < until_s:
             calls.insert(1, "<frozen importlib._bootstrap>:_find_and_load")
         own = thread(200, *calls, state="R", stack_age_s=0.1, cpu_percent=90.0)
@@ -1388,6 +1390,17 @@ def importing(until_s: float) -> Account:
         index = Index(snapshot_of(main(), worker, at_s=at_s), NO_HISTORY)
         found = advanced(found, index, wait_graph(index))
     return found
+
+
+def test_imports_are_known_after_the_last_minute_as_well() -> None:
+    job = snapshot_of(main(), process(200))
+    for ago_s in (100.0, 30.0):
+        seen = replace(job, account=importing(NOW_S - ago_s, seconds=150))
+        until_s = imported_until_s(Index(seen, NO_HISTORY), process(200))
+        assert until_s == pytest.approx(NOW_S - ago_s, abs=BUCKET_S)
+
+    never = replace(job, account=importing(NOW_S - 200, seconds=150))
+    assert imported_until_s(Index(never, NO_HISTORY), process(200)) is None
 
 
 @pytest.mark.parametrize(("imports_s", "told"), [(60, 0), (40, 0), (10, 1)])
