@@ -1058,9 +1058,9 @@ def _keys_of_others(rank: Process, index: Index) -> str:
         return ""
     file = ways[0].file.rpartition("/")[2]
     return (
-        " Most likely it waits for keys that each rank sets only once it comes there as well "
-        f"(`{ways[0].statement.text}`, {file}:{ways[0].statement.line}), so that neither side "
-        "goes on."
+        f" Most likely {called(rank)} waits for keys that each rank sets only once it "
+        f"comes there as well (`{ways[0].statement.text}`, {file}:{ways[0].statement.line}), so "
+        "that neither side goes on."
     )
 
 
