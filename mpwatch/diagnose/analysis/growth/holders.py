@@ -282,16 +282,21 @@ def _send_always(message: str, under: Statement, last: str) -> str:
     )
 
 
+def _delete_keys(store: str) -> str:
+    """What to do about a store of torch.distributed that gets ever new keys."""
+    return (
+        f"Call {store}.delete_key(key) for each key that no reader needs any more, such as those "
+        "of the version before the last one, or write to a fixed number of keys in turn. "
+        "gc.collect(), del, detach() or a smaller queue do not help: no object of Python keeps "
+        "it. To write less often, or less, only makes it slower."
+    )
+
+
 def _advice(each: Held) -> str:
     """What to do about a container."""
     gone, last = each.let_go, each.first.name.rpartition(".")[2]
     if each.first.store:
-        return (
-            f"Call {last}.delete_key(key) for each key that no reader needs any more, such as "
-            "those of the version before the last one, or write to a fixed number of keys in turn. "
-            "gc.collect(), del, detach() or a smaller queue do not help: no object of Python keeps "
-            "it. To write less often, or less, only makes it slower."
-        )
+        return _delete_keys(last)
     if (looked := each.first.looked_up) is not None:
         set_back = ", or set default_factory to None once it is filled" * (
             looked.kind == "defaultdict"
