@@ -14,8 +14,8 @@ from mpwatch.diagnose.analysis.source.costs import (
     copying,
     costly,
     with_copies,
-    with_saved_parts,
 )
+from mpwatch.diagnose.analysis.throughput.saved_parts import with_saved_parts
 from mpwatch.model.account import ARCHIVE_TABLE, DECOMPRESSION, Activity
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import Frame
