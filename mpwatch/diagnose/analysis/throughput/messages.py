@@ -71,9 +71,10 @@ def _under_way(index: Index) -> Iterator[Message]:
             wait = thread.waits_on
             if wait is None or wait.wanted_bytes is None or wait.kind not in _PIPES:
                 continue
-            # A read of anything else may ask for more than there is.
-            if wait.kind == "pipe-write" or calls(thread.stack, _RECEIVES[0]):
-                yield Message(wait.wanted_bytes, thread, process, wait.kind == "pipe-write")
+            # A read that a stack shows to be of no message may ask for more than there is.
+            is_written = wait.kind == "pipe-write"
+            if is_written or not thread.stack or calls(thread.stack, _RECEIVES[0]):
+                yield Message(wait.wanted_bytes, thread, process, is_written)
 
 
 _PIPES = ("pipe-read", "pipe-write")

@@ -20,13 +20,19 @@ from mpwatch.diagnose.analysis.source.lines import (
     marks,
     places_named,
 )
+from mpwatch.diagnose.analysis.stack_patterns import main_thread
+from mpwatch.diagnose.analysis.throughput.messages import LARGE_BYTES, on_its_way_to, receives
 from mpwatch.diagnose.analysis.throughput.shares import shares
+from mpwatch.model.account import COPYING, UNPICKLING
 from mpwatch.model.findings import Finding
 from mpwatch.model.snapshot import Process
 from mpwatch.model.source_code import Mark
 
 SENDS_SHARE = 0.3
 """Of the time of a process, in the function that sends what it has saved."""
+
+
+RECEIVES_SHARE = 0.15
 
 
 class _SavedPart(Struct, frozen=True):
@@ -71,10 +77,24 @@ def _saved_part(index: Index, finding: Finding) -> _SavedPart | None:
     for place in dict.fromkeys(places_named((finding.summary,))):
         if (found := _saved_at(index, finding, place, own)) is not None:
             return found
+    receiver = index.snapshot.get(finding.process) if finding.process is not None else None
+    if receiver is None or not _is_receiving(index, receiver):
+        return None
     for sender, place in _senders(index, finding):
         if (found := _saved_at(index, finding, place, [sender])) is not None:
             return replace(found, sender=sender)
     return None
+
+
+def _is_receiving(index: Index, process: Process) -> bool:
+    """Whether a process spends its time on what it receives, and not only on what it does next."""
+    found = shares(index, process)
+    received = sum(e.share for e in found if e.activity.what in (COPYING, UNPICKLING))
+    if received >= RECEIVES_SHARE:
+        return True
+    message = on_its_way_to(index, process)
+    is_large = message is not None and message.n_bytes >= LARGE_BYTES
+    return is_large and receives(main_thread(process))
 
 
 def _saved_at(
