@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
@@ -22,7 +23,7 @@ from mpwatch.diagnose.analysis.source.lines import (
 )
 from mpwatch.diagnose.analysis.stack_patterns import main_thread
 from mpwatch.diagnose.analysis.throughput.messages import LARGE_BYTES, on_its_way_to, receives
-from mpwatch.diagnose.analysis.throughput.shares import shares
+from mpwatch.diagnose.analysis.throughput.shares import is_work, shares
 from mpwatch.model.account import COPYING, UNPICKLING
 from mpwatch.model.findings import Finding
 from mpwatch.model.snapshot import Process
@@ -33,6 +34,8 @@ SENDS_SHARE = 0.3
 
 
 RECEIVES_SHARE = 0.15
+_RECEIVES = re.compile(r"\b(?:recv\w*|torch\.load|pickle\.loads?)\(")
+"""A statement that receives a message, or loads what was received."""
 
 
 class _SavedPart(Struct, frozen=True):
@@ -94,7 +97,17 @@ def _is_receiving(index: Index, process: Process) -> bool:
         return True
     message = on_its_way_to(index, process)
     is_large = message is not None and message.n_bytes >= LARGE_BYTES
-    return is_large and receives(main_thread(process))
+    if not is_large or receives(main_thread(process)):
+        return is_large
+    # A stack of a hook does not show whether bytes are copied or waited for; its lines do.
+    known = lines_at = 0.0
+    for each in found:
+        if each.activity.place and is_work(each.activity):
+            known += each.share
+            line = line_at(index, each.activity.place)
+            if line is not None and _RECEIVES.search(line.statement.text):
+                lines_at += each.share
+    return lines_at > 0 and lines_at >= known / 2
 
 
 def _saved_at(
