@@ -328,7 +328,6 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     yield from find_awaited_tasks(function, nodes)
     yield from find_handing(function, nodes, known.handing)
     yield from find_past_caches(function, nodes, known.cached)
-    yield from find_saves(function, nodes)
     if known.uses_arrays:
         yield from _found_of_arrays(module, function, known, nodes)
     yield from _found_of_processes(module, function, known, nodes)
@@ -389,6 +388,7 @@ def _found_of_processes(
     """The marked statements about processes, their pools, queues, pipes, signals and loops."""
     yield from find_loop_runs(nodes)
     yield from find_sends_to_each(nodes)
+    yield from find_saves(function, nodes)
     yield from find_two_writes(nodes) if known.may_hold_back else ()
     yield from find_emptying(function, known.takers)
     yield from find_own_answers(nodes)
