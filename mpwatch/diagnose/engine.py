@@ -23,10 +23,11 @@ from mpwatch.diagnose.analysis.growth.registrations import with_handlers
 from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
-from mpwatch.diagnose.analysis.source.costs import with_copies, with_saved_parts
+from mpwatch.diagnose.analysis.source.costs import with_copies
 from mpwatch.diagnose.analysis.source.endings import endings_for
 from mpwatch.diagnose.analysis.source.lines import quotes_for
 from mpwatch.diagnose.analysis.throughput.account import EVERY_S, MANY, advanced
+from mpwatch.diagnose.analysis.throughput.saved_parts import with_saved_parts
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.consequences import (
     CONNECTS,

@@ -208,6 +208,8 @@ class Holder(NamedTuple):
     given_up: GivenUp | None = None
     """Of one whose entries an answer removes: what takes them out of another container only."""
     looked_up: LookedUp | None = None
+    store: str = ""
+    """Its class, where it is a store of torch.distributed that gets ever new keys: `TCPStore`."""
 
 
 class LoopEnd(NamedTuple):
@@ -526,7 +528,8 @@ MarkKind: TypeAlias = Literal[
     # About: the lines from the header of the loop to its end, `54-57`.
     "passed-over",
     # Calls something for its effect and gives it such a part. About: the name of what it calls, the
-    # position of the argument, the tensor and the part, `put, 1, feats, feats[i]`.
+    # position of the argument, the tensor and the part, as for "saves-part",
+    # `put, 1, feats, feats[i]`.
     "passes-part",
     # Calls a function of which another one of the file keeps the results (functools.cache or
     # lru_cache). About: both, `kernel, cached_kernel`.
@@ -610,10 +613,12 @@ MarkKind: TypeAlias = Literal[
     "runs-in-thread",
     # Runs an event loop of asyncio, or gives a function that does to a thread.
     "runs-loop",
-    # Saves an argument of its function with torch.save, as it is. About: its position, `1`.
+    # Saves or pickles an argument of its function, as it is. About: its position, `1`.
     "saves",
-    # Saves a part of a tensor with torch.save, which has the storage of the whole. About: the part
-    # and the tensor, `feats[i], feats`.
+    # Saves or pickles a part of a tensor, which has the storage of the whole. About: the part, with
+    # the line and function that make it where that is another function, and the tensor, with the
+    # word tensor where it is known to be one, `feats[i], feats` or
+    # `buffer.py:47 segment: self.obs[a:b], tensor self.obs`.
     "saves-part",
     # Seeds `random`, or calls what may, by its name: where there is one, nothing is said of draws.
     "seed",

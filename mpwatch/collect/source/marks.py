@@ -122,12 +122,17 @@ from mpwatch.collect.source.repetition import (
     taken_by,
     takers_of,
 )
+from mpwatch.collect.source.saved_parts import (
+    Part,
+    find_saved_parts,
+    find_saves,
+    returned_parts_of,
+)
 from mpwatch.collect.source.slow_statements import (
     cached_variants,
     elements,
     find_awaited_tasks,
     find_past_caches,
-    find_saved_parts,
     find_walks,
     found_of,
     slow,
@@ -174,6 +179,7 @@ def marks(
     module: ParsedFile,
     elsewhere: Mapping[str, ReturnedSlice] = MappingProxyType({}),
     names: FileNames | None = None,
+    parts: Mapping[str, Part] = MappingProxyType({}),
 ) -> Iterator[Mark]:
     """Statements that can be the reason for what is observed, in no order.
 
@@ -182,8 +188,9 @@ def marks(
         module: The file.
         elsewhere: Functions of other files that return a slice.
         names: What its names are given, also in the files that it imports.
+        parts: Functions of other files that return a part of a tensor.
     """
-    known = _names_of(module, elsewhere, names or FileNames(module.tree, file))
+    known = _names_of(module, elsewhere, names or FileNames(module.tree, file), parts)
     for function in (module.tree, *functions_in(module.tree)):
         name = function.name if isinstance(function, FUNCTIONS) else "<module>"
         for kind, about, node in (*_found_in(module, function, known), *_decorations(function)):
@@ -230,6 +237,8 @@ class _Names(NamedTuple):
     unwrapping: frozenset[str]
     has_wrappers: bool
     tensors: Mapping[str, frozenset[str]]
+    parts: Mapping[str, Part]
+    """The functions that return a part of a tensor."""
     returned: Mapping[str, ReturnedSlice]
     forwards: set[int]
     """The ids of the forward passes."""
@@ -241,7 +250,10 @@ class _Names(NamedTuple):
 
 
 def _names_of(
-    module: ParsedFile, elsewhere: Mapping[str, ReturnedSlice], names: FileNames
+    module: ParsedFile,
+    elsewhere: Mapping[str, ReturnedSlice],
+    names: FileNames,
+    parts: Mapping[str, Part],
 ) -> _Names:
     tree = module.tree
     bounded = set(bounded_names(tree))
@@ -255,6 +267,7 @@ def _names_of(
     emptied_dicts = map(container_of, (*bounded, *(e for e in set_back if "[" not in e)))
     uses_arrays = not ARRAYS.isdisjoint(imported_roots(tree))
     is_wrapping = has_wrappers(tree)
+    tensors = tensors_in(tree) if uses_arrays else {}
     functions = functions_by_name(tree)
     defined = [n for n in every_node(tree) if isinstance(n, (*FUNCTIONS, ast.ClassDef))]
     return _Names(
@@ -286,7 +299,8 @@ def _names_of(
         uses_arrays=uses_arrays,
         unwrapping=frozenset(_unwrapping(tree, is_wrapping)),
         has_wrappers=is_wrapping,
-        tensors=tensors_in(tree) if uses_arrays else {},
+        tensors=tensors,
+        parts={**parts, **returned_parts_of(tree, tensors)} if uses_arrays else {},
         returned={**elsewhere, **returned_slices_of(tree)} if uses_arrays else {},
         forwards={id(each) for each in forward_passes(tree)} if uses_arrays else set(),
         reducers=reducers_of(tree) if "torch" in imported_roots(tree) else {},
@@ -374,6 +388,7 @@ def _found_of_processes(
     """The marked statements about processes, their pools, queues, pipes, signals and loops."""
     yield from find_loop_runs(nodes)
     yield from find_sends_to_each(nodes)
+    yield from find_saves(function, nodes)
     yield from find_two_writes(nodes) if known.may_hold_back else ()
     yield from find_emptying(function, known.takers)
     yield from find_own_answers(nodes)
@@ -402,8 +417,7 @@ def _found_of_arrays(
     yield from _fresh_losses(module, nodes)
     yield from _optional_keys(module, nodes)
     yield from found_of(elements(nodes, known.tensors.get(name, ()), known.tensors.get("", ())))
-    tensors = known.tensors.get(name, frozenset())
-    yield from find_saved_parts(function, nodes, tensors)
+    yield from find_saved_parts(function, nodes, known.tensors, known.parts)
     yield from find_looped_collectives(nodes, known.reducers)
     yield from find_batch_rounds(module, function, nodes, known.functions)
     for of, about, node in known.by_hand:

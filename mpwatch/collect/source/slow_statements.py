@@ -15,7 +15,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from mpwatch.collect.source.kept import MODELS, names_dropped_from, names_set, variables_of
+from mpwatch.collect.source.kept import names_dropped_from, names_set, variables_of
 from mpwatch.collect.source.repetition import Repeatable, functions_with_classes, loop_around
 from mpwatch.collect.source.syntax import (
     BLOCKS,
@@ -36,7 +36,6 @@ from mpwatch.collect.source.syntax import (
     is_inside,
     last_name,
     own_nodes,
-    parameters,
     quoted,
     receiver_of,
 )
@@ -362,16 +361,20 @@ def tensors_in(tree: ast.AST) -> dict[str, frozenset[str]]:
     functions = functions_in(tree)
     single = functions_by_name(tree)
     attributes: set[str] = set()
+    others: set[str] = set()
     found: dict[str, set[str]] = {}
     for function in functions:
         own = found.setdefault(function.name, set())
         for node in own_nodes(function):
-            if isinstance(node, ast.Assign) and _makes_tensor(node.value):
-                for target in node.targets:
-                    if isinstance(target, ast.Attribute):
-                        attributes.add(target.attr)
-                    elif isinstance(target, ast.Name):
-                        own.add(target.id)
+            if not isinstance(node, ast.Assign):
+                continue
+            is_tensor, is_other = _makes_tensor(node.value), _makes_other(node.value)
+            for target in node.targets if is_tensor or is_other else ():
+                if isinstance(target, ast.Attribute):
+                    (attributes if is_tensor else others).add(target.attr)
+                elif isinstance(target, ast.Name) and is_tensor:
+                    own.add(target.id)
+    attributes -= others  # two classes of a file may have an attribute of one name
     for function in functions:
         for node in own_nodes(function):
             called = _called(node.func)[1] if isinstance(node, ast.Call) else ""
@@ -387,18 +390,34 @@ def tensors_in(tree: ast.AST) -> dict[str, frozenset[str]]:
 
 _MAKES: Final = frozenset(
     (
-        *("arange", "argmax", "cat", "empty", "full", "ones", "rand", "randint", "randn", "stack"),
-        *("tensor", "topk", "where", "zeros"),
+        *("arange", "argmax", "as_tensor", "cat", "empty", "empty_like", "from_numpy", "full"),
+        *("full_like", "ones", "ones_like", "rand", "rand_like", "randint", "randn", "randn_like"),
+        *("stack", "tensor", "topk", "where", "zeros", "zeros_like"),
     )
 )
+_MOVES: Final = frozenset(("cpu", "cuda", "pin_memory", "share_memory_", "to"))
+"""Methods of a tensor whose result is the same one, elsewhere."""
 
 
 def _makes_tensor(value: ast.expr) -> bool:
+    while (
+        isinstance(value, ast.Call)
+        and isinstance(value.func, ast.Attribute)
+        and value.func.attr in _MOVES
+    ):
+        value = value.func.value
     return (
         isinstance(value, ast.Call)
         and _called(value.func)[0] == "torch"
         and _called(value.func)[1] in _MAKES
     )
+
+
+def _makes_other(value: ast.expr) -> bool:
+    """Whether an expression makes an array of numpy, or a container of Python."""
+    if isinstance(value, ast.Call):
+        return _called(value.func)[0] in ("np", "numpy")
+    return isinstance(value, (ast.List, ast.Dict, ast.Tuple, *_COMPREHENSIONS))
 
 
 def _is_tensor(node: ast.expr, names: Container[str], attributes: Container[str]) -> bool:
@@ -551,135 +570,6 @@ def _dotted(node: ast.expr) -> str:
     if isinstance(node, ast.Attribute) and (before := _dotted(node.value)):
         return f"{before}.{node.attr}"
     return ""
-
-
-_SAME_STORAGE: Final = frozenset(
-    ("contiguous", "detach", "narrow", "select", "squeeze", "unsqueeze", "view")
-)
-"""Methods of a tensor whose result may have its storage."""
-
-
-def find_saved_parts(
-    function: ast.AST, nodes: Sequence[ast.AST], tensors: Container[str]
-) -> Iterator[Found]:
-    """Parts of a tensor that are saved, or given to a method which may save them.
-
-    And the arguments that a function saves, see `saves`, `saves-part` and `passes-part` of
-    `MarkKind`.
-
-    Args:
-        function: The function, or the file.
-        nodes: Its syntax.
-        tensors: Variables that are tensors, by their names.
-    """
-    wholes = set(_computed(nodes, tensors))
-    rows = dict(_rows_of(nodes, wholes))
-    numbers = set(_counted(nodes))
-    names = parameters(function) if isinstance(function, FUNCTIONS) else []
-    names = names[names[:1] in (["self"], ["cls"]) :]
-    kept = {last_name(e) for node in nodes for e in _bound_by(node)}
-    for node in nodes:
-        if not isinstance(node, ast.Expr | ast.Await):
-            continue
-        call = node.value.value if isinstance(node.value, ast.Await) else node.value
-        if not isinstance(call, ast.Call) or not call.args:
-            continue
-        if expression_text(call.func) == "torch.save":
-            for each in _stored(call.args[0]):
-                if isinstance(each, ast.Name) and each.id in names and each.id not in kept:
-                    yield "saves", f"{names.index(each.id)}", node
-                elif (part := _part_of(each, wholes, rows, numbers)) is not None:
-                    yield "saves-part", f"{part[0]}, {part[1]}", node
-        elif name := last_name(call.func):
-            for place, each in enumerate(call.args):
-                if (part := _part_of(each, wholes, rows, numbers)) is not None:
-                    yield "passes-part", f"{name}, {place}, {part[1]}, {part[0]}", node
-
-
-def _computed(nodes: Iterable[ast.AST], tensors: Container[str]) -> Iterator[str]:
-    """The variables of a function that are tensors: of torch, or what a model has computed."""
-    for node in nodes:
-        if isinstance(node, ast.Assign) and len(node.targets) == 1:
-            target, value = node.targets[0], node.value
-            while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
-                if value.func.attr not in _SAME_KIND:
-                    break
-                value = value.func.value
-            name = last_name(value.func) if isinstance(value, ast.Call) else ""
-            if isinstance(target, ast.Name) and name and MODELS.fullmatch(name) is not None:
-                yield target.id
-        if isinstance(node, ast.Name) and node.id in tensors:
-            yield node.id
-
-
-_SAME_KIND: Final = frozenset(("contiguous", "cpu", "detach", "float", "half", "to"))
-
-
-def _rows_of(nodes: Iterable[ast.AST], wholes: Container[str]) -> Iterator[tuple[str, str]]:
-    """The variables of loops that are rows of a tensor, each with the tensor."""
-    for node in nodes:
-        if not isinstance(node, ast.For):
-            continue
-        of: list[tuple[ast.expr, ast.expr]] = [(node.target, node.iter)]
-        if isinstance(node.iter, ast.Call) and isinstance(node.target, ast.Tuple):
-            name, given = last_name(node.iter.func), node.iter.args
-            given = [ast.Constant(0), *given] if name == "enumerate" else given
-            of = (
-                list(zip(node.target.elts, given, strict=False))
-                if name in ("enumerate", "zip")
-                else []
-            )
-        for target, value in of:
-            if isinstance(target, ast.Name) and last_name(value) in wholes:
-                yield target.id, last_name(value)
-
-
-def _counted(nodes: Iterable[ast.AST]) -> Iterator[str]:
-    """The variables of loops that are numbers: of a range, or of `enumerate`."""
-    for node in nodes:
-        if isinstance(node, ast.For) and isinstance(node.iter, ast.Call):
-            name, target = last_name(node.iter.func), node.target
-            if name == "enumerate" and isinstance(target, ast.Tuple) and target.elts:
-                target = target.elts[0]
-            if name in ("enumerate", "range") and isinstance(target, ast.Name):
-                yield target.id
-
-
-def _stored(value: ast.expr) -> Iterator[ast.expr]:
-    """What a value that is saved holds, in dicts, lists and tuples that are written there."""
-    if isinstance(value, ast.Dict):
-        for each in value.values:
-            yield from _stored(each)
-    elif isinstance(value, ast.List | ast.Tuple):
-        for each in value.elts:
-            yield from _stored(each)
-    else:
-        yield value
-
-
-def _part_of(
-    value: ast.expr, wholes: Container[str], rows: Mapping[str, str], numbers: Container[str]
-) -> tuple[str, str] | None:
-    """The part of a tensor that an expression is, in the storage of that, and the tensor."""
-    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
-        if value.func.attr not in _SAME_STORAGE:
-            return None
-        value = value.func.value
-    if isinstance(value, ast.Name) and value.id in rows:
-        return value.id, rows[value.id]
-    if not isinstance(value, ast.Subscript) or not isinstance(value.value, ast.Name):
-        return None
-    parts = value.slice.elts if isinstance(value.slice, ast.Tuple) else [value.slice]
-    # By a list of indices or a mask torch makes a copy; what a model returns may be a tuple.
-    is_part = not isinstance(value.slice, ast.Constant) and all(
-        isinstance(each, ast.Slice)
-        or (isinstance(each, ast.Constant) and isinstance(each.value, int))
-        or (isinstance(each, ast.Name) and each.id in numbers)
-        for each in parts
-    )
-    if not is_part or value.value.id not in wholes:
-        return None
-    return expression_text(value), value.value.id
 
 
 _CACHES: Final = frozenset(("cache", "lru_cache"))

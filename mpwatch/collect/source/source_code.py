@@ -52,7 +52,8 @@ from mpwatch.collect.source.lines.endings import ENDINGS, endings
 from mpwatch.collect.source.lines.origins import OriginSearch
 from mpwatch.collect.source.marks import marks
 from mpwatch.collect.source.repetition import Call, Repeatable, calls_of, repeated
-from mpwatch.collect.source.slow_statements import find_rewrites
+from mpwatch.collect.source.saved_parts import Part, returned_parts_of
+from mpwatch.collect.source.slow_statements import find_rewrites, tensors_in
 from mpwatch.collect.source.syntax import (
     FUNCTIONS,
     LOOPS,
@@ -163,12 +164,13 @@ class SourceCode:
                 links[path] = list(_imported(path, module.tree))
                 waiting += [each for _, each in links[path]]
         elsewhere = self._returned_slices() if modules else {}
+        parts = self._returned_parts() if modules else {}
         for path, imported in links.items():
             self._names[path].imports = {
                 name: self._names[each] for name, each in reversed(imported) if each in self._names
             }
         for path, module in modules:
-            found += _first_of_each(marks(path, module, elsewhere, self._names[path]))
+            found += _first_of_each(marks(path, module, elsewhere, self._names[path], parts))
             found += islice(named_loggers(path, module), MARKS_OF_KIND)
             self._unrepeated += islice(registrations(path, module), MARKS_OF_KIND)
             self._unrepeated += islice(handed_to_unrun_loops(path, module), MARKS_OF_KIND)
@@ -334,6 +336,18 @@ class SourceCode:
             for name, each in returned_slices_of(module.tree).items():
                 twice |= {name} & found.keys()
                 found[name] = each._replace(file=path.rpartition("/")[2])
+        return {name: each for name, each in found.items() if name not in twice}
+
+    def _returned_parts(self) -> dict[str, Part]:
+        """The functions that return a part of a tensor, of names that only one file has."""
+        found: dict[str, Part] = {}
+        twice: set[str] = set()
+        for path, (module, _) in self._modules.items():
+            if module is None or "torch" not in imported_roots(module.tree):
+                continue
+            for name, each in returned_parts_of(module.tree, tensors_in(module.tree)).items():
+                twice |= {name} & found.keys()
+                found[name] = each._replace(made=f"{path.rpartition('/')[2]}:{each.made}")
         return {name: each for name, each in found.items() if name not in twice}
 
     def _is_full(self) -> bool:

@@ -14,14 +14,15 @@ from mpwatch.diagnose.analysis.source.costs import (
     copying,
     costly,
     with_copies,
-    with_saved_parts,
 )
-from mpwatch.model.account import ARCHIVE_TABLE, DECOMPRESSION, Activity
+from mpwatch.diagnose.analysis.throughput.saved_parts import with_saved_parts
+from mpwatch.model.account import ARCHIVE_TABLE, COPYING, DECOMPRESSION, Activity
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.samples import Frame
+from mpwatch.model.samples import Frame, WaitedOn
 from mpwatch.model.source_code import Mark, SlowKind, SourceLine, Statement
-from tests.builders.accounts import with_shares
-from tests.builders.snapshots import MAIN, main, snapshot_of, thread
+from mpwatch.model.waits import WaitEdge, WaitGraph
+from tests.builders.accounts import COMPUTES, with_shares
+from tests.builders.snapshots import MAIN, main, process, snapshot_of, thread
 
 KEEPS = Mark("kept", "/home/me/train.py", "add", "self.parts", Statement(3, "self.parts.append(x)"))
 
@@ -412,3 +413,67 @@ def test_a_line_that_saves_a_part_itself_is_told() -> None:
 
     assert told.cause.startswith("`torch.save(x[a:b], path)` at store.py:19 put saves x[a:b]. If x")
     assert told.advice.startswith("Save a copy of the part: x[a:b].clone() at store.py:19 (or")
+
+
+def of_loading(text: str) -> Finding:
+    """As `of_receiving`, where only the line of the receiver is known, and a message is large."""
+    line = SourceLine("/home/me/load.py", 26, "poll", Statement(26, text))
+    wants = WaitedOn("pipe-write", "write", ("pipe:[7]",), (3,), wanted_bytes=32 << 20)
+    return of_receiving("room in a full pipe", does="native code", lines=(line,), wants=wants)
+
+
+def of_receiving(
+    what: str,
+    share: float = 0.5,
+    does: str = COPYING,
+    lines: tuple[SourceLine, ...] = (),
+    wants: WaitedOn | None = None,
+) -> Finding:
+    """A finding about the process that gets what another one has saved, which waits for it."""
+    line = SourceLine("/home/me/store.py", 20, "put", Statement(20, "pipe.send_bytes(buffer)"))
+    stack = (Frame("put", "/home/me/store.py", 20), Frame("dump", "/home/me/run.py", 49))
+    own = main(threads=[thread(MAIN)])
+    sender = process(200, "spawned", threads=[replace(thread(200, waits=wants), stack=stack)])
+    gives = GIVES._replace(about="put, 1, tensor self.rows, 31 recent: self.rows[a:b]")
+    seen = snapshot_of(own, sender, source=(line, *lines), marks=(SAVES, gives))
+    edge = WaitEdge(sender.process, 200, "pipe-write", what, (own.process,))
+    seen = replace(seen, waits=WaitGraph((edge,)))
+    waits = Activity("waiting", what, "pipe", (own.process,), "store.py:20 put")
+    reads = Activity("computing", does, place="load.py:26 poll")
+    seen = with_shares(seen, p100={reads: 1.0}, p200={waits: share, COMPUTES: 1 - share})
+    slow = replace(finding("page-fault-cost"), process=own.process, summary="main is slow")
+    return with_saved_parts(Index(seen), slow)
+
+
+def test_a_part_that_is_saved_is_told_of_the_process_that_receives_it() -> None:
+    told = of_receiving("room in a full pipe (pipe 7)")
+
+    assert told.summary == "main is slow: all of self.rows is saved for each self.rows[a:b]"
+    assert "gives self.rows[a:b] (made at run.py:31 recent) to put(), which saves" in told.cause
+    assert "self.rows is a tensor, of which self.rows[a:b] is a view, and" in told.cause
+    assert "spawned 200 (200) sends that to main (100), which reads it" in told.cause
+    assert told.advice.startswith("Save a copy of the part: self.rows[a:b].clone() at run.py:31 (")
+
+
+@pytest.mark.parametrize(
+    ("what", "share", "does"),
+    [
+        ("data on pipe 7", 0.5, COPYING),
+        ("room in a full pipe", 0.1, COPYING),
+        ("room in a full pipe", 0.5, "native code"),  # it computes, so that the others wait
+    ],
+)
+def test_a_part_is_not_told_of_one_that_spends_its_time_otherwise(
+    what: str, share: float, does: str
+) -> None:
+    assert of_receiving(what, share, does).summary == "main is slow"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_told"),
+    [("item = torch.load(BytesIO(data))", True), ("loss = step(item)", False)],
+)
+def test_lines_that_load_large_messages_tell_that_a_process_receives(
+    text: str, is_told: bool
+) -> None:
+    assert ("is saved for each" in of_loading(text).summary) is is_told

@@ -14,7 +14,6 @@ from mpwatch.describe.frames import frame_words, is_library, own_frames, program
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.source.lines import (
     line_at,
-    lines_named,
     mark_place,
     mark_words,
     marks,
@@ -662,91 +661,3 @@ def with_copies(index: Index, finding: Finding) -> Finding:
             advice=f"{found.advice} {finding.advice}",
         )
     return finding
-
-
-class _SavedPart(Struct, frozen=True):
-    """A part of a tensor that a function saves, with the storage of the whole."""
-
-    saved: Mark
-    """The line that saves."""
-    given: Mark | None
-    """The line that gives it the part, of another function; `None` where the same line does."""
-    part: str
-    """`feats[i]`."""
-    whole: str
-
-
-def _saved_part(index: Index, finding: Finding) -> _SavedPart | None:
-    """The part of a tensor that is saved by the function at whose line time is spent.
-
-    At the line that saves, or below it, where what was saved is compressed or sent. What gives the
-    part has to be a line that is seen to call that function.
-    """
-    for place in dict.fromkeys(places_named((finding.summary,))):
-        line = line_at(index, place)
-        if line is None:
-            continue
-        for mark in (*marks(index, "saves-part"), *marks(index, "saves")):
-            is_here = (mark.file, mark.function) == (line.file, line.function)
-            if not is_here or line.line < mark.statement.line:
-                continue
-            if mark.kind == "saves-part":
-                part, _, whole = mark.about.rpartition(", ")
-                return _SavedPart(mark, None, part, whole)
-            if (given := _given_part(index, finding, mark)) is not None:
-                return given
-    return None
-
-
-def _given_part(index: Index, finding: Finding, saves: Mark) -> _SavedPart | None:
-    """The one line that calls the function of a mark with a part of a tensor."""
-    named = (finding.process, *finding.others)
-    stacks = [
-        program_frames(thread.stack)
-        for identity in named
-        if identity is not None and (process := index.snapshot.get(identity)) is not None
-        for thread in process.threads
-    ]
-    calling = {(each.file, each.function) for stack in stacks for each in stack}
-    lines = {each.statement for each in lines_named(index, " ".join(finding.evidence))}
-    found = []
-    for mark in marks(index, "passes-part"):
-        name, place, rest = mark.about.split(", ", 2)
-        whole, _, part = rest.partition(", ")
-        is_seen = mark.statement in lines or (mark.file, mark.function) in calling
-        if (name, place) == (saves.function, saves.about) and is_seen:
-            found.append(_SavedPart(saves, mark, part, whole))
-    return found[0] if len(found) == 1 else None
-
-
-def with_saved_parts(index: Index, finding: Finding) -> Finding:
-    """A finding about a line that takes time, where that saves all of a tensor for a part of it."""
-    found = _saved_part(index, finding)
-    if found is None:
-        return finding
-    saved, part, whole = found.saved, found.part, found.whole
-    given = found.given
-    given_words = (
-        f"{mark_words(given)} gives {part} to {saved.function}(), which saves it at "
-        f"{mark_words(saved)}. "
-        if given is not None
-        else f"{mark_words(saved)} saves {part}. "
-    )
-    at = mark_place(given or saved).rpartition(" ")[0]
-    return replace(
-        finding,
-        summary=f"{finding.summary}: all of {whole} is saved for each {part}",
-        is_doubtful=False,
-        cause=(
-            f"{given_words}If {whole} is a tensor, {part} is a view of it, and torch.save() writes "
-            f"the whole storage behind a view, not only what the view shows: each time all of "
-            f"{whole} is serialised, and then compressed, copied or written. The time and what "
-            f"is saved are as many times too large as {whole} has such parts."
-        ),
-        advice=(
-            f"Save a copy of the part: {part}.clone() at {at} (or .numpy().copy()). .contiguous() "
-            "and .detach() do not help, as their result has the same storage where the part is "
-            "contiguous already. A lower level of compression, a faster disk, more processes or "
-            "threads do not help either: as much is written."
-        ),
-    )

@@ -15,9 +15,11 @@ from mpwatch.diagnose.analysis.mechanisms.among_threads import (
     RESULT_OF_LOOP,
 )
 from mpwatch.diagnose.analysis.mechanisms.cases import at_line
+from mpwatch.diagnose.analysis.mechanisms.lost_results import held_up_words
 from mpwatch.diagnose.analysis.mechanisms.servers import BothRead, Nested, both_read, nested_permits
 from mpwatch.diagnose.analysis.mechanisms.unreleased import lost_permits, may_lose_permits
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called, counted
+from mpwatch.diagnose.analysis.receivers import spinning
 from mpwatch.diagnose.analysis.stack_patterns import (
     calls,
     main_shape,
@@ -356,9 +358,10 @@ def waits_for_own_threads(index: Index) -> Iterator[Stall]:
             continue
         if process is None or thread is None or wait is None or wait.kind != "futex":
             continue
-        is_loop = runs_event_loop(thread)
-        if len(chain.links) == 1 and purpose(thread) in _OF_SERVERS and not is_loop:
-            continue  # a server waits like this for its whole life
+        is_loop, held = runs_event_loop(thread), held_up_words(index, process)
+        is_server = len(chain.links) == 1 and purpose(thread) in _OF_SERVERS and not is_loop
+        if is_server and held is None:
+            continue  # it waits like this for its whole life
         name, time = called(process), index.lasting(for_s)
         at = at_line(main_thread(process))
         cause = f"Only another thread of {name} can end this wait, and none of them has for {time}."
@@ -368,7 +371,7 @@ def waits_for_own_threads(index: Index) -> Iterator[Stall]:
             is_result = purpose(thread) in FOR_RESULTS and not may_set_a_result(process)
             cause = f"{LOOP_BLOCKED} {RESULT_OF_LOOP if is_result else cause}"
         advice = ADVICE_AWAIT if is_loop else ADVICE_THREADS
-        lost = None if is_loop else lost_permits(index, process)
+        lost = None if is_loop else held or lost_permits(index, process)
         if taken_pool(process) is not None:
             cause = cause_of_taken_pool(process) or cause
             advice = advice if is_loop else ADVICE_TAKEN_POOL
@@ -382,7 +385,9 @@ def waits_for_own_threads(index: Index) -> Iterator[Stall]:
             evidence=(
                 chain.sentence,
                 *other_threads(index, process),
-                f"no process of the job has used cpu for {time}, short wakes aside",
+                *(held.evidence if held is not None else ()),
+                f"no process of the job has used cpu for {time}, short wakes aside"
+                f"{', and what a thread that polls uses' * bool(spinning(index))}",
             ),
             cause=cause,
             advice=advice,

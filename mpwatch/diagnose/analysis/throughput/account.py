@@ -30,6 +30,7 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
 )
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, TRACED_S
+from mpwatch.diagnose.analysis.receivers import spinning
 from mpwatch.diagnose.analysis.stack_patterns import (
     HOOK_THREAD,
     Shape,
@@ -418,6 +419,8 @@ def activity(
         shows_disk: Whether a new stack of a wait is one of a wait for a disk.
         task_waits: The waits of workers of pools that are known to be for a task.
     """
+    if thread.state == "R" and thread in spinning(index).get(process.process, ()):
+        return Activity("spinning", place=_user_place(thread.stack))
     if thread.state == "R":
         return _running(index, process, thread, hardly_waits)
     if thread.state in ("T", "t"):

@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
 
 from msgspec import Struct
 
+from mpwatch.describe.frames import frame_words
 from mpwatch.diagnose.analysis.growth.newest import own_lines
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called
+from mpwatch.diagnose.analysis.stack_patterns import main_thread, user_frame
+from mpwatch.diagnose.analysis.throughput.messages import (
+    LARGE_BYTES,
+    bytes_per_s,
+    on_its_way_to,
+    receives,
+)
 from mpwatch.diagnose.analysis.throughput.shares import (
     OVER_S,
     WATCHED_S,
+    Place,
     core_share,
+    is_work,
+    main_account,
     shares,
+    shares_lately,
     times_faster,
     work_place,
 )
+from mpwatch.model.account import COPYING, IMPORTS, UNPICKLING, Activity
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History, ProcessMetric, first_at, rise
 from mpwatch.model.ids import ProcessId
@@ -38,6 +52,11 @@ times as much in a virtual one. More time than this for each fault is of somethi
 FAULTS_PER_S = 5_000
 CORE_SHARE = 0.2
 SHOWN = 2
+READ_PART = 0.1
+"""Of the memory mapped anew: a process that reads this much maps it for what it reads, as a message
+is copied two or three times."""
+RECENT = 3
+"""Buckets of the account: a line that was seen in none of them is one that a process has left."""
 
 
 class _Use(Struct, frozen=True):
@@ -99,9 +118,12 @@ def _finding(index: Index, found: Sequence[tuple[float, Process, _Use]]) -> Find
     """Describe the faults and the line."""
     lost, process, _ = found[0]
     processes = [each for _, each, _ in found]
-    place = work_place(index, processes)
+    received = _received(index, process, found[0][2])
+    place = _place(index, processes)
     at = f" at {place.words}" if place is not None and place.is_main else ""
-    lines = None if at else own_lines(process)
+    if received is not None:
+        at = f" for what it receives{f' at {received.place}' if received.place else at}"
+    lines = None if _PLACED.search(at) else own_lines(process)
     return Finding(
         rule=RULE,
         severity=Severity.INFO,
@@ -115,6 +137,7 @@ def _finding(index: Index, found: Sequence[tuple[float, Process, _Use]]) -> Find
             *(_words(each, use) for _, each, use in found[:SHOWN]),
             *(_core_words(index, process)),
             *_more_words(found[SHOWN:]),
+            *((received.words,) if received is not None else ()),
             *(
                 (f"{place.part:.0%} of the work whose line is known: {place.words}",)
                 if place
@@ -123,19 +146,101 @@ def _finding(index: Index, found: Sequence[tuple[float, Process, _Use]]) -> Find
             *((f"{called(process)} was last seen at {lines}",) if lines else ()),
             f"without this time it would be at most {times_faster(lost)} as fast",
         ),
-        cause=(
+        cause=_RECEIVED_CAUSE
+        if received is not None
+        else (
             "Memory that was just mapped has no pages: at the first use of each the kernel finds "
             "one, clears it and maps it. Large blocks (malloc's from 128 KiB on, arrays, mmap) are "
             "returned to the system when they are freed, and the next one starts anew. Shared "
             "memory that is created for each batch does the same."
         ),
-        advice=(
+        advice=_RECEIVED_ADVICE
+        if received is not None
+        else (
             "Allocate large buffers once and use them again (out= of numpy and torch, a buffer of "
             "the object), and no larger than needed. Where malloc makes them (numpy, torch on the "
             "CPU), MALLOC_MMAP_THRESHOLD_ and MALLOC_TRIM_THRESHOLD_ in the environment, set to 1 "
             "GiB, let it keep freed blocks; the process then stays larger."
         ),
     )
+
+
+_PLACED = re.compile(r" at \S+\.py:\d+ ")
+
+
+def _place(index: Index, processes: Sequence[Process]) -> Place | None:
+    """The function of most of the work lately; `None` where the processes have left it."""
+    place = work_place(index, processes, _may_allocate, shares_lately)
+    if place is None:
+        return None
+    where, _, function = place.words.partition(" ")
+    file = where.rpartition(":")[0]
+    for process in processes:
+        thread = main_thread(process)
+        for frame in thread.stack if thread is not None else ():
+            if (frame.file.rpartition("/")[2], frame.function) == (file, function):
+                return place
+        account = main_account(index, process.process)
+        for bucket in account.buckets[-RECENT:] if account is not None else ():
+            for each in bucket.tally.seen:
+                if each.place.startswith(f"{file}:") and each.place.endswith(f" {function}"):
+                    return place
+    return None
+
+
+def _may_allocate(activity: Activity) -> bool:
+    return is_work(activity) and activity.what != IMPORTS
+
+
+class _Received(Struct, frozen=True):
+    """Messages that a process receives into fresh memory."""
+
+    place: str
+    """The line that receives; empty where no stack shows it."""
+    words: str
+
+
+def _received(index: Index, process: Process, use: _Use) -> _Received | None:
+    """The messages for which a process needs fresh memory; `None` where it reads too little.
+
+    Each is read in parts, joined and loaded, so that the memory is several times the message.
+    """
+    per_s = bytes_per_s(index, process, is_written=False)
+    if per_s is None or per_s < READ_PART * use.faults * PAGE_BYTES:
+        return None
+    thread, message = main_thread(process), on_its_way_to(index, process)
+    is_large = message is not None and message.n_bytes >= LARGE_BYTES
+    frame = user_frame(thread.stack) if thread is not None and receives(thread) else None
+    if frame is None and not is_large:
+        return None
+    lines = [
+        each.activity.place
+        for each in shares_lately(index, process)
+        if each.activity.what in (COPYING, UNPICKLING) and each.activity.place
+    ]
+    place = frame_words(frame) if frame is not None else next(iter(lines), "")
+    words = f"{called(process)} reads {bytes_text(per_s)}/s"
+    if message is not None and is_large:
+        size = bytes_text(message.n_bytes)
+        words = f"{words}, and a message of at least {size} is on its way to it"
+        sender = user_frame(message.thread.stack) if message.is_written else None
+        if message.is_written:
+            at = f" at {frame_words(sender)}" if sender is not None else ""
+            words = f"{words} from {called(message.process)}{at}"
+    return _Received(place, words)
+
+
+_RECEIVED_CAUSE = (
+    "Each message is received into memory of its own: the parts that are read, the whole that "
+    "they are joined to, and the objects that are loaded from it. For large blocks that is memory "
+    "that was just mapped, and the kernel finds, clears and maps each page of it. So the time "
+    "grows with the bytes that are sent."
+)
+_RECEIVED_ADVICE = (
+    "Send less first: look at what the sender gives to each message, and leave out what the "
+    "receiver does not use; or hand large arrays over in shared memory (tensors through a queue of "
+    "torch.multiprocessing). Settings of malloc make the rest only a little cheaper."
+)
 
 
 def _more_words(found: Sequence[tuple[float, Process, _Use]]) -> Iterator[str]:

@@ -13,10 +13,16 @@ from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called, called
 from mpwatch.diagnose.analysis.source.lines import line_at, mark_place, mark_words, marks
 from mpwatch.diagnose.analysis.stack_patterns import calls
+from mpwatch.diagnose.analysis.throughput.messages import (
+    LARGE_BYTES,
+    bytes_per_s,
+    receives,
+    sends,
+    under_way,
+)
 from mpwatch.diagnose.analysis.throughput.shares import (
     LOSS_READINGS,
     LOSS_SHOWN_SHARE,
-    OVER_S,
     Loss,
     Speedup,
     core_share,
@@ -31,7 +37,6 @@ from mpwatch.diagnose.analysis.throughput.shares import (
 )
 from mpwatch.model.account import COPYING, NO_CORE, PICKLING, UNPICKLING, Activity
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import Series, first_at, rise
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.source_code import Mark
 from mpwatch.model.units import bytes_text
@@ -50,9 +55,6 @@ RECEIVERS = 2
 OWN_SHARE = 0.3
 """Workers that are in the program's own code for less spend most of their time on tasks as such."""
 SHOWN = 4
-LATEST_S = 8.0
-"""A count of bytes that is older does not show what a process transfers now."""
-LARGE_BYTES = 1 << 20
 TASKS_PER_S = 200
 """Waits of a worker each second from which its tasks take less than 5 ms."""
 TINY_BYTES_PER_S = 10e6
@@ -104,7 +106,7 @@ def _finding(index: Index, found: Sequence[Loss], faster: Speedup) -> Finding:
     thread = _thread(most)
     line = most.place or own_lines(most.process)
     at = f" at {line}" if line else ""
-    sends = _sends(most)
+    sends = _sends(index, most)
     by = "" if most.thread.tid == most.process.pid else f" in its thread {most.thread.name}"
     density = _bytes_per_cpu_s(index, found)
     others = {each.process.process for each in found} - {most.process.process}
@@ -114,7 +116,8 @@ def _finding(index: Index, found: Sequence[Loss], faster: Speedup) -> Finding:
     ratio = times_faster(1 - 1 / faster.most)
     of_all = lost_of_all(index, _is_transfer)
     cause = f"{single.cause} {_cause(density)}" if single else _cause(density)
-    advice = single.advice if single else _advice(most.process, thread, density)
+    is_large = density >= FAST_BYTES_PER_S if density else _large_message(index) is not None
+    advice = single.advice if single else _advice(most.process, thread, density, is_large)
     return Finding(
         rule=RULE,
         severity=Severity.WARNING if is_sure else Severity.INFO,
@@ -181,9 +184,11 @@ _SEND_ONCE = (
 def _sent_to_each(index: Index, found: Sequence[Loss]) -> _SentToEach | None:
     """The thread that pickles in a loop over connections, while several others unpickle."""
     for sender in found:
-        line = line_at(index, sender.place) if _sends(sender) else None
+        line = line_at(index, sender.place) if _sends(index, sender) else None
         parent = sender.process.process
-        receivers = [e.process for e in found if e.process.parent == parent and not _sends(e)]
+        receivers = [
+            e.process for e in found if e.process.parent == parent and not _sends(index, e)
+        ]
         if line is None or len(receivers) < RECEIVERS:
             continue
         for mark in marks(index, "sends-each"):
@@ -280,8 +285,16 @@ def _thread(loss: Loss) -> Thread | None:
     return next((each for each in loss.process.threads if each.tid == loss.thread.tid), None)
 
 
-def _sends(loss: Loss) -> bool:
-    return loss.kinds.get(PICKLING, 0.0) >= loss.kinds.get(UNPICKLING, 0.0)
+def _sends(index: Index, loss: Loss) -> bool:
+    """Whether a thread sends rather than receives; of bytes that it copies its calls tell."""
+    pickles, unpickles = loss.kinds.get(PICKLING, 0.0), loss.kinds.get(UNPICKLING, 0.0)
+    if pickles != unpickles:
+        return pickles > unpickles
+    thread = _thread(loss)
+    if receives(thread) != sends(thread):
+        return sends(thread)
+    written = bytes_per_s(index, loss.process, is_written=True) or 0.0
+    return written >= (bytes_per_s(index, loss.process, is_written=False) or 0.0)
 
 
 def _kinds(loss: Loss) -> str:
@@ -307,20 +320,20 @@ def _volumes(index: Index, found: Sequence[Loss]) -> Iterator[str]:
     """What the processes read and write, and the size of a message that is under way."""
     reported = set()
     for loss in found[:SHOWN]:
-        process, is_sender = loss.process, _sends(loss)
-        per_s = _bytes_per_s(index, process, is_sender)
+        process, is_sender = loss.process, _sends(index, loss)
+        per_s = bytes_per_s(index, process, is_sender)
         if per_s is not None and (process.process, is_sender) not in reported:
             reported.add((process.process, is_sender))
             verb = "writes" if is_sender else "reads"
             yield f"{called(process)} {verb} {bytes_text(per_s)}/s in files, pipes and sockets"
-    sizes = [
-        thread.waits_on.wanted_bytes or 0
-        for process in index.snapshot.living()
-        for thread in process.threads
-        if thread.waits_on is not None and thread.waits_on.kind in ("pipe-read", "pipe-write")
-    ]
-    if max(sizes, default=0) >= LARGE_BYTES:
-        yield f"a message of at least {bytes_text(max(sizes))} is being sent at this moment"
+    if (message := _large_message(index)) is not None:
+        yield f"a message of at least {bytes_text(message)} is being sent at this moment"
+
+
+def _large_message(index: Index) -> int | None:
+    """The bytes of a large message that is under way; `None` for none."""
+    message = under_way(index)
+    return message.n_bytes if message is not None and message.n_bytes >= LARGE_BYTES else None
 
 
 def _tasks(index: Index) -> Iterator[str]:
@@ -334,29 +347,21 @@ def _tasks(index: Index) -> Iterator[str]:
         yield f"tasks that the workers run: {', '.join(sorted(names)[:SHOWN])}"
 
 
-def _bytes_per_s(index: Index, process: Process, is_sender: bool) -> float | None:
-    """Bytes that a process writes or reads each second; `None` where it hardly does."""
-    series = index.history.of(process.process, "written_bytes" if is_sender else "read_bytes")
-    if len(series) < 2 or index.snapshot.at_s - series[-1].at_s > LATEST_S:
-        return None
-    span_s = _span_s(series)
-    return rise(series, within_s=OVER_S) / span_s if span_s > 0 else None
-
-
-def _span_s(series: Series) -> float:
-    first = first_at(series, series[-1].at_s - OVER_S)
-    return series[-1].at_s - series[min(first, len(series) - 1)].at_s
-
-
 def _bytes_per_cpu_s(index: Index, found: Sequence[Loss]) -> float | None:
-    """How many bytes a second of cpu time passes on; `None` where no bytes were counted."""
+    """How many bytes a second of cpu time passes on; `None` where no bytes were counted.
+
+    `None` also where that is few, but a large message is under way, which is not counted yet.
+    """
     amounts = [
         (per_s, loss.cpu_share)
         for loss in found
-        if loss.cpu_share and (per_s := _bytes_per_s(index, loss.process, _sends(loss)))
+        if loss.cpu_share and (per_s := bytes_per_s(index, loss.process, _sends(index, loss)))
     ]
     cpu = sum(share for _, share in amounts)
-    return sum(per_s for per_s, _ in amounts) / cpu if cpu else None
+    density = sum(per_s for per_s, _ in amounts) / cpu if cpu else None
+    if density is not None and density < FAST_BYTES_PER_S and _large_message(index) is not None:
+        return None
+    return density
 
 
 def _cause(density: float | None) -> str:
@@ -401,11 +406,10 @@ def _is_small(density: float | None) -> bool:
     return density is not None and density <= SLOW_BYTES_PER_S
 
 
-def _advice(process: Process, thread: Thread | None, density: float | None) -> str:
+def _advice(process: Process, thread: Thread | None, density: float | None, is_large: bool) -> str:
     """What fits the channel and the data that were observed."""
     stack = () if thread is None else thread.stack
     is_small = _is_small(density)
-    is_large = density is not None and density >= FAST_BYTES_PER_S
     data = _SMALL if is_small else _LARGE if is_large else f"{_SMALL} {_LARGE}"
     if process.role == "loader-worker":
         return f"{_LOADER} {_LESS}"

@@ -3580,6 +3580,9 @@ def run(model, store, ids, loader):
 @pytest.mark.parametrize(
     ("saves", "place"),
     [
+        ("data = pickle.dumps({'x': features})", ["1"]),
+        ("self.conn.send_bytes(pickle.dumps(features))", ["1"]),
+        ("self.conn.send(features)", []),  # with shared memory, as multiprocessing sends tensors
         ("torch.save(features, buffer)", ["1"]),
         ("torch.save({'features': features, 'meta': 1}, buffer)", ["1"]),
         ("torch.save([1, (meta,)], buffer)", ["2"]),
@@ -3629,6 +3632,7 @@ def test_parts_of_a_tensor_that_are_given_to_a_method_are_read(
         ("torch.save(feats, name)", []),
         ("torch.save(feats[0], name)", []),  # a model may return a tuple
         ("torch.save(rows[i], name)", []),
+        ("out = pickle.dumps(feats[i])", ["feats[i], feats"]),
     ],
 )
 def test_parts_of_a_tensor_that_are_saved_are_read(
@@ -3637,3 +3641,87 @@ def test_parts_of_a_tensor_that_are_saved_are_read(
     found = marks_of(tmp_path / "run.py", SAVES.format(saves="pass", gives=gives))
 
     assert [each for kind, _, each in found if kind == "saves-part"] == about
+
+
+KEEPS = """\
+import torch
+import numpy as np
+
+
+class Table:
+    def __init__(self, length):
+        self.obs = {obs}
+        self.at = 0
+
+    def recent(self, count, mask):
+        part = slice(self.at - count, self.at)
+        return {recent}
+
+    def send(self, writer, count, mask):
+        {sends}
+"""
+
+
+@pytest.mark.parametrize(
+    ("recent", "obs", "part"),
+    [
+        ("self.obs[part]", "torch.zeros(length, 4)", "self.obs[part]"),
+        ("{'n': count, 'obs': self.obs[part]}", "torch.empty(length).to(DEVICE)", "self.obs[part]"),
+        ("self.obs[-1]", "torch.zeros(length, 4)", "self.obs[-1]"),
+        ("self.obs[:, 0].reshape(-1)", "torch.zeros(length, 4)", "self.obs[:, 0]"),
+        ("self.obs.narrow(0, 0, 4)", "torch.zeros(length, 4)", "self.obs.narrow(0, 0, 4)"),
+        ("torch.chunk(self.obs, 4)[0]", "torch.zeros(length)", "torch.chunk(self.obs, 4)[0]"),
+        ("self.obs.split(4)[mask]", "torch.zeros(length)", "self.obs.split(4)[mask]"),
+        ("self.obs[part].clone()", "torch.zeros(length, 4)", ""),
+        ("self.obs[part].numpy()", "torch.zeros(length, 4)", ""),
+        ("self.obs[mask]", "torch.zeros(length, 4)", ""),  # a mask or a list of indices copies
+        ("self.obs[:]", "torch.zeros(length, 4)", ""),
+        ("self.obs", "torch.zeros(length, 4)", ""),
+        ("self.obs[part]", "np.zeros((length, 4))", ""),
+        ("self.obs[part]", "[0] * length", ""),
+    ],
+)
+def test_a_part_of_a_tensor_is_followed_through_the_function_that_returns_it(
+    tmp_path: Path, recent: str, obs: str, part: str
+) -> None:
+    text = KEEPS.format(obs=obs, recent=recent, sends="writer.put(self.recent(count, mask))")
+    found = marks_of(tmp_path / "run.py", text)
+
+    expected = [f"put, 0, tensor self.obs, 12 recent: {part}"] if part else []
+    assert [each for kind, _, each in found if kind == "passes-part"] == expected
+
+
+@pytest.mark.parametrize(
+    ("sends", "about"),
+    [
+        ("rows = self.obs[:count]; pickle.dumps(rows)", ["self.obs[:count], tensor self.obs"]),
+        ("for row in self.obs.unbind(): torch.save(row, 'x')", ["row, tensor self.obs"]),
+        ("rows = self.obs[:9]; rows = rows + 1; torch.save(rows, 'x')", []),
+        ("torch.save(self.obs, 'x')", []),
+    ],
+)
+def test_a_part_of_a_tensor_is_followed_through_variables(
+    tmp_path: Path, sends: str, about: list[str]
+) -> None:
+    text = KEEPS.format(obs="torch.zeros(length, 4)", recent="None", sends=sends)
+    found = marks_of(tmp_path / "run.py", text)
+
+    assert [each for kind, _, each in found if kind == "saves-part"] == about
+
+
+def test_a_part_of_a_tensor_is_followed_into_another_file(tmp_path: Path) -> None:
+    table = KEEPS.format(obs="torch.zeros(length, 4)", recent="self.obs[part]", sends="pass")
+    (tmp_path / "table.py").write_text(table)
+    text = """\
+import torch
+from table import Table
+
+
+def run(writer):
+    table = Table(9)
+    writer.put(table.recent(4, None))
+"""
+    found = marks_of(tmp_path / "run.py", text)
+
+    about = "put, 0, tensor self.obs, table.py:12 recent: self.obs[part]"
+    assert ("passes-part", 7, about) in found

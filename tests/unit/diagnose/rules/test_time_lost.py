@@ -20,6 +20,7 @@ from mpwatch.model.history import History
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Flow, Process, Snapshot, Thread
 from mpwatch.model.source_code import Mark, SourceLine, Statement
+from mpwatch.model.waits import WaitEdge, WaitGraph
 from tests.builders.accounts import COMPUTES, WAITS_IN_QUEUE, answers_from, with_shares
 from tests.builders.snapshots import (
     IDLE_FEEDER,
@@ -134,6 +135,46 @@ def test_large_blocks_of_data_are_distinguished_from_many_small_objects() -> Non
     assert "large blocks of data" in finding.cause
     assert "shared memory" in finding.advice
     assert "lists" not in finding.advice
+
+
+LARGE = WaitedOn("pipe-write", "write", ("pipe:[9]",), (3,), wanted_bytes=32 * MIB)
+
+
+def test_small_objects_are_not_claimed_while_a_large_message_is_under_way() -> None:
+    def make(second: int) -> Snapshot:
+        fills = thread(300, "train.py:publish:14", waits=LARGE, stack_age_s=0.0)
+        made = feeding(second)
+        return job(second, *made.processes, process(300, "spawned", threads=[fills]))
+
+    # A message counts as written once all of it is.
+    past = history({(200, "written_bytes"): line(1e9, per_s=20.0)})
+
+    finding = only(pickling_cost.check, watched(make), past)
+
+    assert "a message of at least 32.0M is being sent at this moment" in finding.evidence
+    assert "small" not in finding.cause
+    assert "in shared memory" in finding.advice
+    assert "lists" not in finding.advice
+
+
+RECV = ("multiprocessing/connection.py:_recv", "multiprocessing/connection.py:recv_bytes")
+
+
+@pytest.mark.parametrize("is_at_it", [True, False])
+def test_a_process_that_reads_messages_is_said_to_receive(is_at_it: bool) -> None:
+    def make(second: int) -> Snapshot:
+        stack = (*RECV, "data.py:poll:26") if second < SECONDS or is_at_it else WORKS
+        own = process(200, "spawned", threads=[thread(200, *stack, is_active=True, **RUNS)])
+        return job(second, main(threads=[waits()]), ticked(own, {200: 90 * second}))
+
+    written, read = line(1e6, per_s=14.0), line(1e9, per_s=300e6)
+    past = history({(200, "written_bytes"): written, (200, "read_bytes"): read})
+
+    finding = only(pickling_cost.check, watched(make), past)
+
+    assert "copying what it receives at data.py:26 poll" in finding.summary
+    assert "spawned 200 (200) reads 286M/s in files, pipes and sockets" in finding.evidence
+    assert "large blocks of data" in finding.cause
 
 
 def test_neither_is_claimed_where_no_bytes_were_counted() -> None:
@@ -541,3 +582,61 @@ def test_kernel_time_for_fresh_memory_is_named_with_its_line() -> None:
 )
 def test_other_kernel_time_and_other_faults_are_not_reported(past: History) -> None:
     assert found(page_fault_cost.check, watched(filling), past) == []
+
+
+def reading(second: int, *, stack: tuple[str, ...] = (*RECV, "data.py:poll:26")) -> Snapshot:
+    own = process(200, "spawned", threads=[thread(200, *stack, **RUNS)])
+    fills = thread(300, "train.py:publish:14", waits=LARGE, stack_age_s=0.0)
+    sender = process(300, "spawned", threads=[fills])
+    return job(second, main(threads=[waits()]), ticked(own, {200: 100 * second}), sender)
+
+
+def reads(per_s: float) -> History:
+    return history(
+        {
+            (200, "minor_faults"): line(9e6, per_s=200_000),
+            (200, "system_ticks"): line(9000, per_s=70),
+            (200, "cpu_percent"): line(100.0),
+            (200, "read_bytes"): line(1e9, per_s=per_s),
+        }
+    )
+
+
+def test_fresh_memory_for_messages_is_said_to_be_for_what_is_received() -> None:
+    seen = watched(reading)
+    edge = WaitEdge(pid(300), 300, "pipe-write", "room in a full pipe", (pid(200),))
+    seen = replace(seen, waits=WaitGraph((edge,)))
+
+    finding = only(page_fault_cost.check, seen, reads(300e6))
+
+    assert finding.summary.endswith("fresh memory for what it receives at data.py:26 poll")
+    assert (
+        "spawned 200 (200) reads 286M/s, and a message of at least 32.0M is on its way to it from "
+        "spawned 300 (300) at train.py:14 publish"
+    ) in finding.evidence
+    assert finding.cause.startswith("Each message is received into memory of its own")
+    assert finding.advice.startswith("Send less first")
+    assert "MALLOC" not in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("per_s", "stack"), [(1e6, (*RECV, "data.py:poll:26")), (300e6, ("data.py:padded:23",))]
+)
+def test_other_fresh_memory_is_not_said_to_be_for_messages(
+    per_s: float, stack: tuple[str, ...]
+) -> None:
+    seen = watched(lambda second: reading(second, stack=stack))
+
+    assert "receives" not in only(page_fault_cost.check, seen, reads(per_s)).summary
+
+
+def test_a_line_that_a_process_has_left_is_not_told_as_the_place_of_the_work() -> None:
+    def make(second: int) -> Snapshot:
+        # Later stacks show none of its own lines.
+        stack = ("train.py:__init__:19",) if second < 15 else ()
+        own = process(200, "spawned", threads=[thread(200, *stack, **RUNS)])
+        return job(second, main(threads=[waits()]), ticked(own, {200: 100 * second}))
+
+    finding = only(page_fault_cost.check, watched(make), faults(200_000, 70))
+
+    assert "__init__" not in " ".join((finding.summary, *finding.evidence))
