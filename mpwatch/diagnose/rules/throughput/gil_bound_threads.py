@@ -305,28 +305,7 @@ def _finding_of_holder(index: Index, process: Process, found: _Holder) -> Findin
             f"{waiter}: {found.waited:.0%} waiting for the GIL{at}",
             *(f"{called(e)}: {s:.0%} waiting for {name}" for e, s in clients[:SHOWN_CLIENTS]),
         ),
-        cause=(
-            "Python's global interpreter lock (GIL) lets one thread run Python code at a time. "
-            "Each call that releases it (a torch operator, a read) has to get it back, and a "
-            "thread that computes in Python gives it up only every 5 ms "
-            "(sys.getswitchinterval()): many short calls get much slower, without a core being "
-            "short."
-            + (
-                f" The loop around {found.place} does not wait for work: it runs at full speed "
-                "also when there is nothing to do."
-                if is_polling
-                else f" As far as its statements show, {endless} has no wait in it: one round "
-                "follows the other without a pause."
-                if endless
-                else ""
-            )
-            + (
-                " The processes that wait for this one get an answer only once "
-                f"{waiter} has the GIL again, often several times for each: that sets their pace."
-                if clients
-                else ""
-            )
-        ),
+        cause=_cause(found, waiter, endless, is_polling=is_polling, has_clients=bool(clients)),
         advice=(
             "Let the loop wait in the call that looks for work (get() with a timeout, "
             "Event.wait()) whenever it has nothing else to do. More threads do not help, and a "
@@ -338,6 +317,34 @@ def _finding_of_holder(index: Index, process: Process, found: _Holder) -> Findin
             + (", nor do more processes that wait for this one." if clients else ".")
         ),
     )
+
+
+def _cause(
+    found: _Holder, waiter: str, endless: str, *, is_polling: bool, has_clients: bool
+) -> str:
+    """Why the GIL slows the process down, whether the loop ever pauses, and whom it holds up."""
+    text = (
+        "Python's global interpreter lock (GIL) lets one thread run Python code at a time. Each "
+        "call that releases it (a torch operator, a read) has to get it back, and a thread that "
+        "computes in Python gives it up only every 5 ms (sys.getswitchinterval()): many short "
+        "calls get much slower, without a core being short."
+    )
+    if is_polling:
+        text += (
+            f" The loop around {found.place} does not wait for work: it runs at full speed also "
+            "when there is nothing to do."
+        )
+    elif endless:
+        text += (
+            f" As far as its statements show, {endless} has no wait in it: one round follows the "
+            "other without a pause."
+        )
+    if has_clients:
+        text += (
+            f" The processes that wait for this one get an answer only once {waiter} has the GIL "
+            "again, often several times for each: that sets their pace."
+        )
+    return text
 
 
 def _clients(index: Index, process: Process, found: _Holder) -> Sequence[tuple[Process, float]]:
