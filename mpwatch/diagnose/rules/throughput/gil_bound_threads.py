@@ -23,7 +23,12 @@ from mpwatch.diagnose.analysis.process_queries import (
 )
 from mpwatch.diagnose.analysis.source.lines import is_in_loop, line_at, source_of
 from mpwatch.diagnose.analysis.stack_patterns import user_frame
-from mpwatch.diagnose.analysis.throughput.shares import OBSERVED_S, READINGS, shares
+from mpwatch.diagnose.analysis.throughput.shares import (
+    OBSERVED_S,
+    READINGS,
+    main_account,
+    shares,
+)
 from mpwatch.model.account import (
     IMPORTS,
     RUNNING_KINDS,
@@ -53,8 +58,6 @@ HELD_BACK = 0.3
 """The share of its time from which on a thread loses most to the GIL, if it computes less."""
 CLIENT_WAITS = 0.5
 """A process waits so much of its time for another one that it gets no further than that one."""
-AT_REST = 0.9
-"""A process that waits so much of its time for others provides nothing itself."""
 SHOWN_CLIENTS = 3
 SHOWN_LOOPS = 3
 ASKING = 0.1
@@ -380,8 +383,9 @@ def _is_answer_of(index: Index, server: Process, share: Share) -> bool:
 
 
 def _is_at_rest(index: Index, process: Process) -> bool:
-    waits = (s for s in shares(index, process) if s.activity.target in ("child", "thread"))
-    return sum(each.share for each in waits) >= AT_REST
+    """Whether a main thread does nothing before another process or a thread has ended."""
+    account = main_account(index, process.process)
+    return account is not None and account.now.target in ("child", "thread")
 
 
 def _loops(index: Index, process: Process, found: _Holder) -> tuple[str, str]:

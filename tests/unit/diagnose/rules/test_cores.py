@@ -435,7 +435,10 @@ OF_IMPORTS = Activity("computing", IMPORTS, place="data.py:31 <genexpr>")
 
 
 def serving(
-    held_up: Mapping[Activity, float], computes: Mapping[Activity, float], clients: float = 0.0
+    held_up: Mapping[Activity, float],
+    computes: Mapping[Activity, float],
+    clients: float = 0.0,
+    root: Activity = JOINS,
 ) -> Snapshot:
     """A server whose main thread waits for the GIL, beside two processes that may wait for it."""
     stack = ("data.py:<genexpr>:31", "data.py:cell:31", "data.py:refresh:42", "threading.py:run")
@@ -463,7 +466,7 @@ def serving(
     asks = answers_from(300)._replace(providers=(pid(MAIN), pid(300)))
     job = with_shares(
         job,
-        p100={JOINS: 1.0},
+        p100={root: 1.0},
         p300=held_up,
         p301=computes,
         p400={asks: clients, COMPUTES: 1 - clients},
@@ -513,6 +516,8 @@ def test_a_process_that_the_gil_holds_up_while_others_wait_for_it_sets_their_pac
     assert "spawned 400 (400): 80% waiting for server (300)" in finding.evidence
     assert served.severity is other.severity is Severity.INFO
     assert "of their time" not in served.summary + other.summary
+    by_either = serving(waits, {STATISTICS: 1}, clients=0.8, root=COMPUTES)
+    assert only(gil_bound_threads.check, by_either).severity is Severity.INFO
 
 
 def test_imports_of_one_thread_are_no_finding_about_the_gil() -> None:
