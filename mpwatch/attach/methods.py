@@ -178,10 +178,10 @@ def queue_call(attempt: Attempt, exchange: ExchangeDir) -> float:
         raise Refused(f"its memory cannot be opened: {error.strerror}") from error
     try:
         tracer.require_same(attempt.target.process)
-        function, block_at = _install(attempt, exchange, memory)
+        function, code, block_at = _install(attempt, exchange, memory)
         attempt.block_at = block_at
         attempt.step("text written")
-        return _queue(attempt, memory, function, block_at)
+        return _queue(attempt, memory, function, code, block_at)
     except ProcessLookupError:
         raise Refused("the process ended during the attempt") from None
     except OSError as error:
@@ -261,8 +261,11 @@ def call_failure(target: Target, block_at: int | None) -> str:
 
 def _install(
     attempt: Attempt, exchange: ExchangeDir, memory: code_cave.TargetMemory
-) -> tuple[int, int]:
-    """Write code and data for a call; the addresses of both.
+) -> tuple[int, bytes, int]:
+    """Write code and data for a call.
+
+    Returns:
+        The address of the code, what of it only a tracer may write, and the address of the data.
 
     Raises:
         Refused: There is no place, or an earlier call still uses it.
@@ -271,7 +274,7 @@ def _install(
     pid, found = attempt.target.pid, attempt.interpreter
     ticks = attempt.target.process.start_ticks
     code = native_call.native_code().content
-    code_at = code_cave.install_code(pid, found.modules, found.mappings, memory, code)
+    code_at, missing = code_cave.install_code(pid, found.modules, found.mappings, memory, code)
     block_at = code_cave.find_data(pid, found.modules, memory)
     present = native_call.parse(memory.read(block_at, native_call.BLOCK_BYTES))
     if present is not None and present.is_running(ticks):
@@ -279,10 +282,16 @@ def _install(
     text = compiled_payload.bootstrap_text(exchange.path, attempt.target.pid_inside)
     block = native_call.block(code_at, text, ticks, found.address)
     native_call.store(memory.write, block_at, block)
-    return code_at, block_at
+    return code_at, missing, block_at
 
 
-def _queue(attempt: Attempt, memory: code_cave.TargetMemory, function: int, block_at: int) -> float:
+def _queue(
+    attempt: Attempt,
+    memory: code_cave.TargetMemory,
+    function: int,
+    code: bytes,
+    block_at: int,
+) -> float:
     """Queue the call as soon as the interpreter has started."""
     deadline_s = time.monotonic() + STARTED_WITHIN_S
     machine = pending_call.machine_here()
@@ -290,7 +299,9 @@ def _queue(attempt: Attempt, memory: code_cave.TargetMemory, function: int, bloc
         try:
             # Each time: what is still starting may execute another program, whose memory is not
             # that of the plan. It takes 26 us once the files were searched.
-            plan = pending_call.prepare(attempt.interpreter, machine, memory, function, block_at)
+            plan = pending_call.prepare(
+                attempt.interpreter, machine, memory, function, block_at, code
+            )
             with _STOPPING:
                 return tracer.start().queue(
                     attempt.target.process, tracer.without_mappings(plan), attempt.step

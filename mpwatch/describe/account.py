@@ -179,19 +179,27 @@ def sentence(shares: Sequence[Share], names: Mapping[ProcessId, str]) -> str:
 
 
 def others_words(account: ProcessAccount) -> str:
-    """The cpu time of other threads than main in the last minute; empty if it is hardly any."""
-    cores = 0.0
-    busy = 0
-    for thread in account.threads[1:]:
-        tally = thread.last_minute()
-        if tally.observed_s > 0:
-            share = tally.cpu_s / tally.observed_s
-            cores += share
-            busy += share >= CORE_SHARE / 2
-    if cores < CORE_SHARE or not busy:
-        return ""
-    threads = "another thread" if busy == 1 else f"{busy} other threads"
-    return f"{threads} computed for {share_text(cores)} of a core"
+    """The cpu time of other threads than main in the last minute; empty if it is hardly any.
+
+    That of threads which poll without pause, as far as readings found them at it, is told apart.
+    """
+    shares = [(each.last_minute(), _spins(each.last_minute())) for each in account.threads[1:]]
+    known = [(tally.cpu_s / tally.observed_s, s) for tally, s in shares if tally.observed_s > 0]
+    parts = []
+    for verb, of_core in (
+        ("computed", [share - spins for share, spins in known]),
+        ("polled without pause", [spins for _, spins in known]),
+    ):
+        busy = sum(share >= CORE_SHARE / 2 for share in of_core)
+        if busy and sum(of_core) >= CORE_SHARE:
+            threads = "another thread" if busy == 1 else f"{busy} other threads"
+            parts.append(f"{threads} {verb} for {share_text(sum(of_core))} of a core")
+    return "; ".join(parts)
+
+
+def _spins(tally: Tally) -> float:
+    """The share of a core that a thread has used to poll, 0 to 1."""
+    return sum(each.share for each in tally.shares() if each.activity.kind == "spinning")
 
 
 def process_words(account: ProcessAccount, names: Mapping[ProcessId, str]) -> str:

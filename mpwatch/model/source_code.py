@@ -208,6 +208,8 @@ class Holder(NamedTuple):
     given_up: GivenUp | None = None
     """Of one whose entries an answer removes: what takes them out of another container only."""
     looked_up: LookedUp | None = None
+    store: str = ""
+    """Its class, where it is a store of torch.distributed that gets ever new keys: `TCPStore`."""
 
 
 class LoopEnd(NamedTuple):

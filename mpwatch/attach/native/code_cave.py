@@ -7,17 +7,22 @@ The kernel maps whole pages of a loaded file, so two places have unused bytes:
   excluded; musl gives them to malloc, so musl is not supported.
 - Behind the end of its code: the next bytes of the file. A store through /proc/PID/mem gives the
   process a private copy of that page, as a debugger's breakpoint does, and leaves the file alone.
+  Where the kernel refuses that store to a process that does not trace the target (the setting
+  `proc_mem.force_override` of Linux 6.12, `ptrace` in Debian's kernels), the tracer writes there
+  while the thread is stopped.
 
 Neither needs a new mapping, nor memory that is writable and executable at once.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable
 
 from mpwatch.attach.native import elf, gil_syscalls, native_call
 from mpwatch.attach.native.elf import Mapping, Module
+from mpwatch.attach.native.ptrace import WORD_BYTES
 from mpwatch.attach.outcomes import Refused
 from mpwatch.collect.process.procfs import PAGE_BYTES
 
@@ -111,11 +116,15 @@ def install_code(
     memory: TargetMemory,
     code: bytes,
     proc: str = "/proc",
-) -> int:
-    """Write code into a code cave and return its address; a later injection uses it again.
+) -> tuple[int, bytes]:
+    """Write code into a code cave, unless an earlier injection has; a later one uses it again.
 
     The code is never removed, because an observer cannot know when the last thread has returned
     from it.
+
+    Returns:
+        The address, and what is still to be written there by a tracer in whole words; no bytes if
+        the code is in place.
 
     Raises:
         Refused: No loaded file has a large enough cave.
@@ -130,9 +139,16 @@ def install_code(
             at = _usable_code_address(pid, module, mapping, memory, code, (start, end), proc)
             if at is None:
                 continue
-            if memory.read(at, len(code)) != code:
+            if memory.read(at, len(code)) == code:
+                return at, b""
+            try:
                 memory.write(at, code)
-            return at
+            except OSError as error:
+                if error.errno != errno.EIO:
+                    raise
+                rest = -len(code) % WORD_BYTES
+                return at, code + memory.read(at + len(code), rest)
+            return at, b""
         except (Refused, OSError):
             continue
     raise Refused("no loaded file has unused bytes for the code of the call")

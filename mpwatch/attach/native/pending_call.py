@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from mpwatch.attach.arch import Machine, SignalFrame, ThreadContext
-from mpwatch.attach.native import gil_syscalls
+from mpwatch.attach.native import gil_syscalls, native_call
 from mpwatch.attach.native.code_cave import TargetMemory, mapping_at
 from mpwatch.attach.native.cpython_symbols import Interpreter
 from mpwatch.attach.native.elf import Mapping
@@ -91,6 +91,8 @@ class CallPlan:
     """Address of the function's argument."""
     return_to: int
     """Address of instructions that perform `rt_sigreturn`."""
+    code: bytes
+    """What is still to be written at `function`, in whole words, see `code_cave.install_code`."""
     started_at: int | None
     """Address of the flag that `Py_IsInitialized` returns; `None` if its code is not understood."""
     locking: tuple[tuple[int, int], ...] = ()
@@ -119,7 +121,12 @@ def machine_here() -> Machine:
 
 
 def prepare(
-    interpreter: Interpreter, machine: Machine, memory: TargetMemory, function: int, block_at: int
+    interpreter: Interpreter,
+    machine: Machine,
+    memory: TargetMemory,
+    function: int,
+    block_at: int,
+    code: bytes = b"",
 ) -> CallPlan:
     """Find the addresses a call needs.
 
@@ -130,15 +137,16 @@ def prepare(
     """
     return_to = _find_code(interpreter, memory, machine.return_code)
     getter = interpreter.is_initialized
-    code = memory.read(getter, _GETTER_BYTES)
     started_at = machine.loaded_from(
-        code, getter, lambda address: int.from_bytes(memory.read(address, 8), "little")
+        memory.read(getter, _GETTER_BYTES),
+        getter,
+        lambda address: int.from_bytes(memory.read(address, 8), "little"),
     )
     if started_at is not None and not interpreter.contains(started_at):
         raise NotReady  # its global offset table has no addresses yet
     locking, waiting = interpreter.locking_ranges, interpreter.waiting_ranges
     return CallPlan(
-        interpreter, machine, function, block_at, return_to, started_at, locking, waiting
+        interpreter, machine, function, block_at, return_to, code, started_at, locking, waiting
     )
 
 
@@ -171,6 +179,8 @@ def queue(
         _require_started(plan, memory)
         frame = machine.frame(context, plan.return_to)
         _require_stack(plan.interpreter.mappings, machine.stack_pointer(context), frame)
+        tracee.write_words(plan.function, plan.code)
+        _require_code(plan, memory)
         memory.write(frame.address, frame.content)
         step("frame written")
         function = plan.interpreter.add_pending_call
@@ -206,6 +216,17 @@ def _require_started(plan: CallPlan, memory: TargetMemory) -> None:
         is_started = procfs.age_s(plan.interpreter.pid) > SURELY_STARTED_S
     if not is_started:
         raise NotReady
+
+
+def _require_code(plan: CallPlan, memory: TargetMemory) -> None:
+    """Refuse to call what is not the code of `native_call`: it would end the process.
+
+    Raises:
+        Refused: Other bytes are there.
+    """
+    code = native_call.native_code().content
+    if memory.read(plan.function, len(code)) != code:
+        raise Refused("the code of the call was not written to its memory", passes=True)
 
 
 def _returns(plan: CallPlan, tracee: Tracee, context: ThreadContext) -> bool:

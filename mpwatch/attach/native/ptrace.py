@@ -11,6 +11,7 @@ import ctypes
 import errno
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable
 from types import TracebackType
@@ -20,7 +21,7 @@ from mpwatch.attach.outcomes import Refused
 from mpwatch.collect.process import procfs
 
 # linux/ptrace.h
-_CONT, _DETACH, _SYSCALL = 7, 17, 24
+_POKEDATA, _CONT, _DETACH, _SYSCALL = 5, 7, 17, 24
 _GETREGSET, _SETREGSET, _SEIZE, _INTERRUPT = 0x4204, 0x4205, 0x4206, 0x4207
 _GETSIGMASK, _SETSIGMASK, _GET_RSEQ_CONFIGURATION = 0x420A, 0x420B, 0x420F
 _O_TRACESYSGOOD = 1
@@ -39,6 +40,7 @@ _SLEEP_S = 0.00005
 _QUEUE_S = 5.0
 """Extra time for a runnable thread that waits for a cpu."""
 _PID, _STATUS = 4, 6  # words of siginfo_t
+WORD_BYTES = ctypes.sizeof(ctypes.c_long)
 _REGISTERS_BYTES = 16384
 _STATUS_BYTES = 4096
 
@@ -175,6 +177,16 @@ class Tracee:
         """Set the set of blocked signals."""
         buffer = ctypes.c_uint64(mask)
         self._request("write mask", _SETSIGMASK, 8, ctypes.addressof(buffer))
+
+    def write_words(self, address: int, content: bytes) -> None:
+        """Write whole words to memory of the stopped thread, code included.
+
+        A tracer may write to pages that the target itself may not write to, whatever
+        `proc_mem.force_override` says of `/proc/PID/mem`; the process gets a private copy of them.
+        """
+        for offset in range(0, len(content), WORD_BYTES):
+            word = int.from_bytes(content[offset : offset + WORD_BYTES], sys.byteorder)
+            self._request("write word", _POKEDATA, address + offset, word)
 
     def has_signal(self, mask: int) -> bool:
         """Whether a signal with a handler is pending and not blocked by this mask.

@@ -12,6 +12,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import islice, pairwise
 from typing import Final, NamedTuple, TypeAlias, TypeGuard
 
@@ -95,8 +96,24 @@ class _Removed(NamedTuple):
 
 _DICTS: Final = frozenset(("OrderedDict", "defaultdict", "dict"))
 _REMOVES: Final = frozenset(
-    ("pop", "popitem", "popleft", "clear", "remove", "discard", "difference_update", "heappop")
+    (
+        *("pop", "popitem", "popleft", "clear", "remove", "discard", "difference_update"),
+        *("heappop", "delete_key"),
+    )
 )
+_STORES: Final = frozenset(("FileStore", "HashStore", "PrefixStore", "TCPStore"))
+"""The key-value stores of torch.distributed (torch 2.1 to 2.13)."""
+_OF_ALL_CLIENTS: Final = _STORES - {"HashStore"}
+"""Those whose keys outlive the object by which they were written."""
+_SETS_KEYS: Final = frozenset(("add", "append", "compare_set", "multi_set", "set"))
+"""Their methods that write keys, which are given first."""
+_EVER_NEW: Final = frozenset(
+    (
+        *("monotonic", "monotonic_ns", "next", "now", "perf_counter", "time", "time_ns"),
+        *("token_hex", "uuid1", "uuid4"),
+    )
+)
+"""Calls that return something else each time."""
 
 
 def holders(files: Iterable[tuple[str, ParsedFile]]) -> tuple[Holder, ...]:
@@ -297,7 +314,83 @@ class _Search:
         kinds = {_kind_of(value) for value in self._made_of(key)}
         if "bounded" in kinds:
             return False
-        return not kinds.isdisjoint(_DICTS if is_keyed else CONTAINERS)
+        if not kinds.isdisjoint(_DICTS if is_keyed else CONTAINERS):
+            return True
+        return is_keyed and self._store_of(key) != ""
+
+    def _store_of(self, key: _Key, depth: int = 0) -> str:
+        """The class of a container that is a store of torch.distributed; empty for any other.
+
+        One that is given to the object which keeps it is looked for where that is made.
+        """
+        made = self._made_of(key)
+        kinds = {_kind_of(value) for value in made} & _STORES
+        if kinds or depth >= _DEPTH or not isinstance(key[1], Class):
+            return min(kinds, default="")
+        init = key[1].methods.get("__init__")
+        arguments = {each.id for each in made if isinstance(each, ast.Name)}
+        for site in init.callers if init is not None else ():
+            self._program.spend(1)
+            for name in arguments.intersection(site.called.arguments):
+                given = _given(site, name)
+                for each in self._keys(given, site.caller) if given is not None else ():
+                    if found := self._store_of(each, depth + 1):
+                        return found
+        return ""
+
+    def _is_ever_new(self, key: ast.expr, function: Function, found: Round, depth: int = 0) -> bool:
+        """Whether a key is another one in each round of a loop, as far as its parts show.
+
+        A part counts that the loop goes through, that is counted up or made anew, or that a call is
+        given such a value for. A rank or a name does not: its key is written again.
+        """
+        if depth > _DEPTH:
+            return False
+        self._program.spend(1)
+        for node in ast.walk(key):
+            if isinstance(node, ast.Call) and last_name(node.func) in _EVER_NEW:
+                return True
+            if isinstance(node, ast.Attribute) and node.attr in self._counted:
+                return True
+            if isinstance(node, ast.Name) and self._is_new_part(node.id, function, found, depth):
+                return True
+        return False
+
+    def _is_new_part(self, name: str, function: Function, found: Round, depth: int) -> bool:
+        if function is found.function and name in _through(found.loop):
+            return True
+        if name in function.arguments:
+            given = [(_given(site, name), site.caller) for site in function.callers]
+            return any(
+                value is not None and self._is_ever_new(value, at, found, depth + 1)
+                for value, at in given
+            )
+        if any(_counts_up(statement, name) for statement, _ in function.statements):
+            return True
+        made = function.assigned.get(name, ())
+        return any(self._is_ever_new(each, function, found, depth + 1) for each in made)
+
+    @cached_property
+    def _counted(self) -> frozenset[str]:
+        """The attributes that some statement of the program counts up."""
+        return frozenset(
+            statement.target.attr
+            for function in self._program.functions
+            for statement, _ in function.statements
+            if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Attribute)
+        )
+
+    def _with_new_keys(self, added: _Added, lasting: Sequence[Round]) -> list[Round]:
+        """The loops in each round of which a statement writes a key of a store that is new.
+
+        Not one inside of another one that comes to the same keys again: these stay as many.
+        """
+        if added.key is None:
+            return []
+        key, function = added.key, added.function
+        new = [each for each in lasting if self._is_ever_new(key, function, each)]
+        again = [each for each in lasting if each not in new]
+        return [e for e in new if not any(self._contains(outer, e) for outer in again)]
 
     def _is_small(self, adds: Sequence[_Added]) -> bool:
         """Whether all that is added are numbers and texts."""
@@ -313,12 +406,16 @@ class _Search:
         is_own = not (isinstance(key[1], Class) and added.shown.startswith(f"{key[1].name}."))
         if key[0] == "attribute" and function.name == "__init__" and is_own:
             return None
-        line = first_line(added.statement)
+        line, store = first_line(added.statement), self._store_of(key)
         lasting = [
             each
             for each in self._program.rounds(function, added.parents, line)
-            if self._outlives(key, each) and not _is_of_names(added, each)
+            if self._outlives(key, each) and (store or not _is_of_names(added, each))
         ]
+        if store:
+            lasting = self._with_new_keys(added, lasting)
+            if not lasting:
+                return None
         outside = None
         if key[0] != "variable":
             outside = self._program.outside_calls(function)
@@ -342,13 +439,14 @@ class _Search:
             max(_size(value, assigned) for each in adds for value in each.values or (_NOTHING,)),
             _is_asked_first(added, key[2]),
             any(self._opens(value, each.function) for each in adds for value in each.values),
-            is_own and self._is_renewed(key),
+            is_own and store not in _OF_ALL_CLIENTS and self._is_renewed(key),
             tuple(rounds),
             "" if outside is None else outside.name,
             "" if outside is None else outside.file,
             let_go,
             self._given_up(key, added) if any(g and g.how == "answered" for g in of_all) else None,
             self._looked_up(added, adds),
+            store,
         )
 
     def _looked_up(self, added: _Added, adds: Sequence[_Added]) -> LookedUp | None:
@@ -950,6 +1048,8 @@ def _adding(
             yield given[0], given[1:], None
         elif name == "setdefault" and len(given) == 2 and not _is_constant(given[0]):
             yield node.func.value, given[1:], given[0]
+        elif name in _SETS_KEYS and len(given) > 1 and not _is_constant(given[0]):
+            yield node.func.value, given[-1:], given[0]
     if isinstance(statement, ast.Assign):
         for target, value in assignments(statement):
             if isinstance(target, ast.Subscript):
@@ -1082,7 +1182,31 @@ def _kind_of(value: ast.expr) -> str:
     sizes += value.args[1:] if name == "deque" else []
     if any(not (_is_constant(each) and getattr(each, "value", 0) is None) for each in sizes):
         return "bounded"
-    return name if name in CONTAINERS else ""
+    return name if name in CONTAINERS | _STORES else ""
+
+
+def _through(loop: ast.AST) -> set[str]:
+    """What a loop sets in each round, unless it goes through names or parts of a model."""
+    if not isinstance(loop, ast.For | ast.AsyncFor):
+        return set()
+    of = loop.iter
+    is_few = isinstance(of, ast.List | ast.Tuple | ast.Set) or (
+        isinstance(of, ast.Call) and last_name(of.func) in _OF_NAMES - {"range"}
+    )
+    return set() if is_few else names_in(loop.target)
+
+
+def _counts_up(statement: ast.AST, name: str) -> bool:
+    """Whether a statement is `step += 1` or `step = step + 1`."""
+    if isinstance(statement, ast.AugAssign):
+        return isinstance(statement.target, ast.Name) and statement.target.id == name
+    return any(
+        isinstance(target, ast.Name)
+        and target.id == name
+        and isinstance(value, ast.BinOp)
+        and name in names_in(value)
+        for target, value in assignments(statement)
+    )
 
 
 _LARGE: Final = frozenset(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from mpwatch.diagnose.analysis.index import Index, derived
+from mpwatch.diagnose.analysis.receivers import spinning
 from mpwatch.diagnose.analysis.stack_patterns import HOOK_THREAD, main_thread, shape_in
 from mpwatch.model.history import History, Series, columns, first_at, values_of
 from mpwatch.model.ids import ProcessId
@@ -73,10 +74,11 @@ def _quiet_s(index: Index, identity: ProcessId) -> float | None:
 def _counted_quiet_s(index: Index, process: Process) -> float | None:
     """The same by counters: a step in which a rank only sleeps or reads does not show in them."""
     history = index.history
-    if any(_could_run(index, thread) for thread in process.threads):
+    spins = spinning(index).get(process.process, ())
+    if any(_could_run(index, each) for each in process.threads if each not in spins):
         return 0.0
     thread = main_thread(process)
-    still_s = _still_s(index, process)
+    still_s = _still_s(index, process, spins)
     # Going from one wait to another takes no cpu that could be measured.
     waits_s = thread.waits_s if thread is not None else None
     series = history.of(process.process, "cpu_percent")
@@ -96,19 +98,28 @@ def _counted_quiet_s(index: Index, process: Process) -> float | None:
     at_most_s = _least(waits_s, woken_s)
     if at_most_s is not None and (still_s or 0.0) >= at_most_s:
         return at_most_s
+    if spins:
+        return _least(still_s or 0.0, at_most_s)  # the cpu time of the process is that of these
     return _least(max(_idle_s(series, at_most_s), still_s or 0.0), at_most_s)
 
 
-def _still_s(index: Index, process: Process) -> float | None:
+def _still_s(index: Index, process: Process, spins: Sequence[Thread]) -> float | None:
     """For how long its main thread has not run; of the time before the watch, no thread has.
 
     What the process did before, the kernel tells of each thread alone (`ThreadSample.ran_at_s`).
+    Where some threads spin, none of the others has.
     """
     thread = main_thread(process)
     still_s = thread.still_s if thread is not None else None
+    others = [
+        each.still_s or 0.0
+        for each in process.threads
+        if not _polls_for_itself(each) and each not in spins
+    ]
+    if still_s is not None and spins:
+        return min(still_s, *others)
     if still_s is None or not _began_before(index, still_s):
         return still_s
-    others = [each.still_s or 0.0 for each in process.threads if not _polls_for_itself(each)]
     return max(watched_s(index), min(still_s, *others)) if others else still_s
 
 

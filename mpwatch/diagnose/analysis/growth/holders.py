@@ -16,6 +16,7 @@ from mpwatch.diagnose.analysis.source.loops import loop_around
 from mpwatch.diagnose.analysis.stack_patterns import functions_of, main_thread
 from mpwatch.diagnose.analysis.throughput.shares import unreturned
 from mpwatch.diagnose.analysis.values import Grown, at_rest, grown
+from mpwatch.diagnose.analysis.waits.servers import serves_a_store
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Thread
@@ -150,7 +151,8 @@ def _together(found: Iterable[Held]) -> list[Held]:
 
 def _held(index: Index, process: Process, holder: Holder) -> Held | None:
     """A container, if the process is in a loop that adds to it."""
-    at_work = [each for each in holder.rounds if _is_in(index, process, each)]
+    writers = _writers(index, process, holder) if holder.store else (process,)
+    at_work = [e for e in holder.rounds if any(_is_in(index, each, e) for each in writers)]
     kept = [each for each in at_work if each.let_go is None or each.let_go.how != "emptied"]
     if kept:
         outermost = kept[-1]
@@ -165,6 +167,20 @@ def _held(index: Index, process: Process, holder: Holder) -> Held | None:
         is_emptied = gone is not None and gone.how == "emptied"
         return None if holder.is_renewed or is_emptied else Held((holder,), None, gone)
     return Held((holder,), None, holder.let_go)
+
+
+def _writers(index: Index, process: Process, holder: Holder) -> Sequence[Process]:
+    """The processes that may write the keys of a store that take memory of a process.
+
+    The keys of a TCPStore are in the process that runs its server, whoever has written them; those
+    of a HashStore in its own process, and those of a FileStore in each one that reads them.
+    """
+    if holder.store in _IN_SERVER:
+        return index.snapshot.living() if serves_a_store(process) else ()
+    return index.snapshot.living() if holder.store == "FileStore" else (process,)
+
+
+_IN_SERVER = ("PrefixStore", "TCPStore")
 
 
 def _is_in(index: Index, process: Process, found: RoundOf) -> bool:
@@ -234,7 +250,9 @@ def kept_by(holding: Sequence[Held]) -> Kept | None:
         cause += " If it is reached in each round, something else is kept."
     if others:
         cause += f" It can also be that {'; or that '.join(adds_words(each) for each in others)}."
-    if EXCEPTION_AT_END.search(first.first.statement.text):
+    if first.first.store:
+        cause += _IN_STORES.get(first.first.store, _IN_A_STORE)
+    elif EXCEPTION_AT_END.search(first.first.statement.text):
         cause += KEEPS_FRAMES
     elif first.first.is_asked and first.let_go is None and first.first.looked_up is None:
         cause += (
@@ -264,9 +282,21 @@ def _send_always(message: str, under: Statement, last: str) -> str:
     )
 
 
+def _delete_keys(store: str) -> str:
+    """What to do about a store of torch.distributed that gets ever new keys."""
+    return (
+        f"Call {store}.delete_key(key) for each key that no reader needs any more, such as those "
+        "of the version before the last one, or write to a fixed number of keys in turn. "
+        "gc.collect(), del, detach() or a smaller queue do not help: no object of Python keeps "
+        "it. To write less often, or less, only makes it slower."
+    )
+
+
 def _advice(each: Held) -> str:
     """What to do about a container."""
     gone, last = each.let_go, each.first.name.rpartition(".")[2]
+    if each.first.store:
+        return _delete_keys(last)
     if (looked := each.first.looked_up) is not None:
         set_back = ", or set default_factory to None once it is filled" * (
             looked.kind == "defaultdict"
@@ -323,6 +353,24 @@ def _advice(each: Held) -> str:
     )
 
 
+_IN_A_STORE = (
+    " A store of torch.distributed keeps each key with its value until delete_key(), in native "
+    "memory, where no object of Python is to be found."
+)
+_IN_STORES: Mapping[str, str] = {
+    **dict.fromkeys(
+        _IN_SERVER,
+        " The server of a TCPStore keeps each key with its value until delete_key(). It is a "
+        "thread of this process (made with is_master=True, or that of rank 0), so that native "
+        "memory of this process rises, whoever writes the keys, and no object of Python is to be "
+        "found.",
+    ),
+    "FileStore": (
+        " A FileStore only appends to its file, and each process that uses it keeps all keys with "
+        "their values in native memory until delete_key(), where no object of Python is to be "
+        "found."
+    ),
+}
 EXCEPTION_AT_END = re.compile(r"(?:[=(,]\s*|\b)(?:e|err|error|ex|exc|exception)\)?$", re.IGNORECASE)
 """The statement that adds ends with what a program calls an exception."""
 KEEPS_FRAMES = (
@@ -348,6 +396,8 @@ def adds_words(each: Held) -> str:
             f"{looked.kind}{kind} ({file}:{looked.made}), {_where(each)}: each key that is not "
             "there yet gets an entry, which stays"
         )
+    if holder.store:
+        return f"{adds} writes ever new keys of {each.names}, a {holder.store}, {_where(each)}"
     more = len(each.holders) - 1
     adds += f" and {more} more line{'s' * (more > 1)}" if more else ""
     verb = "add" if more else "adds"
@@ -370,6 +420,8 @@ def removes_words(each: Held) -> str:
     """What removes from it, as a clause that begins with what adds."""
     gone, is_one = each.let_go, len(each.holders) == 1
     it = "it" if is_one else "them"
+    if gone is None and each.first.store:
+        return f"nothing in the program deletes a key of {it} (delete_key)"
     if gone is None:
         return f"nothing in the program removes anything from {it}"
     at = _at(gone.statement, gone.file, gone.function)

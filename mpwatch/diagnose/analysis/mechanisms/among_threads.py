@@ -22,6 +22,7 @@ from mpwatch.describe.processes import wait_verb
 from mpwatch.describe.waits import FULL_QUEUE
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.cases import NAMED, Case, Mechanism, at_line
+from mpwatch.diagnose.analysis.mechanisms.lost_results import held_up_words
 from mpwatch.diagnose.analysis.mechanisms.unreleased import skipped_release
 from mpwatch.diagnose.analysis.process_queries import (
     SERVICE_ROLES,
@@ -95,6 +96,7 @@ def waits_for_own_threads(case: Case) -> Mechanism | None:
         or _skipped_release(case.index, process, waiting)
         or _puts_into_what_it_empties(case.index, process, waiting)
         or (_waits_while_logging(process, waiting) if len(waiting) > 1 else None)
+        or held_up_words(case.index, process)
     )
     if known is not None:
         return replace(known, cause=f"{cause}{known.cause}")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
-from mpwatch.describe.frames import frame_words, own_frames
+from mpwatch.describe.frames import at_frame, frame_words, own_frames
 from mpwatch.describe.processes import wait_verb
 from mpwatch.diagnose.analysis.exits.kinds import Death, death_of
 from mpwatch.diagnose.analysis.index import Index
@@ -17,22 +18,32 @@ from mpwatch.diagnose.analysis.mechanisms.cases import (
     gets_from_queue,
 )
 from mpwatch.diagnose.analysis.process_queries import all_called, called, children_started_by
-from mpwatch.diagnose.analysis.source.lines import mark_words, marks
-from mpwatch.diagnose.analysis.stack_patterns import calls, main_shape, main_thread
+from mpwatch.diagnose.analysis.receivers import PoolKind, spinning
+from mpwatch.diagnose.analysis.source.lines import mark_words, marks, source_of
+from mpwatch.diagnose.analysis.stack_patterns import (
+    calls,
+    main_shape,
+    main_thread,
+    own_threads,
+    user_frame,
+)
 from mpwatch.diagnose.analysis.waits.futures import (
     MANAGER_WAITS,
     POOL_END,
     POOL_RESULT,
     RESULT,
+    HeldUp,
     Kind,
     NestedCalls,
     abandoned,
+    held_up,
     imported_at,
     nested_calls,
 )
 from mpwatch.diagnose.analysis.waits.providers import QUEUE_LOCK
+from mpwatch.diagnose.analysis.waits.threads import purpose, sentence
 from mpwatch.model.samples import Frame
-from mpwatch.model.snapshot import Process
+from mpwatch.model.snapshot import Process, Thread
 
 
 def calls_wait_for_items(case: Case) -> Mechanism | None:
@@ -97,6 +108,134 @@ def no_result(case: Case) -> Mechanism | None:
         )
         return Mechanism(cause, advice, evidence=(found.words,), headline=headline)
     return Mechanism(cause=cause, advice=advice, headline=headline)
+
+
+# --- a callback that waits ----------------------------------------------------------------------
+
+
+def held_up_words(index: Index, process: Process) -> Mechanism | None:
+    """Why no result of a pool is received: the thread for that waits inside of a callback.
+
+    Returns:
+        `None` where no callback waits in such a thread; `is_certain` where it waits for a result
+        that only this thread could receive.
+    """
+    held = held_up(index, process.process)
+    if held is None:
+        return None
+    thread, pool = held.callback.thread, _POOLS[held.callback.kind]
+    function = held.callback.function
+    callback = f"{function.function}()" if function is not None else "a callback of a library"
+    place = user_frame(held.callback.frames)
+    at = at_frame(place if place is not None else held.callback.frames[0])
+    name, wait = called(process), _WAITS_FOR.get(held.waits, purpose(thread).removeprefix("for "))
+    return Mechanism(
+        cause=(
+            f"A callback of a {pool.name} runs in the one thread of {name} that receives its "
+            f"results, {thread.name}. {callback} waits there{at} for {wait}. Until it returns, no "
+            f"other result of this {pool.name} is received, its other callbacks do not run, and "
+            f"whoever waits for one of these waits as well. {_BECAUSE[held.waits]}"
+        ),
+        advice=_NOT_IN_CALLBACKS[held.waits == "other"],
+        evidence=tuple(_evidence_of_held_up(index, process, held, at, pool)),
+        headline=(
+            f"in {name}, the callback {callback} of a {pool.name} waits{at} for {wait}: the thread "
+            f"that runs it is the one that receives the results of the {pool.name}."
+        ),
+        is_certain=held.waits == "own-result",
+    )
+
+
+class _PoolWords(NamedTuple):
+    """What is said of one kind of pool."""
+
+    name: str
+    calls_back: str
+    """What in the library calls its callbacks."""
+
+
+_POOLS: Mapping[PoolKind, _PoolWords] = {
+    "Pool": _PoolWords("Pool", "_handle_results"),
+    "executor": _PoolWords("process pool executor", "the manager thread"),
+}
+_WAITS_FOR: Mapping[str, str] = {
+    "own-result": "a result of the same pool",
+    "result": "a result of a pool",
+}
+_BECAUSE: Mapping[str, str] = {
+    "own-result": (
+        "What it waits for is one of these results: only the thread that waits for it could "
+        "receive it, so this wait never ends, also where a worker has computed the result long ago."
+    ),
+    "result": "If that result is one of the same pool, only this thread could receive it: then the "
+    "wait never ends.",
+    "other": "If what it waits for comes from one of those, none of them ever goes on.",
+}
+_NOT_IN_CALLBACKS: Mapping[bool, str] = {
+    False: (
+        "Never wait for a pool in its callback (get, wait, apply, map, result): let the callback "
+        "put the outcome on a queue.Queue, and the main thread, or one of your own, submit the "
+        "next call and wait for it; or submit it with a second callback (apply_async, submit and "
+        "add_done_callback) that does the rest. More workers, more calls at a time or a longer "
+        "wait do not help."
+    ),
+    True: (
+        "Let a callback only note what has come, and return: put it on a queue.Queue without a "
+        "limit (put_nowait), and let the main thread, or one of your own, do what has to wait. "
+        "More workers do not help."
+    ),
+}
+"""By whether it waits for something else than a result."""
+
+
+def _evidence_of_held_up(
+    index: Index, process: Process, held: HeldUp, at: str, pool: _PoolWords
+) -> Iterator[str]:
+    """What was seen of the thread that waits, of the pool, and of those that wait for it."""
+    thread = held.callback.thread
+    since_s = thread.still_s or 0.0
+    yield (
+        f"{_with_role(thread, pool.calls_back)} receives the results of a {pool.name}, and has "
+        f"waited in a callback{at} for {index.lasting(since_s)}"
+    )
+    if held.are_idle:
+        yield f"all workers that {called(process)} has started wait for a task"
+    for each in spinning(index).get(process.process, ())[:1]:
+        yield (
+            f"{_with_role(each, '_handle_workers')} uses {each.cpu_percent or 0:.0f}% of a core "
+            "meanwhile: it watches the workers of the Pool, is woken up by a result that lies "
+            "unread, and gets nothing done"
+        )
+    waiting = [
+        each
+        for each in own_threads(index, process)
+        if each is not thread
+        and each.waits_on is not None
+        and each.waits_on.kind == "futex"
+        and user_frame(each.stack) is not None
+    ]
+    for each in waiting[:NAMED]:
+        yield f"{sentence(process, each)}{_ended_by_it(index, each, held)}"
+
+
+def _with_role(thread: Thread, role: str) -> str:
+    """A thread by its name, with what it runs; Python names a thread after its function."""
+    return f"thread {thread.name}{'' if role in thread.name else f' ({role})'}"
+
+
+def _ended_by_it(index: Index, thread: Thread, held: HeldUp) -> str:
+    """That the callback would end the wait of another thread, by the names in the source."""
+    frame, function = user_frame(thread.stack), held.callback.function
+    line = source_of(index, frame) if frame is not None else None
+    if line is None or function is None:
+        return ""
+    is_named = any(
+        (each.file, each.function) == (function.file, function.function) for each in line.ended_by
+    )
+    return f", which as far as names tell {function.function}() ends" if is_named else ""
+
+
+# --- pools whose workers or threads are missing -------------------------------------------------
 
 
 def _nested(index: Index, nested: NestedCalls, cause: str, advice: str) -> Mechanism:

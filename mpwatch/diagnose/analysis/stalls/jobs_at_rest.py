@@ -15,9 +15,11 @@ from mpwatch.diagnose.analysis.mechanisms.among_threads import (
     RESULT_OF_LOOP,
 )
 from mpwatch.diagnose.analysis.mechanisms.cases import at_line
+from mpwatch.diagnose.analysis.mechanisms.lost_results import held_up_words
 from mpwatch.diagnose.analysis.mechanisms.servers import BothRead, Nested, both_read, nested_permits
 from mpwatch.diagnose.analysis.mechanisms.unreleased import lost_permits, may_lose_permits
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called, counted
+from mpwatch.diagnose.analysis.receivers import spinning
 from mpwatch.diagnose.analysis.stack_patterns import (
     calls,
     main_shape,
@@ -177,14 +179,14 @@ def waits_for_one_that_is_idle(index: Index) -> Iterator[Stall]:
             process=process.process,
             subject=str(process.pid),
             summary=(
-                f"nothing in this job has moved for {time}: {called(process)} waits for "
+                f"this job has made no progress for {time}: {called(process)} waits for "
                 f"{end.name}, which waits for something to do"
             ),
             evidence=(
                 chain.sentence,
                 *(f"{called(each)} is at {at[2:]}" for each in (process,) if (at := where(each))),
                 *_threads_of_last(index, end),
-                f"no process of the job has made progress for {time}",
+                f"no process of the job has used cpu for {time}, short wakes aside",
                 *((f"{called(process)} {lost.evidence}",) if lost is not None else ()),
             ),
             cause=lost.cause
@@ -228,7 +230,7 @@ def _of_unanswered(index: Index, process: Process, chain: WaitChain, time: str) 
         others=() if end.process is None or end.process == process.process else (end.process,),
         subject=str(process.pid),
         summary=(
-            f"nothing in this job has moved for {time}: {called(process)} waits for {end.name}, "
+            f"this job has made no progress for {time}: {called(process)} waits for {end.name}, "
             "which has not answered a request"
         ),
         evidence=(
@@ -279,7 +281,7 @@ def _of_both(
         others=tuple(each.process for each in (both.client, both.server) if each is not process),
         subject=str(process.pid),
         summary=(
-            f"nothing in this job has moved for {index.lasting(for_s)}: {called(both.client)} and "
+            f"this job has made no progress for {index.lasting(for_s)}: {called(both.client)} and "
             f"{called(both.server)} each wait for the other one to send"
         ),
         evidence=(
@@ -356,9 +358,10 @@ def waits_for_own_threads(index: Index) -> Iterator[Stall]:
             continue
         if process is None or thread is None or wait is None or wait.kind != "futex":
             continue
-        is_loop = runs_event_loop(thread)
-        if len(chain.links) == 1 and purpose(thread) in _OF_SERVERS and not is_loop:
-            continue  # a server waits like this for its whole life
+        is_loop, held = runs_event_loop(thread), held_up_words(index, process)
+        is_server = len(chain.links) == 1 and purpose(thread) in _OF_SERVERS and not is_loop
+        if is_server and held is None:
+            continue  # it waits like this for its whole life
         name, time = called(process), index.lasting(for_s)
         at = at_line(main_thread(process))
         cause = f"Only another thread of {name} can end this wait, and none of them has for {time}."
@@ -368,7 +371,7 @@ def waits_for_own_threads(index: Index) -> Iterator[Stall]:
             is_result = purpose(thread) in FOR_RESULTS and not may_set_a_result(process)
             cause = f"{LOOP_BLOCKED} {RESULT_OF_LOOP if is_result else cause}"
         advice = ADVICE_AWAIT if is_loop else ADVICE_THREADS
-        lost = None if is_loop else lost_permits(index, process)
+        lost = None if is_loop else held or lost_permits(index, process)
         if taken_pool(process) is not None:
             cause = cause_of_taken_pool(process) or cause
             advice = advice if is_loop else ADVICE_TAKEN_POOL
@@ -378,11 +381,13 @@ def waits_for_own_threads(index: Index) -> Iterator[Stall]:
             severity=Severity.WARNING if is_loop or lost is not None else Severity.INFO,
             process=process.process,
             subject=str(process.pid),
-            summary=f"nothing in this job has moved for {time}: {what}",
+            summary=f"this job has made no progress for {time}: {what}",
             evidence=(
                 chain.sentence,
                 *other_threads(index, process),
-                f"no process of the job has made progress for {time}",
+                *(held.evidence if held is not None else ()),
+                f"no process of the job has used cpu for {time}, short wakes aside"
+                f"{', and what a thread that polls uses' * bool(spinning(index))}",
             ),
             cause=cause,
             advice=advice,

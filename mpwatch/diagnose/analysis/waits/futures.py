@@ -16,13 +16,21 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from mpwatch.describe.frames import is_library, own_frames, program_frames
-from mpwatch.diagnose.analysis.idle_time import is_stalled
+from mpwatch.diagnose.analysis.idle_time import are_stalled, is_stalled
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.pipes import PipeEnds, channels_among, pipe_ends
 from mpwatch.diagnose.analysis.process_queries import (
     SERVICE_ROLES,
     children_started_by,
     family_head,
+)
+from mpwatch.diagnose.analysis.receivers import (
+    MANAGERS,
+    Callback,
+    callback_in,
+    callbacks_of,
+    receives_for,
+    waits_for_ever,
 )
 from mpwatch.diagnose.analysis.stack_patterns import (
     HOOK_THREAD,
@@ -53,7 +61,6 @@ _EXECUTOR = "concurrent/futures/process.py:_process_worker"
 """What a worker of a ProcessPoolExecutor runs."""
 THREAD_POOL = "multiprocessing/pool.py:worker"
 """What a thread of a multiprocessing.pool.ThreadPool runs; a worker process of a Pool as well."""
-_MANAGERS = ("concurrent/futures/process.py:run", "process_executor.py:run")
 MANAGER_WAITS = "concurrent/futures/process.py:wait_result_broken_or_wakeup"
 """What a manager thread waits in for results, ends of workers and its executor."""
 LOST_S = 5.0
@@ -144,7 +151,7 @@ def abandoned(index: Index, identity: ProcessId) -> Abandoned | None:
     if result == POOL_RESULT and _receives_none(main, others):
         return _no_thread(index, process, result)
     if others:
-        is_managed = all(any(_calls(each, way) for way in _MANAGERS) for each in others)
+        is_managed = all(any(_calls(each, way) for way in MANAGERS) for each in others)
         return _no_worker(index, process) if is_managed and result == RESULT else None
     return _no_thread(index, process, result)
 
@@ -330,6 +337,89 @@ def workers_at_work(index: Index, process: Process) -> tuple[ProcessId, ...]:
     return tuple(found)
 
 
+class HeldUp(Struct, frozen=True):
+    """A pool of which no result is received, as the thread for that waits inside a callback."""
+
+    callback: Callback
+    waits: Literal["own-result", "result", "other"]
+    """`own-result`: for a result, or the end, of the same pool. `result`: for one of a pool of that
+    kind, which may be another one. `other`: for something else."""
+    are_idle: bool
+    """Whether all workers that the process has started wait for a task, for some seconds."""
+
+
+@derived
+def held_up(index: Index, identity: ProcessId) -> HeldUp | None:
+    """The pool of a process of which no result is received, because of a callback that waits.
+
+    A wait for a result is one for the same pool where the process has no other pool, or where no
+    other one has anything to do.
+    """
+    process = index.snapshot.get(identity)
+    waiting = [e for e in callbacks_of(process) if waits_for_ever(e)] if process is not None else []
+    if process is None or not waiting:
+        return None
+    are_idle = _have_no_call(index, process)
+    found = []
+    for callback in waiting:
+        waits: Literal["own-result", "result", "other"] = "other"
+        if _waits_for_such_a_result(callback):
+            is_own = not _may_be_of_another_pool(index, process, callback, are_idle=are_idle)
+            waits = "own-result" if is_own else "result"
+        found.append(HeldUp(callback, waits, are_idle))
+    return min(found, key=lambda each: ("own-result", "result", "other").index(each.waits))
+
+
+def _have_no_call(index: Index, process: Process) -> bool:
+    """Whether each worker that a process has started has waited for a task for some seconds."""
+    workers = [
+        child
+        for child in children_started_by(index, process)
+        if child.role not in SERVICE_ROLES and not child.is_gone
+    ]
+    mains = [thread for each in workers if (thread := main_thread(each)) is not None]
+    if not workers or not all(shape_in(index, each.stack) == "pool-idle" for each in mains):
+        return False
+    return are_stalled(workers, index)
+
+
+def _waits_for_such_a_result(callback: Callback) -> bool:
+    """Whether a callback waits for a result, or for the end, of a pool of its kind."""
+    inner = callback.frames
+    if callback.kind == "executor":
+        return awaited_result(inner) == RESULT
+    return awaited_result(inner) == POOL_RESULT or joins_a_pool(inner)
+
+
+def _may_be_of_another_pool(
+    index: Index, process: Process, callback: Callback, *, are_idle: bool
+) -> bool:
+    """Whether something else than the thread that runs a callback may set the result it awaits.
+
+    The results of a Pool are set by its own thread alone. Any thread may set a Future.
+    """
+    others = [
+        each for each in own_threads(index, process) if each is not callback.thread and each.stack
+    ]
+    receiving = [each for each in others if receives_for(each) == callback.kind]
+    if any(callback_in(each) is not None for each in receiving) or (receiving and not are_idle):
+        return True
+    if callback.kind == "Pool":
+        return False
+    return not all(
+        each in receiving
+        or _is_of_a_pool_at_rest(each)
+        or (each.tid == process.pid and _waits_inside(each))
+        for each in others
+    )
+
+
+def _waits_inside(thread: Thread) -> bool:
+    """Whether a thread waits for another one of its process, and runs no event loop."""
+    wait = thread.waits_on
+    return wait is not None and wait.kind == "futex" and not _is_loop(thread)
+
+
 def handles_a_pool(thread: Thread) -> bool:
     """Whether a thread is one that a Pool has in the process that made it."""
     return any(_calls(thread, each) for each in _HANDLERS)
@@ -339,7 +429,7 @@ def may_set_a_result(process: Process) -> bool:
     """Whether a thread of an executor runs a call, or one manages the workers of a process pool."""
     return any(
         (_calls(each, POOL_THREAD) and not _calls_first(each, POOL_THREAD))
-        or any(_calls(each, way) for way in _MANAGERS)
+        or any(_calls(each, way) for way in MANAGERS)
         for each in process.threads
     )
 
@@ -402,7 +492,7 @@ def _waits_for_a_module(thread: Thread) -> bool:
 
 def _is_of_a_pool_at_rest(thread: Thread) -> bool:
     """Whether a thread belongs to a pool and runs no call of it."""
-    handles = handles_a_pool(thread) or any(_calls(thread, way) for way in _MANAGERS)
+    handles = handles_a_pool(thread) or any(_calls(thread, way) for way in MANAGERS)
     feeds = _calls(thread, "multiprocessing/queues.py:_feed")
     return handles or feeds or _calls_first(thread, POOL_THREAD)
 
@@ -577,7 +667,7 @@ def _no_thread(index: Index, process: Process, result: str) -> Abandoned:
         _calls(each, way)
         for each in head.threads
         if each.stack
-        for way in (POOL_THREAD, *_MANAGERS, *_HANDLERS)
+        for way in (POOL_THREAD, *MANAGERS, *_HANDLERS)
     )
     what = "a pool's" if result == POOL_RESULT else "an executor's"
     if head is not None and has_threads:

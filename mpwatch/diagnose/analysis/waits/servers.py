@@ -153,9 +153,14 @@ def _stores(index: Index) -> Mapping[str, ProcessId]:
     return {
         port: process.process
         for process in index.snapshot.living()
-        if any(thread.name.startswith(_SERVER) for thread in process.threads)
+        if serves_a_store(process)
         for port in listening_at(process)
     }
+
+
+def serves_a_store(process: Process) -> bool:
+    """Whether a thread of a process is the server of a TCPStore."""
+    return any(thread.name.startswith(_SERVER) for thread in process.threads)
 
 
 def _remote_port(address: str) -> str | None:

@@ -30,6 +30,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     children_started_by,
     family_head,
 )
+from mpwatch.diagnose.analysis.receivers import serves_at_rest
 from mpwatch.diagnose.analysis.stack_patterns import (
     HOOK_THREAD,
     calls,
@@ -119,7 +120,7 @@ def _is_complete(process: Process) -> bool:
 
 
 def _wakes_no_thread(thread: Thread) -> bool:
-    return any(calls(thread.stack, each) for each in _WAKING_NO_THREAD)
+    return any(calls(thread.stack, each) for each in _WAKING_NO_THREAD) or serves_at_rest(thread)
 
 
 def _waits_for_ever(around: ReadContext, process: Process, thread: Thread) -> bool:

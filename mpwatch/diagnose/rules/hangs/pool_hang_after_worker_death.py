@@ -16,6 +16,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     children_started_by,
     counted,
 )
+from mpwatch.diagnose.analysis.receivers import callbacks_of
 from mpwatch.diagnose.analysis.source.lines import mark_words, marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import (
     calls,
@@ -60,6 +61,8 @@ def check(index: Index) -> Iterator[Finding]:
         quiet = quiet_s(process, index) if waits else None
         if quiet is None or quiet < STUCK_S or _is_fed(process):
             continue
+        if any(each.kind == "Pool" for each in callbacks_of(process)):
+            continue  # results that lie unread meanwhile are not lost
         children = list(children_started_by(index, process))
         living = [p for p in children if not p.is_gone and p.role in ("spawned", "pool-worker")]
         pools = _pools(process)

@@ -11,15 +11,18 @@ from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.cases import Mechanism
 from mpwatch.diagnose.analysis.mechanisms.explain import mechanism_of
 from mpwatch.diagnose.analysis.mechanisms.lost_limits import limits_of
+from mpwatch.diagnose.analysis.mechanisms.lost_results import held_up_words
 from mpwatch.diagnose.analysis.mechanisms.rank_cycles import (
     ChosenRoot,
     chosen_root,
     same_collective,
 )
+from mpwatch.diagnose.analysis.receivers import processes_with_callbacks
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, user_frame
 from mpwatch.diagnose.analysis.waits.blockages import without_progress_s
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.edges import blocked_for_s
+from mpwatch.diagnose.analysis.waits.futures import held_up
 from mpwatch.diagnose.analysis.waits.threads import others_that_wait, sentence
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
@@ -39,7 +42,13 @@ _ADVICE = (
 
 
 def check(index: Index) -> Iterator[Finding]:
-    """Yield a finding for each cycle or dead end that has lasted long enough."""
+    """Yield a finding for each cycle or dead end that has lasted long enough.
+
+    Also for a callback that waits for a result which only its own thread could receive, whatever
+    the main thread does meanwhile.
+    """
+    held_up = dict(_held_up(index))
+    yield from held_up.values()
     if not any(_may_be_stalled(index, process) for process in index.snapshot.living()):
         return
     waits = wait_graph(index)
@@ -48,6 +57,8 @@ def check(index: Index) -> Iterator[Finding]:
     ends: set[ProcessId | None] = set()
     for chain in waits.chains:
         if chain.verdict not in ("cycle", "dead-end") or _leads_into(chain, reported):
+            continue
+        if chain.links[-1].process in held_up:
             continue
         certain = _certain_end(index, chain)
         if certain is not None and certain.process in ends:
@@ -71,6 +82,28 @@ def check(index: Index) -> Iterator[Finding]:
         if why is not None and why.headline:
             headlines.add(why.headline)
         yield _finding(index, chain, why, lasted, is_certain=certain is not None)
+
+
+def _held_up(index: Index) -> Iterator[tuple[ProcessId, Finding]]:
+    """The findings about callbacks that wait for a result which their own thread would receive."""
+    for process in processes_with_callbacks(index):
+        held = held_up(index, process.process)
+        why = held_up_words(index, process) if held is not None else None
+        if held is None or why is None or not why.is_certain:
+            continue
+        if (blocked_for_s(held.callback.thread) or 0.0) < CERTAIN_S:
+            continue
+        finding = Finding(
+            rule=RULE,
+            severity=Severity.CRITICAL,
+            process=process.process,
+            tid=held.callback.thread.tid,
+            summary=why.headline.removesuffix("."),
+            evidence=why.evidence,
+            cause=why.cause,
+            advice=why.advice,
+        )
+        yield process.process, finding
 
 
 def _may_be_stalled(index: Index, process: Process) -> bool:

@@ -940,3 +940,105 @@ def test_the_condition_under_which_a_message_is_sent_is_told(calls: str, told: s
     assert gone is not None
     assert (gone.made.text if gone.made is not None else "") == told
     assert gone.message == ("End" if told else "")
+
+
+WEIGHTS = """\
+import torch.distributed as dist
+
+
+class Weights:
+    def __init__(self, port, server):
+        self.store = dist.TCPStore("127.0.0.1", port, is_master=server)
+
+    def publish(self, state, version):
+        for name, tensor in state.items():
+            self.store.set(f"policy/{version}/{name}", tensor.numpy().tobytes())
+        self.store.set("policy/latest", str(version))
+"""
+FIT = """\
+from weights import Weights
+
+
+def fit(weights, model, steps):
+    for step in range(steps):
+        weights.publish(model.state_dict(), step)
+
+
+fit(Weights(0, True), make(), 1000)
+"""
+
+
+def test_ever_new_keys_of_a_store_are_found_with_the_loop_that_makes_them_new() -> None:
+    (holder,) = found(weights=WEIGHTS, fit=FIT)
+
+    assert (holder.name, holder.owner, holder.store) == ("self.store", "Weights", "TCPStore")
+    assert holder.statement.line == 10
+    assert [each.header.text for each in holder.rounds] == ["for step in range(steps):"]
+    assert holder.rounds[0].let_go is None
+
+
+@pytest.mark.parametrize(
+    ("weights", "fit"),
+    [
+        (WEIGHTS.replace("{version}/", ""), FIT),
+        (WEIGHTS, FIT.replace("model.state_dict(), step", "model.state_dict(), 7")),
+        (WEIGHTS.replace('f"policy/{version}/{name}"', '"policy"'), FIT),
+        (WEIGHTS.replace('.set("policy/latest", str(version))', ".delete_key(old(version))"), FIT),
+        (WEIGHTS.replace("dist.TCPStore", "Redis"), FIT),
+    ],
+)
+def test_keys_of_a_store_that_are_written_again_or_deleted_are_not(weights: str, fit: str) -> None:
+    assert found(weights=weights, fit=fit) == ()
+
+
+@pytest.mark.parametrize(
+    ("loop", "key", "is_new"),
+    [
+        ("for step in range(9):", 'f"w/{step}"', True),
+        ("for step, batch in enumerate(loader):", '"w/" + str(step)', True),
+        ("while True:", "uuid.uuid4().hex", True),
+        ("while True:", "str(time.time())", True),
+        ("while True:", 'f"hb/{rank}"', False),
+        ("for name, value in model.named_parameters():", "name", False),
+        ("for name in ['a', 'b']:", "name", False),
+        ("while True:\n        for layer in range(9):", 'f"w/{layer}"', False),
+    ],
+)
+def test_a_key_is_new_where_a_part_of_it_changes_from_round_to_round(
+    loop: str, key: str, is_new: bool
+) -> None:
+    indent = " " * 8 if "\n" in loop else "    "
+    text = (
+        "import torch.distributed as dist\n\n\ndef run(rank, loader, model):\n"
+        "    store = dist.HashStore()\n"
+        f"    {loop}\n    {indent}store.set({key}, load())\n\n\nrun(0, [], make())\n"
+    )
+
+    assert [each.store for each in found(run=text)] == ["HashStore"] * is_new
+
+
+def test_a_counter_of_an_object_makes_keys_new_and_a_store_may_be_passed_on() -> None:
+    text = """\
+from torch.distributed import FileStore
+
+
+class Log:
+    def __init__(self, store):
+        self.store, self.round = store, 0
+
+    def write(self, data):
+        self.round += 1
+        key = f"log/{self.round}"
+        self.store.append(key, data.tobytes())
+
+
+def main(source):
+    store = FileStore("/tmp/x", 2)
+    log = Log(store)
+    while True:
+        log.write(source.read())
+
+
+main(connect())
+"""
+    assert [(each.name, each.store) for each in found(run=text)] == [("self.store", "FileStore")]

@@ -189,6 +189,47 @@ def test_containers_of_one_class_are_named_together_the_larger_first() -> None:
     assert "nothing in the program removes anything from them" in found.cause
 
 
+WEIGHTS = """\
+import torch.distributed as dist
+
+
+def fit(source, steps):
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True)
+    for step in range(steps):
+        store.set(f"policy/{step}", source.read())
+
+
+fit(connect(), 1000)
+"""
+
+
+def test_a_store_whose_keys_nothing_deletes_is_named_where_its_server_runs() -> None:
+    """Whoever writes the keys; the process that writes them keeps none."""
+    holders_ = kept(weights=WEIGHTS)
+    writes = at("weights.py:fit:7", "weights.py:<module>:10")
+    server = thread(MAIN + 1, name="pt_tcpstore_uv")
+    alone = snapshot_of(main(threads=[writes, server]), holders=holders_)
+    apart = snapshot_of(
+        main(threads=[at("serve.py:serve:3"), server]),
+        process(300, "spawned", threads=[replace(writes, tid=300)]),
+        holders=holders_,
+    )
+    elsewhere = snapshot_of(main(threads=[writes]), holders=holders_)
+
+    found = only(check, alone, GROWS)
+
+    assert found.cause.startswith(
+        'Most likely `store.set(f"policy/{step}", source.read())` at weights.py:7 fit writes ever '
+        "new keys of store, a TCPStore, in each round of `for step in range(steps):` at "
+        "weights.py:6 fit, and nothing in the program deletes a key of it (delete_key). The server "
+        "of a TCPStore keeps each key with its value until delete_key()."
+    )
+    assert "Call store.delete_key(key)" in found.advice
+    assert "gc.collect(), del, detach() or a smaller queue do not help" in found.advice
+    assert only(check, apart, GROWS).cause == found.cause
+    assert "TCPStore" not in only(check, elsewhere, GROWS).cause
+
+
 def test_a_variable_of_a_function_that_ends_is_only_an_example() -> None:
     text = """\
 def work(job):
