@@ -220,6 +220,36 @@ class LoopEnd(NamedTuple):
     """`if control.should_stop: break`."""
 
 
+class LeftOut(NamedTuple):
+    """A loop that fills a container, and a condition by which some rounds add nothing."""
+
+    file: str
+    function: str
+    adds: Statement
+    """`result.rows.append(row)`."""
+    unless: Statement
+    """`if not self.is_whole(row): continue`."""
+
+
+class InFlight(NamedTuple):
+    """A limit on what is under way, that a statement keeps which sends more of it."""
+
+    name: str
+    """Of the count, the container or the semaphore: `self.sent`."""
+    guard: Statement
+    """The condition that compares it with the limit, or the statement that takes a permit."""
+    rises: Statement
+    """What adds to it beside the statement that sends; of a permit `guard`."""
+    falls_in: str
+    """The function, of the same file, that has the next."""
+    falls: Statement
+    """The first that takes away from it again, or releases a permit."""
+    by_content: bool = False
+    """Whether that is by what was received, and not by one: `self.sent -= len(result.rows)`."""
+    left_out: LeftOut | None = None
+    """What leaves parts out of that, where it is a length."""
+
+
 class Ending(NamedTuple):
     """A statement of the program that would end a wait, as far as the name of an object tells."""
 
@@ -231,6 +261,8 @@ class Ending(NamedTuple):
     """The header of the innermost condition around it, or of the `except` clause."""
     after: Statement | None = None
     """The last `if` before it whose body leaves the function or the loop."""
+    limit: InFlight | None = None
+    """The limit on what is under way that it keeps, where it sends."""
 
 
 class SourceLine(Struct, frozen=True):
