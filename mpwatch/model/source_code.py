@@ -338,6 +338,8 @@ OriginKind: TypeAlias = Literal[
     "rank",
     "set-order",
     "shared",
+    "signal",
+    "thread",
     "time-left",
     "",
 ]
@@ -347,8 +349,10 @@ OriginKind: TypeAlias = Literal[
 variable that a thread sets. `hash`: hash(). `limit`: whether a time limit has passed. `machine`:
 memory or load. `message`: from another process. `one-rank`: of a collective whose result only one
 rank gets. `queue`: the size of one. `random`: a random number. `set-order`: the order of a set.
-`shared`: a collective that gives all ranks the same. `time-left`: a deadline from which a clock is
-subtracted, which nothing on the way keeps from falling below zero. Empty: not known."""
+`shared`: a collective that gives all ranks the same. `signal`: what a handler of one sets; the
+signals are what it is about. `thread`: what a function sets that another thread runs. `time-left`:
+a deadline from which a clock is subtracted, which nothing on the way keeps from falling below zero.
+Empty: not known."""
 
 
 class OriginStep(NamedTuple):

@@ -48,7 +48,9 @@ Shape: TypeAlias = Literal[
 COLLECTIVES = frozenset(
     (
         "all_reduce",
+        "all_reduce_coalesced",
         "all_gather",
+        "all_gather_coalesced",
         "all_gather_into_tensor",
         "all_gather_object",
         "all_to_all",
@@ -75,10 +77,52 @@ _UTILS = "torch/distributed/utils.py"
 2.13)."""
 BUFFERS = "the broadcast of buffers in a forward pass"
 """DistributedDataParallel makes it at each forward pass in training (torch 2.13)."""
+BUCKETS = "the broadcast of gradient buckets in a forward pass"
+"""DistributedDataParallel makes it once, at the first forward pass after a backward pass, when it
+orders its buckets anew (`Reducer::rebuild_buckets`, torch 2.1 to 2.13)."""
+_FUNCTIONAL = "a functional collective"
+_OF_STAGES = "a message between the stages of a pipeline"
+_NATIVE: Mapping[str, str] = {
+    "torch/nn/parallel/distributed.py:_pre_forward": BUCKETS,
+    "torch/nn/parallel/distributed.py:main_hook": BUCKETS,
+    "torch/nn/parallel/distributed.py:_match_all_reduce_for_bwd_pass": "the Join context",
+    "torch/nn/parallel/distributed.py:_check_global_requires_backward_grad_sync": (
+        "the Join context"
+    ),
+    "torch/distributed/distributed_c10d.py:_coalescing_manager": "a batch of collectives",
+    "torch/distributed/_functional_collectives.py:wait_tensor": _FUNCTIONAL,
+    "torch/distributed/_functional_collectives_impl.py:_wait_tensor": _FUNCTIONAL,
+    "torch/distributed/tensor/_shards_wrapper.py:handle_wait_tensor": _FUNCTIONAL,
+    "torch/distributed/tensor/_tp_conv.py:_ring_send_recv_construct": _FUNCTIONAL,
+    "torch/distributed/tensor/_tp_conv.py:_ring_send_recv_aggregate": _FUNCTIONAL,
+    "torch/distributed/fsdp/_init_utils.py:_sync_module_params_and_buffers": (
+        "the set-up of FullyShardedDataParallel"
+    ),
+    "torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py:foreach_all_gather_copy_out": (
+        "the all_gather of parameters"
+    ),
+    "torch/distributed/fsdp/sharded_grad_scaler.py:unscale_": "the all_reduce of found_inf",
+    "torch/distributed/optim/zero_redundancy_optimizer.py:_sync_params": (
+        "the broadcast of parameters after a step"
+    ),
+    "torch/distributed/optim/zero_redundancy_optimizer.py:wait_for_broadcasts": (
+        "the broadcast of parameters after a step"
+    ),
+    "torch/distributed/pipelining/schedules.py:_wait_batch_p2p": _OF_STAGES,
+    "torch/distributed/_state_dict_utils.py:_broadcast_tensors": "the broadcast of a state dict",
+    "torch/distributed/checkpoint/_pg_transport.py:send_checkpoint": "the copy of a checkpoint",
+    "torch/distributed/checkpoint/_pg_transport.py:recv_checkpoint": "the copy of a checkpoint",
+}
+"""Functions of torch that wait for other ranks in native code which they call themselves, without a
+public function of torch.distributed: torch 2.13. Their other work has frames of its own."""
+_NATIVE_FUNCTIONS = frozenset(each.rpartition(":")[2] for each in _NATIVE)
+_BETWEEN = ("torch/_ops.py:__call__", ":<listcomp>")
+"""Frames of Python between such a function and the native code."""
 _C10D = "distributed_c10d.py"
 _WRAPPERS = (_C10D, "/c10d_logger.py", "/contextlib.py", "/nn/parallel/distributed.py")
 """Files between a collective and the public function of torch that calls it (torch 2.13)."""
 _DDP = "/nn/parallel/distributed.py"
+_SENDS_BUFFERS = frozenset(("_sync_buffers", "_sync_module_buffers"))
 
 
 def _functions(frames: Sequence[Frame]) -> frozenset[str]:
@@ -257,19 +301,33 @@ def collective_of(frames: Sequence[Frame]) -> str | None:
     """Name of the collective that a rank is in, as it was called; `None` if it is in none.
 
     `gather_object`, not the `all_gather` of sizes that it begins with; `BUFFERS` in the forward
-    pass of DistributedDataParallel, `SETUP` where it is made.
+    pass of DistributedDataParallel, `SETUP` where it is made. Where torch waits for the ranks in
+    native code, what it waits in (`BUCKETS`).
     """
+    if (native := _native_wait(frames)) is not None:
+        return native
     found = None
     for frame in frames:
         if frame.function in COLLECTIVES and frame.file.endswith(_C10D):
             found = frame.function
         elif found is not None and not frame.file.endswith(_WRAPPERS):
             break
-        elif frame.function == "_sync_buffers" and frame.file.endswith(_DDP):
+        elif frame.function in _SENDS_BUFFERS and frame.file.endswith(_DDP):
             return BUFFERS
         elif frame.function in _SETUP and frame.file.endswith(_UTILS):
             return SETUP
     return found
+
+
+def _native_wait(frames: Sequence[Frame]) -> str | None:
+    """What the innermost function of torch waits for in native code, by `_NATIVE`."""
+    for frame in frames[:2]:
+        if _bare(frame) in _NATIVE_FUNCTIONS:
+            named = f"/{frame.file}:{_bare(frame)}"
+            return next((name for key, name in _NATIVE.items() if named.endswith(f"/{key}")), None)
+        if not any(_is(frame, *_parts(each)) for each in _BETWEEN):
+            return None
+    return None
 
 
 _TRANSFERS: Mapping[str, str] = {

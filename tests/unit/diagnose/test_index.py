@@ -12,6 +12,8 @@ from mpwatch.diagnose.analysis import stack_patterns
 from mpwatch.diagnose.analysis.idle_time import quiet_s, wait_share
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.stack_patterns import (
+    BUCKETS,
+    BUFFERS,
     calls,
     collective_of,
     threads_calling,
@@ -127,6 +129,39 @@ def test_indexed_answers_equal_those_of_a_search_frame_by_frame() -> None:
     assert user_frame((*inner, Frame("step", "/home/me/own.py", 3))) == Frame(
         "step", "/home/me/own.py", 3
     )
+
+
+DDP = "lib/torch/nn/parallel/distributed.py"
+ZERO = "lib/torch/distributed/optim/zero_redundancy_optimizer.py"
+
+
+@pytest.mark.parametrize(
+    ("stack", "name"),
+    [
+        ((f"{DDP}:_pre_forward", f"{DDP}:forward"), BUCKETS),
+        ((f"{DDP}:_sync_module_buffers", f"{DDP}:_pre_forward"), BUFFERS),
+        ((f"{DDP}:main_hook", "lib/torch/distributed/algorithms/join.py:__exit__"), BUCKETS),
+        (
+            (f"{ZERO}:<listcomp>", f"{ZERO}:_sync_params"),
+            "the broadcast of parameters after a step",
+        ),
+        (
+            (
+                "lib/torch/_ops.py:__call__",
+                "lib/torch/distributed/_functional_collectives.py:wait_tensor",
+            ),
+            "a functional collective",
+        ),
+        # At work in a frame of its own, or in a function of the program.
+        (("lib/torch/nn/modules/linear.py:forward", f"{DDP}:_pre_forward"), None),
+        (("lib/torch/_ops.py:__call__", "/home/me/own.py:wait_tensor"), None),
+        (("/home/me/own.py:_pre_forward", f"{DDP}:forward"), None),
+    ],
+)
+def test_functions_of_torch_that_wait_for_ranks_in_native_code_are_known(
+    stack: tuple[str, ...], name: str | None
+) -> None:
+    assert collective_of(frames(*stack, "/home/me/own.py:step")) == name
 
 
 def test_each_distinct_stack_is_searched_once_for_all_threads_that_have_it(

@@ -32,6 +32,7 @@ from mpwatch.collect.source.lines.leaves import (
     names_rank,
 )
 from mpwatch.collect.source.lines.limits import limits_given
+from mpwatch.collect.source.lines.run_elsewhere import RunElsewhere
 from mpwatch.collect.source.rank_differences import WITHOUT_ORDER, is_set, sets_of
 from mpwatch.collect.source.syntax import (
     FUNCTIONS,
@@ -175,6 +176,14 @@ class OriginSearch:
 
     def __init__(self, program: Program) -> None:
         self._program = program
+        self._elsewhere = RunElsewhere(program)
+        self._inner: defaultdict[int, list[Function]] = defaultdict(list)
+        """The functions in each function, or in each file, that may set its variables."""
+        files = {e.file: e for e in program.functions if isinstance(e.node, ast.Module)}
+        for function in program.functions:
+            around = function.outer or files.get(function.file)
+            if around is not None and around is not function:
+                self._inner[id(around)].append(function)
         self._variables: dict[int, Mapping[str, Sequence[_Set]]] = {}
         self._attributes: defaultdict[str, list[tuple[ast.expr, _Set]]] = defaultdict(list)
         self._functions = {id(each.node): each for each in program.functions}
@@ -278,7 +287,8 @@ class OriginSearch:
                 new = islice(self._next(node), _ATOMS)
         if not found and unknown is not None:
             return [unknown]
-        return list(found.values())[:KINDS]
+        # What another thread sets may have a cause of its own, which says more.
+        return sorted(found.values(), key=lambda each: each.kind == "thread")[:KINDS]
 
     # --- expressions --------------------------------------------------------------------------
 
@@ -335,6 +345,8 @@ class OriginSearch:
         if not kind and _takes_item(call) and not self._is_variable(call, node.at):
             kind = "message"
         if kind:
+            if kind == "flag":
+                yield from self._set_by_handler(node, call)
             yield _leaf(kind, call, node)
             return
         if node.is_rounds and name in _EVEN:
@@ -363,6 +375,24 @@ class OriginSearch:
                 yield _leaf("data", call, node)
                 continue
             yield node.part(each, is_rounds=node.is_rounds and name != "range")
+
+    def _set_by_handler(self, node: _Node, call: ast.Call) -> Iterator[_Leaf]:
+        """That a handler of a signal sets the event that a call asks."""
+        of = call.func.value if isinstance(call.func, ast.Attribute) else None
+        found = self._elsewhere.events.get(last_name(of)) if of is not None else None
+        if found is not None:
+            site, _ = found
+            yield from self._run_elsewhere(
+                node.then(_At(site.caller, site.statement, site.parents), call)
+            )
+
+    def _run_elsewhere(self, node: _Node) -> Iterator[_Leaf]:
+        """That the statement which a value comes from is run by a signal or another thread."""
+        start = self._elsewhere.start_of(node.at.function, node.at.statement)
+        if start is not None:
+            there = _At(start.function, start.statement, start.parents)
+            after = node.then(there, node.value)
+            yield _leaf(start.kind, start.statement, after, start.about or "its function")
 
     def _differs(self, call: ast.Call, at: _At) -> bool:
         """Whether a random number may be another one on each rank."""
@@ -443,7 +473,10 @@ class OriginSearch:
 
     def _of_name(self, node: _Node, name: ast.Name) -> Iterator[_Node | _Leaf]:
         function = node.at.function
-        found = self._reaching(name.id, node.at)
+        found: Sequence[_Set] = [
+            *self._reaching(name.id, node.at),
+            *self._set_inside(name.id, function),
+        ]
         kind = kind_of_name(name)
         if kind and not found:  # else what it is given tells more
             yield _leaf(kind, name, node)
@@ -456,13 +489,24 @@ class OriginSearch:
         if not found and is_data(name.id):
             yield _leaf("data", name, node)._replace(is_by_name=True)
 
+    def _set_inside(self, name: str, function: Function) -> Sequence[_Set]:
+        """What functions in a function, or in a file, give a variable of it."""
+        inner = self._inner.get(id(function), ())
+        return [s for each in inner for s in self._sets_of_outer(name, each)][:_SETS]
+
+    def _sets_of_outer(self, name: str, function: Function) -> Sequence[_Set]:
+        """How a function sets, or changes, a variable of the file or of a function around it."""
+        found = self._bound(function).get(name, ())
+        is_changed = name not in function.arguments and all(e.how == "added" for e in found)
+        return found if is_changed or name in function.not_own else ()
+
     def _outside(self, name: str, function: Function) -> Sequence[_Set]:
         """What a variable is given in a function around, in the file, or in the one imported."""
         outer = function.outer
         for _ in range(_CALLS):
             if outer is None:
                 break
-            found = self._bound(outer).get(name, ())
+            found = [*self._bound(outer).get(name, ()), *self._set_inside(name, outer)]
             if found:
                 return found[-_SETS:]
             outer = outer.outer
@@ -475,12 +519,19 @@ class OriginSearch:
             files = self._program.files_with.get(name, [])
         if len(files) != 1:
             return ()
-        return [
+        at_start = [
             each
             for at in self._program.functions
             if at.file == files[0] and (isinstance(at.node, ast.Module) or name in at.not_own)
             for each in self._bound(at).get(name, ())
-        ][:_SETS]
+        ]
+        elsewhere = self._elsewhere.of_file(files[0])
+        changed = [s for at in elsewhere for s in self._sets_of_outer(name, at)]
+        found = [*at_start, *(each for each in changed if each not in at_start)]
+        # What only begins with a constant is set elsewhere.
+        is_begin = [isinstance(e.at.function.node, ast.Module) and _is_constant(e) for e in found]
+        later = [each for each, begins in zip(found, is_begin, strict=True) if not begins]
+        return (later or found)[:_SETS]
 
     def _of_parameter(self, node: _Node, name: str) -> Iterator[_Node | _Leaf]:
         """What calls give to a parameter: the one through which the function was followed."""
@@ -568,6 +619,7 @@ class OriginSearch:
             if each.how == "shared":
                 yield from (node.then(each.at, value, is_only=is_only) for value in each.values)
                 continue
+            yield from self._run_elsewhere(node.then(each.at, node.value, is_only=is_only))
             yield from self._on_one_rank(node, each.at, is_attribute=is_attribute)
             if _is_constant(each) or _counts(each.at.statement):
                 yield from self._guards(node, each.at, is_only=is_only)

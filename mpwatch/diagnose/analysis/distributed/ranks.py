@@ -107,9 +107,17 @@ def collective_share(
 
 
 def waits_in_backward(stack: Sequence[Frame]) -> bool:
-    """Whether native code of autograd runs, or waits, at the top of a stack."""
+    """Whether native code of autograd runs, or waits, at the top of a stack.
+
+    Also where it is called by a function of torch.distributed that the backward pass calls: a
+    communication hook of DistributedDataParallel, or one that reduces what is sharded.
+    """
     own = own_frames(stack)
-    return bool(own) and own[0].function == _BACKWARD
+    if not own:
+        return False
+    return own[0].function == _BACKWARD or (
+        "torch/distributed/" in own[0].file and any(each.function == _BACKWARD for each in own)
+    )
 
 
 BACKWARD = "the backward pass"
@@ -142,10 +150,29 @@ def place_of(rank: Process, index: Index, for_s: float = 0.0) -> str | None:
         return name
     if is_in_backward(rank) and (for_s >= STALLED_S or is_stalled(rank, index)):
         return BACKWARD
+    operation = _recorded_wait(rank, index)
+    if operation is not None:
+        return operation
     pending = _awaited_on_gpu(rank, index)
     if pending is not None:
         return f"{pending.call}{OF_NCCL}"
     return ON_GPU if _waits_on_gpu(rank, index) else None
+
+
+def _recorded_wait(rank: Process, index: Index) -> str | None:
+    """The operation in which torch's recorder has a rank that stands still in native code of torch.
+
+    Of a function that waits for the ranks and is not known by its name.
+    """
+    thread, record = main_thread(rank), unfinished(rank)
+    if thread is None or record is None or rank.has_nccl or not is_stalled(rank, index):
+        return None
+    own, wait = own_frames(thread.stack), thread.waits_on
+    waits = wait is not None and wait.kind == "futex" and wait.timeout_s is None
+    return record.operation if waits and own and _OF_TORCH in f"/{own[0].file}" else None
+
+
+_OF_TORCH = "/torch/"
 
 
 def _awaited_on_gpu(rank: Process, index: Index) -> Pending | None:
@@ -453,9 +480,9 @@ def rank_groups(index: Index) -> tuple[tuple[Process, ...], ...]:
 
 
 def _may_be_inside(rank: Process, index: Index) -> bool:
-    """Whether a rank may be in a collective, by its stacks."""
+    """Whether a rank may be in a collective, by its stacks or by what torch has recorded."""
     is_shown = in_collective(rank) is not None or is_in_backward(rank) or _makes_group(rank)
-    return is_shown or _waits_on_gpu(rank, index)
+    return is_shown or _waits_on_gpu(rank, index) or _recorded_wait(rank, index) is not None
 
 
 def _makes_group(process: Process) -> bool:

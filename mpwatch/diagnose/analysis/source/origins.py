@@ -11,9 +11,10 @@ from typing import Final
 
 from msgspec import Struct
 
-from mpwatch.describe.frames import program_frames
+from mpwatch.describe.frames import own_frames, program_frames
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.source.lines import are_of_one_function, source_of
+from mpwatch.diagnose.analysis.stack_patterns import collective_of, functions_of, main_thread
 from mpwatch.model.samples import Frame
 from mpwatch.model.source_code import Origin, OriginKind, SourceLine, Statement
 
@@ -42,6 +43,13 @@ _KINDS: Final[Mapping[OriginKind, _Kind]] = {
         "the others go on with what they had",
         "Give its result to all ranks: all_reduce in place of reduce, all_gather in place of "
         "gather, or a broadcast after it, before any of them tests it. " + _LONGER,
+    ),
+    "signal": _Kind(
+        "the handler of a signal",
+        "it runs only in a process that gets the signal, at the moment when that one gets it",
+        "A signal reaches each process by itself, so let all ranks learn of it before any of them "
+        "acts: all_reduce the flag (with MAX) at the end of each step, on all ranks, and let all "
+        "of them leave after the same one. " + _LONGER,
     ),
     "clock": _Kind(
         "a clock",
@@ -121,6 +129,13 @@ _KINDS: Final[Mapping[OriginKind, _Kind]] = {
         "each rank looks at a moment of its own",
         _AGREE + _LONGER,
     ),
+    "thread": _Kind(
+        "what another thread of the process sets",
+        "each rank tests it wherever its own thread is by then",
+        "Let the condition be the same on all ranks: test what the calling thread itself sets "
+        "before it starts the other one, or wait for that one (result(), join()) before the test; "
+        "or do once, before the loop, what the condition is for. " + _LONGER,
+    ),
     "data": _Kind(
         "data",
         "each rank has its own, and what it finds in them or how much there is may differ",
@@ -173,6 +188,13 @@ def kind_words(kind: OriginKind) -> str:
     return _KINDS[kind].what if kind in _KINDS else ""
 
 
+def _what(origin: Origin) -> str:
+    """The same, with the signals: `the handler of a signal (SIGTERM)`."""
+    what = kind_words(origin.kind)
+    is_named = origin.kind == "signal" and origin.about.startswith("SIG")
+    return f"{what} ({origin.about})" if is_named else what
+
+
 class Parting(Struct, frozen=True):
     """The condition at which ranks have parted, as far as their stacks show, and why it differs."""
 
@@ -213,13 +235,14 @@ def parting(index: Index, one: Sequence[Frame], other: Sequence[Frame]) -> Parti
     """
     for each in _candidates(index, one, other):
         origin = _telling(origins_at(index, each.file, each.statement.line), each.statement)
+        origin = origin or _on_a_thread(index, each)
         if origin is not None:
             kind = _KINDS[origin.kind]
             place = f"{_base(each.file)}:{each.statement.line} {each.function}"
             depends = "depends on" if origin.is_certain else "may depend on"
             return Parting(
                 f"`{each.statement.text}` ({place}), {each.lead}, {depends} "
-                f"{origin_words(origin)}: {kind.what}; {kind.of_ranks}.",
+                f"{origin_words(origin)}: {_what(origin)}; {kind.of_ranks}.",
                 kind.advice,
                 origin,
                 each.statement,
@@ -241,11 +264,35 @@ def _telling(origins: Sequence[Origin], statement: Statement) -> Origin | None:
     return None
 
 
+def _on_a_thread(index: Index, candidate: _Candidate) -> Origin | None:
+    """An origin of which only is known that a thread beside the main one is in its function."""
+    found = origins_at(index, candidate.file, candidate.statement.line)
+    for each in found:
+        last = each.steps[-1] if each.steps and not each.kind and not each.names else None
+        if last is not None and (last.file, last.function) in _run_by_threads(index):
+            return each._replace(kind="thread")
+    return None
+
+
+@derived
+def _run_by_threads(index: Index) -> frozenset[tuple[str, str]]:
+    """The functions of the program in which threads are, and no main thread."""
+    mains: set[tuple[str, str]] = set()
+    others: set[tuple[str, str]] = set()
+    for process in index.snapshot.living():
+        main = main_thread(process)
+        for thread in process.threads:
+            inside = mains if thread is main else others
+            inside |= functions_of(program_frames(thread.stack))
+    return frozenset(others - mains)
+
+
 _BRANCHES = ("if ", "elif ", "else of ", "except", "case ")
 _LOOPS = ("for ", "async for ", "while ")
 _AT_BRANCH = "at which they part"
 _OF_ROUNDS = "whose rounds one of them has ended"
 _BY_END = "by which a rank leaves that loop"
+_ALONE = "under which one of them has come to its collective, most likely without the other"
 _LEAVING = "by which a rank may have gone another way"
 
 
@@ -268,6 +315,14 @@ def _candidates(index: Index, one: Sequence[Frame], other: Sequence[Frame]) -> I
             yield from _around(frame, deeper, set())
             yield from _named(frame, deeper.ends, _BY_END)
             yield from _named(frame, deeper.after, _LEAVING)
+    ahead = one if behind is theirs else other
+    if collective_of(own_frames(ahead)) is not None and _is_in_rounds(
+        index, own[:number], mine, its
+    ):
+        for frame in program_frames(ahead)[::-1][number + 1 :]:
+            deeper = source_of(index, frame)
+            if deeper is not None:
+                yield from _named(frame, _conditions(deeper), _ALONE)
     first, last = sorted((mine, its), key=lambda each: each.line)
     frame = own[number]
     between = [each for each in last.after if each not in first.after]
@@ -305,6 +360,22 @@ def _around(frame: Frame, line: SourceLine, others: set[int]) -> Iterator[_Candi
                     yield from _named(frame, [end.condition], _BY_END)
         elif each.text.startswith(_BRANCHES):
             yield from _named(frame, [each], _AT_BRANCH)
+
+
+def _is_in_rounds(
+    index: Index, callers: Sequence[Frame], mine: SourceLine, its: SourceLine
+) -> bool:
+    """Whether two lines are repeated by one loop, of their function or of one that calls it."""
+    if any(_is_loop(each) and each in its.within for each in mine.within):
+        return True
+    lines = [source_of(index, each) for each in callers]
+    return any(_is_loop(each) for line in lines if line is not None for each in line.within)
+
+
+def _conditions(line: SourceLine) -> Sequence[Statement]:
+    """The conditions under which a line is reached, the innermost first."""
+    within = [each for each in line.within if each.text.startswith(_BRANCHES)]
+    return (*within[::-1], *line.after[::-1])
 
 
 def _named(frame: Frame, statements: Sequence[Statement], lead: str) -> Iterator[_Candidate]:
@@ -349,7 +420,7 @@ def wait_words(index: Index, file: str, statement: Statement) -> str:
     known = [e for e in known[:1] if e.steps and (e.is_certain or e.kind not in _WEAK)]
     for origin in known:
         depends = "depends on" if origin.is_certain else "may depend on"
-        kind = kind_words(origin.kind)
+        kind = _what(origin)
         return (
             f"`{statement.text}` ({_base(file)}:{statement.line}) {depends} "
             f"{origin_words(origin)}{f': {kind}' if kind else ''}"

@@ -10,7 +10,13 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mpwatch.describe.frames import at_frame, frame_words, is_library, own_frames
+from mpwatch.describe.frames import (
+    at_frame,
+    frame_words,
+    is_library,
+    own_frames,
+    program_frames,
+)
 from mpwatch.describe.processes import wait_verb
 from mpwatch.diagnose.analysis.distributed.flight_recorder import (
     COMPARE_CALLS,
@@ -1181,14 +1187,18 @@ def _one_in_backward(
         f"Join context), and call {name} on all ranks after the same batch."
     )
     ended = _ended_loop(index, others[0], inside)
-    cause, advice = (
-        _parted_in_the_loop(index, by_call, records, same)
-        if ended is None
-        else _ended_it_before(index, others, ended, inside, same)
-    )
+    parted = parting(index, _stack(others[0]), _stack(inside))
+    # Where a condition is known that has parted them, it is told in place of what else may have.
+    is_known = parted is not None and parted.is_sure and parted.origin.kind != "data"
+    if ended is not None:
+        cause, advice = _ended_it_before(index, others, ended, inside, same, is_known=is_known)
+    elif is_known:
+        cause, advice = "", same
+    else:
+        cause, advice = _parted_in_the_loop(index, by_call, records, same)
     return (
         "The backward pass of DistributedDataParallel averages gradients by collectives that "
-        f"all ranks have to enter; {all_called(others)} called {name} instead. {cause}",
+        f"all ranks have to enter; {all_called(others)} called {name} instead. {cause}".rstrip(),
         advice,
     )
 
@@ -1216,9 +1226,24 @@ def _parted_in_the_loop(
 
 
 def _ended_it_before(
-    index: Index, others: Sequence[Process], ended: _EndedLoop, inside: Process, same: str
+    index: Index,
+    others: Sequence[Process],
+    ended: _EndedLoop,
+    inside: Process,
+    same: str,
+    *,
+    is_known: bool,
 ) -> tuple[str, str]:
-    """Why some ranks have ended a loop before the others."""
+    """Why some ranks have ended a loop before the others.
+
+    Args:
+        index: The snapshot.
+        others: The ranks that have ended it.
+        ended: The loop.
+        inside: A rank that is still in it.
+        same: The fix where they had fewer batches.
+        is_known: Whether a condition is known by which they have parted, and is told after this.
+    """
     what = (
         f"{all_called(others)} {_have(others)} ended {ended.words}, in which the others still are"
     )
@@ -1253,6 +1278,11 @@ def _ended_it_before(
             f"or all_reduce what {ended.over} decides by, in each round and before any rank leaves "
             "the loop. drop_last, the Join context or a longer timeout do not help against that.",
         )
+    return (f"{what}.", same) if is_known else _after_fewer_batches(index, what, same)
+
+
+def _after_fewer_batches(index: Index, what: str, same: str) -> tuple[str, str]:
+    """Cause and advice where nothing but the number of batches is known to end a loop."""
     drawn = uneven_draw(index)
     why = f"{what}, most likely after fewer batches"
     if drawn is None:
@@ -1403,7 +1433,7 @@ def _ended_loop(
         functions: Whether a function that it has left counts, before the loop around.
     """
     left = left_function(index, ahead, inside) if functions else None
-    if left is not None:
+    if left is not None and _has_loop(index, left.line, inside):
         by = loop_ends(index, left.line, True)
         return _EndedLoop(f"{left.line.function}()", by, _own_iterator(index, left.line))
     again = begun_again(index, _stack(inside), _stack(ahead))
@@ -1414,6 +1444,17 @@ def _ended_loop(
     if passed is None:
         return None
     return _EndedLoop(_loop_words(*passed), loop_ends(index, passed[0], True))
+
+
+def _has_loop(index: Index, first: Frame, inside: Process) -> bool:
+    """Whether a rank is in a loop of a function that another has left, or of one that it calls.
+
+    Also where that is not known. Else the other has left it in the same round of a loop around.
+    """
+    frames = program_frames(_stack(inside))
+    depth = frames.index(first) + 1 if first in frames else len(frames)
+    lines = [source_of(index, each) for each in frames[:depth]]
+    return any(line is None or is_in_loop(line.within) for line in lines)
 
 
 _OVER_OBJECT = re.compile(r"^for \w+ in ([A-Za-z_][\w.]*[^s\W]):$")

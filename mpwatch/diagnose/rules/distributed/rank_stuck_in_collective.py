@@ -109,6 +109,7 @@ from mpwatch.diagnose.analysis.values import difference
 from mpwatch.diagnose.analysis.waits.blockages import usual_pause_s
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.gpu import gpu_wait_s
+from mpwatch.diagnose.analysis.waits.servers import KEY
 from mpwatch.model.collectives import HABIT
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import Frame
@@ -497,7 +498,9 @@ def _end_words(collective: str) -> str:
             "A collective of NCCL returns at once, runs on the GPU and ends when all ranks have "
             "launched it; the program waits for it at the next line that needs a result."
         )
-    return f"{collective} ends when all ranks have entered it."
+    named = collective.removeprefix("the ")
+    name = f"The {named}" if named != collective else collective
+    return f"{name} ends when all ranks have entered it."
 
 
 def _they_wait(ranks: Sequence[Process]) -> str:
@@ -1012,19 +1015,20 @@ def _has_left(rank: Process, waiter: Process, left: LeftFunction, index: Index) 
             alone.advice,
             innocent_s=0.0 if quiet >= STALLED_S else PAUSE_S,
         )
-    if (differs := difference(index, (rank, waiter))) is not None:
+    differs, parted = difference(index, (rank, waiter)), _origin_of_parting(rank, waiter, index)
+    is_own = parted is not None and parted.origin.kind != "data"
+    known = None if differs is None else (differs.cause, differs.advice)
+    if parted is not None and is_own:
+        if known is None:
+            known = parted.cause, parted.advice
+        elif parted.statement.text in known[0] and not parted.is_said(known[0]):
+            known = f"{known[0]} {parted.cause}", parted.advice
+    if known is not None:
+        cause, advice = known
         return _Whereabouts(
             f"{name} is past {function}(), in which {called(waiter)} still is ({line}), and {waits}"
-            f" at {now}. {differs.cause}",
-            differs.advice,
-            innocent_s=0.0 if quiet >= STALLED_S else PAUSE_S,
-        )
-    parted = _origin_of_parting(rank, waiter, index)
-    if parted is not None and parted.origin.kind != "data":
-        return _Whereabouts(
-            f"{name} is past {function}(), in which {called(waiter)} still is ({line}), and {waits}"
-            f" at {now}. {parted.cause}",
-            parted.advice,
+            f" at {now}. {cause}{_keys_of_others(rank, index)}",
+            advice,
             innocent_s=0.0 if quiet >= STALLED_S else PAUSE_S,
         )
     by_data = f" {parted.cause}" if parted is not None else ""
@@ -1038,6 +1042,25 @@ def _has_left(rank: Process, waiter: Process, left: LeftFunction, index: Index) 
         "from values that all share (all_reduce the loss, or broadcast the flag of rank 0) before "
         f"any rank breaks out of it. {_SAME_STEPS}",
         innocent_s=0.0 if quiet >= STALLED_S else PAUSE_S,
+    )
+
+
+def _keys_of_others(rank: Process, index: Index) -> str:
+    """That a rank waits in the store for what those set that wait for it, as a sentence."""
+    thread, (what, _) = main_thread(rank), _own_wait(rank, index)
+    frame = user_frame(thread.stack) if thread is not None else None
+    line = source_of(index, frame) if frame is not None else None
+    own = functions_of(program_frames(thread.stack)) if thread is not None else ()
+    if line is None or not what.startswith((STORE, KEY)):
+        return ""
+    ways = [each for each in line.ended_by if (each.file, each.function) in own]
+    if not ways:
+        return ""
+    file = ways[0].file.rpartition("/")[2]
+    return (
+        f" Most likely {called(rank)} waits for keys that each rank sets only once it "
+        f"comes there as well (`{ways[0].statement.text}`, {file}:{ways[0].statement.line}), so "
+        "that neither side goes on."
     )
 
 

@@ -493,3 +493,111 @@ def test_a_mapping_and_a_variable_give_no_message(tmp_path: Path, call: str) -> 
     )
 
     assert "message" not in {each.kind for each in origins(tmp_path, text)}
+
+
+STOPPING = """
+class Stop:
+    def __init__(self, signum=signal.SIGTERM):
+        self.asked = False
+        {register}
+
+    def on_signal(self, *_):
+        self.asked = True
+
+    def fit(self):
+        {loop}
+            pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("register", "signals"),
+    [
+        ("signal.signal(signum, self.on_signal)", "SIGTERM"),
+        ("signal.signal(signal.SIGUSR1, self.on_signal)", "SIGUSR1"),
+        ("signal.signal(SIGUSR1, lambda *_: self.on_signal())", "SIGUSR1"),
+        ("loop.add_signal_handler(signal.SIGINT, self.on_signal)", "SIGINT"),
+        ("for n in (signal.SIGINT, signal.SIGTERM): signal.signal(n, self.on_signal)", "SIGINT or"),
+    ],
+)
+def test_what_a_handler_of_a_signal_sets_is_told_with_the_signal(
+    tmp_path: Path, register: str, signals: str
+) -> None:
+    text = STOPPING.format(register=register, loop="if self.asked:").replace("pass", "pass  # here")
+    (found,) = origins(tmp_path, text, "fit")
+
+    assert (found.kind, found.about[: len(signals)]) == ("signal", signals)
+    assert [each.function for each in found.steps] == ["on_signal", "__init__"]
+    assert found.is_certain
+
+
+@pytest.mark.parametrize(
+    ("before", "condition"),
+    [
+        ("stop = False\ndef on(*_):\n    nonlocal stop\n    stop = True", "stop"),
+        ("stop = []\ndef on(*_):\n    stop.append(1)", "stop"),
+        ("stop = {'now': False}\ndef on(*_):\n    stop['now'] = True", "stop['now']"),
+        ("stop = threading.Event()\ndef on(*_):\n    stop.set()", "stop.is_set()"),
+        ("stop = threading.Event()\non = lambda *_: stop.set()", ""),
+    ],
+)
+def test_a_handler_in_a_function_changes_what_is_around_it(
+    tmp_path: Path, before: str, condition: str
+) -> None:
+    before += "\nsignal.signal(signal.SIGTERM, on)"
+    if not condition:
+        before, condition = (
+            before.replace("on = ", "").replace(", on)", ", lambda *_: stop.set())"),
+            "stop.is_set()",
+        )
+    found = under(tmp_path, condition, before)
+
+    assert found["signal"].about == "SIGTERM"
+
+
+WRITING = """
+WRITER = None
+
+class Saver:
+    def __init__(self):
+        self.pool = {pool}
+
+    def write(self, *_):
+        global WRITER
+        WRITER = Writer()
+
+    def save(self):
+        if WRITER is None:
+            pass  # here
+        {start}
+"""
+
+
+@pytest.mark.parametrize(
+    ("start", "pool", "is_told"),
+    [
+        ("self.pool.submit(self.write, 3)", "ThreadPoolExecutor(1)", True),
+        ("self.pool.submit(self.write, 3)", "ProcessPoolExecutor(1)", False),
+        ("self.pool.submit(print).add_done_callback(self.write)", "ProcessPoolExecutor(1)", True),
+        ("threading.Thread(target=self.write).start()", "None", True),
+        ("threading.Timer(3, self.write).start()", "None", True),
+        ("pool.apply_async(print, callback=self.write)", "None", True),
+        ("multiprocessing.Process(target=self.write).start()", "None", False),
+        # Also on the thread that tests it.
+        ("threading.Thread(target=self.write).start(); self.write()", "None", False),
+    ],
+)
+def test_what_a_function_sets_that_only_another_thread_runs_is_told(
+    tmp_path: Path, start: str, pool: str, is_told: bool
+) -> None:
+    found = origins(tmp_path, WRITING.format(start=start, pool=pool), "save")
+
+    assert ("thread" in [each.kind for each in found]) is is_told
+
+
+def test_what_a_thread_sets_by_functions_that_only_it_calls_is_told(tmp_path: Path) -> None:
+    text = WRITING.format(start="pass", pool="None").replace("write(self", "_write(self")
+    loading = "class Loader(threading.Thread):\n    def run(self):\n        Saver()._write()\n"
+    found = origins(tmp_path, f"{text}\n{loading}", "save")
+
+    assert [each.kind for each in found] == ["thread"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import get_args
 
 import pytest
+from msgspec.structs import replace
 
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.source.origins import kind_words, passed_words
@@ -12,6 +13,7 @@ from mpwatch.diagnose.rules.distributed import collective_mismatch, rank_stuck_i
 from mpwatch.model.findings import Finding
 from mpwatch.model.samples import Frame
 from mpwatch.model.source_code import (
+    Ending,
     LoopEnd,
     Origin,
     OriginKind,
@@ -19,8 +21,8 @@ from mpwatch.model.source_code import (
     SourceLine,
     Statement,
 )
-from tests.builders.snapshots import main, only, snapshot_of
-from tests.unit.diagnose.rules.test_ranks_apart import C10D, rank, state
+from tests.builders.snapshots import main, only, snapshot_of, thread, with_threads
+from tests.unit.diagnose.rules.test_ranks_apart import BACKWARD, C10D, at_the_store, rank, state
 
 FILE, CLOCK = "/home/me/train.py", "/home/me/clock.py"
 DUE = Statement(40, "if due:")
@@ -183,6 +185,115 @@ def test_a_rank_that_is_silent_under_a_condition_is_told_with_its_origin() -> No
     job = snapshot_of(main(), late, *waits, source=source, origins=(BY_CLOCK,))
 
     assert CHAIN in only(rank_stuck_in_collective.check, job).cause
+
+
+STOPS = Origin(
+    FILE,
+    DUE,
+    "signal",
+    "SIGTERM",
+    (
+        OriginStep(CLOCK, "on_signal", Statement(18, "self.due = True")),
+        OriginStep(CLOCK, "__init__", Statement(15, "signal.signal(signum, self.on_signal)")),
+    ),
+)
+
+
+def test_a_flag_that_a_signal_sets_on_one_rank_is_told_with_the_keys_that_it_waits_for() -> None:
+    left = at_the_store(0)
+    frames = rank(0, "train.py:drain:23", "train.py:fit:54", "train.py:<module>:85").threads[0]
+    left = with_threads(left, [replace(left.threads[0], stack=frames.stack), *left.threads[1:]])
+    waits = [
+        rank(n, BACKWARD, "train.py:step:34", "train.py:fit:47", "train.py:<module>:85")
+        for n in (1, 2)
+    ]
+    loop = Statement(46, "while self.step < self.last:")
+    sets = Ending(FILE, "drain", Statement(22, 'self.store.set(name, "1")'))
+    source = (
+        SourceLine(FILE, 54, "fit", Statement(54, "drain()"), (loop, DUE), defined=30),
+        SourceLine(FILE, 47, "fit", Statement(47, "step()"), (loop,), defined=30),
+        SourceLine(FILE, 23, "drain", Statement(23, "store.wait(keys)"), (), ended_by=(sets,)),
+    )
+    job = snapshot_of(main(), left, *waits, source=source, origins=(STOPS,))
+
+    finding = only(rank_stuck_in_collective.check, job)
+
+    assert (
+        "`if due:` (train.py:40 fit), at which they part, depends on `self.due = True` "
+        "(clock.py:18 on_signal) <- `signal.signal(signum, self.on_signal)` (clock.py:15 __init__):"
+        " the handler of a signal (SIGTERM); it runs only in a process that gets the signal"
+    ) in finding.cause
+    assert 'only once it comes there as well (`self.store.set(name, "1")`, train.py:22)' in (
+        finding.cause
+    )
+    assert "fewer batches" not in finding.cause
+    assert "all_reduce the flag (with MAX) at the end of each step" in finding.advice
+
+
+def in_one_loop(*found: Origin, is_repeated: bool = True, beside: str = "") -> Finding:
+    """One rank is in a collective below a condition, and the other in a later backward pass.
+
+    Args:
+        found: The origins.
+        is_repeated: Whether both are in one loop.
+        beside: Where another thread of the first rank is.
+    """
+    alone = rank(0, f"{C10D}:all_gather", "train.py:save:66", "train.py:fit:57")
+    alone = with_threads(alone, [*alone.threads, thread(399, *filter(None, [beside]))])
+    other = rank(1, BACKWARD, "train.py:step:34", "train.py:fit:52")
+    loop = (Statement(51, "for step in range(n):"),) if is_repeated else ()
+    source = (
+        SourceLine(FILE, 57, "fit", Statement(57, "save(model)"), loop, defined=50),
+        SourceLine(FILE, 52, "fit", Statement(52, "step()"), loop, defined=50),
+        SourceLine(FILE, 34, "step", Statement(34, "loss.backward()"), ()),
+        SourceLine(FILE, 66, "save", Statement(66, "gather()"), (NO_WRITER,)),
+    )
+    job = snapshot_of(main(), alone, other, source=source, origins=found)
+    return only(collective_mismatch.check, job)
+
+
+NO_WRITER = Statement(65, "if WRITER is None:")
+BY_THREAD = Origin(
+    FILE,
+    NO_WRITER,
+    "thread",
+    "its function",
+    (OriginStep(FILE, "write", Statement(58, "WRITER = Writer()")),),
+)
+
+
+def test_a_condition_above_the_collective_of_one_rank_is_the_cause_and_not_its_batches() -> None:
+    finding = in_one_loop(BY_THREAD)
+
+    assert (
+        "`if WRITER is None:` (train.py:65 save), under which one of them has come to its "
+        "collective, most likely without the other, depends on `WRITER = Writer()` (train.py:58 "
+        "write): what another thread of the process sets"
+    ) in finding.cause
+    assert "batches" not in f"{finding.cause} {finding.advice}"
+    assert finding.advice.startswith("Let the condition be the same on all ranks")
+
+
+@pytest.mark.parametrize(
+    ("beside", "is_told"), [("train.py:write:59", True), ("train.py:read:9", False)]
+)
+def test_what_sets_a_value_on_another_thread_is_known_by_the_stack_of_that(
+    beside: str, is_told: bool
+) -> None:
+    finding = in_one_loop(BY_THREAD._replace(kind=""), beside=beside)
+
+    assert ("what another thread of the process sets" in finding.cause) is is_told
+
+
+def test_a_rank_at_another_line_of_the_same_round_has_ended_no_loop() -> None:
+    finding = in_one_loop()
+
+    assert "has ended step()" not in finding.cause
+    assert "after fewer batches" not in finding.cause
+
+
+def test_a_condition_of_a_call_that_nothing_repeats_has_not_parted_the_ranks() -> None:
+    assert "under which one of them" not in in_one_loop(BY_THREAD, is_repeated=False).cause
 
 
 @pytest.mark.parametrize(

@@ -122,6 +122,39 @@ def test_a_rank_that_was_stopped_in_the_collective_before_is_late_and_calls_no_o
     assert "is stopped" in finding.cause
 
 
+DDP = "torch/nn/parallel/distributed.py"
+
+
+@pytest.mark.parametrize(
+    ("stack", "states", "name"),
+    [
+        ((f"{DDP}:_pre_forward", f"{DDP}:forward"), None, "broadcast of gradient buckets"),
+        (("torch/distributed/hooks.py:reduce", BACKWARD), None, "the backward pass"),
+        # A function that is not known by its name: what torch has recorded tells.
+        (("torch/new/module.py:share",), [state(operation="gloo:broadcast")], "in broadcast for"),
+    ],
+)
+def test_a_wait_for_the_ranks_in_native_code_of_torch_is_no_lock_of_the_process(
+    stack: tuple[str, ...], states: list[Any] | None, name: str
+) -> None:
+    size = {"WORLD_SIZE": "3"}
+    wait = WaitedOn("futex", "futex", ("futex 0x70",))
+    inside = [
+        rank(number, *stack, "train.py:step:20", environment=size, states=states)
+        for number in range(2)
+    ]
+    inside = [
+        with_threads(each, [replace(each.threads[0], waits_on=wait), *each.threads[1:]])
+        for each in inside
+    ]
+    job = snapshot_of(main(), *inside, rank(2, "train.py:save:60", environment=size))
+
+    finding = only(rank_stuck_in_collective.check, job)
+
+    assert name in finding.summary
+    assert finding.summary.startswith("2 ranks wait in ")
+
+
 @pytest.mark.parametrize(
     "job",
     [
@@ -1777,9 +1810,9 @@ def test_a_rank_that_has_ended_a_round_of_batches_is_reported_with_what_ends_it(
 def test_a_backward_pass_that_a_rank_may_have_passed_over_is_named(
     before: str, is_named: bool
 ) -> None:
-    source = (
-        replace(line("train.py", 53, "fit", "loss.backward()"), after=(Statement(44, before),)),
-    )
+    header = Statement(43, "for batch in batches:")
+    inside = line("train.py", 53, "fit", "loss.backward()", within=(header,))
+    source = (replace(inside, after=(Statement(44, before),)),)
     ranks = (
         rank(0, BACKWARD, "train.py:fit:53", "train.py:run:63"),
         rank(1, f"{C10D}:barrier", "train.py:run:66"),
