@@ -162,6 +162,26 @@ class GivenUp(NamedTuple):
     statement: Statement
 
 
+LeftHow: TypeAlias = Literal["as_completed", "wait", "task"]
+"""`as_completed`: the loop over it is left at the first. `wait`: `asyncio.wait` has returned at the
+first, and the pending ones are not cancelled. `task`: nothing keeps or awaits it."""
+
+
+class LeftWaiting(NamedTuple):
+    """A task of asyncio that nothing awaits or cancels, and that waits for an event of its own.
+
+    In place of a container, the event is what keeps them: its waiters refer to each.
+    """
+
+    how: LeftHow
+    made: str
+    """What makes the task or coroutine: `self.on_closed()`."""
+    file: str
+    function: str
+    """The coroutine that waits for the event."""
+    statement: Statement
+
+
 class RoundOf(NamedTuple):
     """A loop of the program in each of whose rounds something is reached."""
 
@@ -171,6 +191,8 @@ class RoundOf(NamedTuple):
     """Its last line."""
     function: str
     is_async: bool
+    """Whether a coroutine may wait in it without an end, `while` or `async for`: on no stack then.
+    A `for` of a coroutine most often starts or collects a few, and is left soon."""
     header: Statement
     by: tuple[str, ...] = ()
     """The functions between the loop and what is reached, outermost first."""
@@ -208,6 +230,7 @@ class Holder(NamedTuple):
     given_up: GivenUp | None = None
     """Of one whose entries an answer removes: what takes them out of another container only."""
     looked_up: LookedUp | None = None
+    left_waiting: LeftWaiting | None = None
 
 
 class LoopEnd(NamedTuple):

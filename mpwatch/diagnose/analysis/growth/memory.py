@@ -33,6 +33,7 @@ from mpwatch.diagnose.analysis.growth.holders import (
     kept_to_end,
     may_have_graphs,
     measured_container,
+    not_at_work,
 )
 from mpwatch.diagnose.analysis.growth.newest import own_lines, own_place
 from mpwatch.diagnose.analysis.growth.registrations import (
@@ -366,9 +367,9 @@ def _cache_miss(index: Index, frames: Sequence[Frame]) -> tuple[Frame, Statement
 def _only_added_to(index: Index, process: Process) -> list[Mark]:
     """The statements that add to containers which nothing in their file empties, if they are few.
 
-    Without those whose containers were measured and do not grow.
+    Without those whose containers were measured and do not grow, or whose loops were left.
     """
-    still = at_rest(index, process.process)
+    still = at_rest(index, process.process) | not_at_work(index, process)
     added = [
         each
         for each in marks(index, "kept", process)
