@@ -517,6 +517,9 @@ MarkKind: TypeAlias = Literal[
     # its name, the lines of the loop, and what that goes through,
     # `all_reduce, 25-27, net.parameters()`.
     "looped-collective",
+    # Makes a ThreadPoolExecutor that a name refers to. About: the name, max_workers where that is a
+    # number, and thread_name_prefix where that is written there, `self.pool, 8, exchange`.
+    "makes-executor",
     # Makes a process group of torch.distributed, in a file that ends none. About: the function.
     "makes-group",
     # Makes a queue without a bound in the process of a Manager. About: the queue.

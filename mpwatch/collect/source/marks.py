@@ -144,6 +144,7 @@ from mpwatch.collect.source.syntax import (
     Found,
     ParsedFile,
     adds_entry,
+    argument_of,
     children,
     condition_around,
     every_node,
@@ -311,6 +312,7 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     nodes = own_nodes(function)
     name = function.name if isinstance(function, FUNCTIONS) else ""
     yield from _calls_marked(nodes)
+    yield from _thread_pools(nodes)
     yield from find_awaited_tasks(function, nodes)
     yield from find_handing(function, nodes, known.handing)
     yield from find_past_caches(function, nodes, known.cached)
@@ -541,6 +543,24 @@ def _starts(nodes: Sequence[ast.AST]) -> Iterator[Found]:
                 yield "starts", "pool", node
             elif last_name(node.func) == "start" and receiver_of(node) in made and not node.args:
                 yield "starts", "process", node
+
+
+def _thread_pools(nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """`self.pool = ThreadPoolExecutor(max_workers=8)`, and the same in a `with` statement."""
+    for node in nodes:
+        named: list[tuple[ast.expr, ast.expr]] = []
+        if isinstance(node, ast.Assign):
+            named = [(each, node.value) for each in node.targets]
+        elif isinstance(node, ast.With):
+            items = node.items
+            named = [(e.optional_vars, e.context_expr) for e in items if e.optional_vars]
+        for target, value in named:
+            if isinstance(value, ast.Call) and last_name(value.func) == "ThreadPoolExecutor":
+                workers = getattr(argument_of(value, "max_workers", 0), "value", None)
+                prefix = getattr(argument_of(value, "thread_name_prefix", 1), "value", None)
+                shown = workers if isinstance(workers, int) else ""
+                by_name = prefix if isinstance(prefix, str) else ""
+                yield "makes-executor", f"{expression_text(target)}, {shown}, {by_name}", node
 
 
 def _pool_blocks(nodes: Sequence[ast.AST]) -> Iterator[Found]:
