@@ -179,7 +179,9 @@ def _held(index: Index, process: Process, holder: Holder) -> Held | None:
         is_emptied = at_work[-1] is not outermost
         if is_emptied and not _stays_in(index, process, outermost):
             return None
-        return Held((holder,), outermost, outermost.let_go)
+        # What keeps tasks is not emptied in any of them: the nearest says most.
+        told = kept[0] if holder.left_waiting is not None else outermost
+        return Held((holder,), told, told.let_go)
     if at_work or not holder.outside or not _is_called(process, holder):
         return None
     if holder.rounds:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from mpwatch.describe.frames import frame_words, program_frames
 from mpwatch.diagnose.analysis.index import Index, derived
-from mpwatch.diagnose.analysis.mechanisms.cases import Mechanism, at_line
+from mpwatch.diagnose.analysis.mechanisms.cases import Mechanism
 from mpwatch.diagnose.analysis.process_queries import all_called, called, counted
 from mpwatch.diagnose.analysis.source.lines import mark_place, mark_words, marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import user_frame
@@ -158,7 +158,7 @@ def explain_taken(index: Index, found: TakenExecutor) -> Mechanism:
     frame = user_frame(found.pool.waiting[0].stack)
     at, count = frame_words(frame) if frame is not None else "", len(found.threads)
     these, waits = _counts(found)
-    own = f"{called(found.process)} has a deadlock in its executor {found.name}"
+    own = f"{called(found.process)} has a deadlock in its ThreadPoolExecutor {found.name}"
     also = f"; {all_called(found.behind, SHOWN)} {_wait(found.behind)} for it"
     return Mechanism(
         headline=(
@@ -190,8 +190,10 @@ def _counts(found: TakenExecutor) -> tuple[str, str]:
     waiting, others = len(found.pool.waiting), len(found.pool.others)
     if not others:
         return "all", "All of them wait for results:"
-    rest = f"{others} more {'waits' if others == 1 else 'wait'}{at_line(found.pool.others[0])}"
-    return str(waiting), f"{waiting} of them wait for results, {rest}:"
+    rest = f"{others} more {'waits' if others == 1 else 'wait'} for what other tasks of it do"
+    return str(
+        waiting
+    ), f"{waiting} of them {'waits' if waiting == 1 else 'wait'} for results, {rest}:"
 
 
 def _wait(processes: Sequence[Process]) -> str:

@@ -8,12 +8,14 @@ from collections.abc import Iterator, Sequence
 from mpwatch.describe import processes
 from mpwatch.diagnose.analysis.exits.causes import cause_of_sending, handling_words, sent_by
 from mpwatch.diagnose.analysis.exits.kinds import death_of, with_setting
+from mpwatch.diagnose.analysis.exits.lost_blocks import lost_blocks
 from mpwatch.diagnose.analysis.growth.forecast import growth
 from mpwatch.diagnose.analysis.idle_time import is_stalled, quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.pipes import kept_outputs
 from mpwatch.diagnose.analysis.process_queries import all_called, called
 from mpwatch.diagnose.analysis.source.lines import mark_words
+from mpwatch.diagnose.analysis.stack_patterns import main_thread
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended
@@ -26,6 +28,8 @@ VERY_MANY = 50
 LASTING_S = 10.0
 LEAST_GROUP = 3
 """So many equal processes that the end of one may go unnoticed."""
+ATTACHES = "shared-memory-tracker-unlink"
+"""The rule about a block of shared memory without a name."""
 TOGETHER_S = 5.0
 """Within this time equal processes are started."""
 WORKS_S = 5.0
@@ -65,7 +69,7 @@ def _unjoined(index: Index, parent: Process, children: Sequence[tuple[Process, E
     """The finding that children of a process have failed, and that it has not joined them."""
     ordered = sorted(children, key=lambda pair: (pair[1].at_s, pair[0].process.start_ticks))
     first, ended = ordered[0]
-    has_stalled = is_stalled(parent, index)
+    has_stalled = is_stalled(parent, index) and not _sleeps(parent)
     names = all_called(child for child, _ in ordered)
     evidence = [f"{called(child)} ended: {end.words}" for child, end in ordered[:4]]
     handling, sends = handling_words(index, first, ended), sent_by(index, ended)
@@ -80,7 +84,10 @@ def _unjoined(index: Index, parent: Process, children: Sequence[tuple[Process, E
         quiet = index.lasting(quiet_s(parent, index) or 0.0)
         evidence.append(f"{called(parent)} has made no progress for {quiet}")
     outputs = {each.child.process for each in kept_outputs(index) if each.child is not None}
-    is_effect = first.process in outputs
+    lost = next((e for e in lost_blocks(index) if e.process is first), None)
+    if lost is not None:
+        evidence.append(f"its traceback: {lost.error.raised.type}: {lost.error.raised.text}")
+    is_effect = first.process in outputs or lost is not None
     signal = ended.signal
     meaning = processes.signal_meaning(signal) if signal is not None else None
     why = f"{meaning.cause} " if meaning is not None else ""
@@ -92,7 +99,7 @@ def _unjoined(index: Index, parent: Process, children: Sequence[tuple[Process, E
         else Severity.INFO,
         process=first.process,
         subject="failed",
-        effect_of="no-progress" if is_effect else None,
+        effect_of=("no-progress" if lost is None else ATTACHES) if is_effect else None,
         summary=f"{called(parent)} has not joined {names}: {ended.words}"
         if not is_unhandled
         else f"{names}, started by {called(parent)}, did not handle a signal that ended it: "
@@ -119,6 +126,12 @@ def _unjoined(index: Index, parent: Process, children: Sequence[tuple[Process, E
         ),
     )
     return with_setting(index, found, first, ended)
+
+
+def _sleeps(process: Process) -> bool:
+    """Whether a main thread sleeps by itself: nothing that a child was to do would wake it up."""
+    main = main_thread(process)
+    return main is not None and main.waits_on is not None and main.waits_on.kind == "timer"
 
 
 def _left_the_others(index: Index) -> Iterator[Finding]:

@@ -78,9 +78,9 @@ def test_an_executor_whose_tasks_wait_for_others_in_its_queue_is_a_deadlock() ->
 
     assert (finding.severity, finding.process) == (Severity.CRITICAL, pid(200))
     assert finding.summary == (
-        "server (200) has a deadlock in its executor pool: all its 3 threads are in tasks that "
-        "wait, 2 of them at data.py:14 both for tasks that they have submitted to the same "
-        "executor"
+        "server (200) has a deadlock in its ThreadPoolExecutor pool: all its 3 threads are in "
+        "tasks that wait, 2 of them at data.py:14 both for tasks that they have submitted to the "
+        "same executor"
     )
     assert "data.py:12 both, data.py:13 both" in finding.cause
     assert "3 threads and no more" in finding.cause
