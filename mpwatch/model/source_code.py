@@ -421,6 +421,9 @@ MarkKind: TypeAlias = Literal[
     "buffered-read",
     # Fills a cache that nothing in the file bounds. About: the cache.
     "cache",
+    # Takes a part of an argument, which a call then hands on as the key of a cache. About: the line
+    # that stores it, and the function of that, `/app/metrics.py:52, labels`.
+    "cache-key",
     # Calls a method of the module inside of a wrapper such as DistributedDataParallel, and wraps
     # nothing in its function. About: the method.
     "calls-wrapped",

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from mpwatch.describe.frames import frame_words, is_library
 from mpwatch.diagnose.analysis.index import Index, derived
+from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.model.events import WrittenError
 from mpwatch.model.snapshot import Process, Segment
 
@@ -21,6 +22,14 @@ class LostBlock(Struct, frozen=True):
     """The process that has ended by it; `None` where it may be one of several."""
 
     @property
+    def who(self) -> str:
+        """The process, or a process of its script; empty if neither is known."""
+        if self.process is not None:
+            return called(self.process)
+        script = self.error.script.rpartition("/")[2]
+        return f"a process of {script}" if script else ""
+
+    @property
     def place(self) -> str:
         """The line of the program that attaches: `frames.py:18 attach`; empty if unknown."""
         frames = self.error.raised.frames
@@ -31,7 +40,8 @@ class LostBlock(Struct, frozen=True):
 def lost_blocks(index: Index) -> tuple[LostBlock, ...]:
     """The attaches that have failed as their block was removed, each once for its block.
 
-    The name of the block stands in the message: `No such file or directory: '/psm_4ef540f1'`.
+    The name of the block stands in the message: `No such file or directory: '/psm_4ef540f1'`. It
+    is a random one, so that a traceback of an earlier job in the same file is of another block.
     """
     return tuple(_lost(index))
 
@@ -42,9 +52,8 @@ def _lost(index: Index) -> Iterator[LostBlock]:
         if segment.kind != "psm" or segment.is_linked or not name:
             continue
         for error in index.snapshot.written:
-            raised = error.raised
-            is_of = error.is_of_job and raised.type == "FileNotFoundError"
-            if is_of and f"/{name}'" in raised.text:
+            is_of = error.raised.type == "FileNotFoundError"
+            if is_of and f"/{name}'" in error.raised.text:
                 yield LostBlock(segment, error, _ended_by(index, error))
                 break
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mpwatch.describe.findings import capital
 from mpwatch.diagnose.analysis.exits.lost_blocks import LostBlock, lost_blocks
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import all_called, called
+from mpwatch.diagnose.analysis.process_queries import all_called
 from mpwatch.diagnose.known_errors import evidence_of, tagged
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process, Segment
@@ -56,13 +57,13 @@ def _finding(
     """Describe the block, and which process has ended because it is gone."""
     ended = lost.process if lost is not None else None
     then = effect = ""
-    if lost is not None and ended is not None:
+    if lost is not None and lost.who:
         at = f" at {lost.place}" if lost.place else ""
-        then = f", so that {called(ended)} could not attach to it{at} and ended"
+        then = f", so that {lost.who} could not attach to it{at} and ended"
         effect = (
-            f" {called(ended)} came after that: it attaches{at}, found no block of this name, and "
-            "ended by that exception. Another one that is started in its place ends the same way. "
-            "Those that have the block mapped go on."
+            f" {capital(lost.who)} came after that: it attaches{at}, found no block of this name, "
+            "and ended by that exception. Another one that is started in its place ends the same "
+            "way. Those that have the block mapped go on."
         )
     return Finding(
         rule=RULE,

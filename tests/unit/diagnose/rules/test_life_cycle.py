@@ -171,14 +171,14 @@ def test_a_block_removed_under_its_users_is_named() -> None:
     assert only(shared_memory_tracker_unlink.check, job).severity is Severity.INFO
 
 
-def unattached(text: str = "'/psm_1'", is_of_job: bool = True) -> WrittenError:
+def unattached(text: str = "'/psm_1'") -> WrittenError:
     """A traceback in the log of a job, of a program that has attached to a block."""
     frames = (
         Frame("__init__", "/usr/lib/python3.11/multiprocessing/shared_memory.py", 104),
         Frame("attach", "/home/me/frames.py", 18),
     )
     raised = Raised("FileNotFoundError", f"[Errno 2] No such file or directory: {text}", frames)
-    return WrittenError("/home/me/log", 9, raised, script="/home/me/runner.py", is_of_job=is_of_job)
+    return WrittenError("/home/me/log", 9, raised, script="/home/me/runner.py")
 
 
 def replaced(error: WrittenError) -> Snapshot:
@@ -208,10 +208,21 @@ def test_a_process_that_ended_as_its_block_was_gone_is_told_with_the_block() -> 
     assert failed.severity is Severity.INFO
 
 
-@pytest.mark.parametrize("error", [unattached("'/psm_2'"), unattached(is_of_job=False)])
-def test_a_failed_attach_to_another_block_is_another_story(error: WrittenError) -> None:
-    removed = only(shared_memory_tracker_unlink.check, replaced(error))
-    failed = only(zombie_processes.check, replaced(error))
+def test_a_process_that_ended_before_it_was_seen_is_told_by_its_script() -> None:
+    job = replaced(unattached())
+    job = replace(job, processes=tuple(each for each in job.processes if each.ended is None))
+
+    removed = only(shared_memory_tracker_unlink.check, job)
+
+    assert "so that a process of runner.py could not attach to it" in removed.summary
+    assert " A process of runner.py came after that" in removed.cause
+
+
+def test_a_failed_attach_to_another_block_is_another_story() -> None:
+    job = replaced(unattached("'/psm_2'"))
+
+    removed = only(shared_memory_tracker_unlink.check, job)
+    failed = only(zombie_processes.check, job)
 
     assert (removed.severity, removed.others) == (Severity.INFO, ())
     assert failed.effect_of is None
