@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 
 import hypothesis
@@ -23,7 +24,10 @@ import pytest
 from mpwatch.collect.host import ptrace_access
 from tests.skipped import summary
 
-PROGRAMS = Path(__file__).parent / "programs"
+TESTS = Path(__file__).parent
+PROGRAMS = TESTS / "programs"
+NO_TESTS = {"programs", "benchmarks", "data"}
+"""Folders in which pytest looks for none, see `norecursedirs`."""
 READY_S = 120.0
 """Long enough for torch to be imported on a machine that does other things as well."""
 
@@ -61,6 +65,23 @@ def _modules_of_tests_are_not_garbage_collected() -> None:
     if len(gc.get_objects(generation=2)) > 50_000:
         gc.collect()
         gc.freeze()
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """In a worker of xdist that collects all tests, load a part of their modules before the others.
+
+    Where no module is compiled yet, as on a clean machine, all workers would come to each of them
+    at the same time, and each would rewrite all assertions.
+    """
+    worker = getattr(session.config, "workerinput", None)
+    if worker is None or list(map(os.path.abspath, session.config.args)) != [str(TESTS)]:
+        return
+    modules = sorted(TESTS.rglob("test_*.py"))
+    for path in modules[int(worker["workerid"].removeprefix("gw")) :: worker["workercount"]]:
+        if not NO_TESTS.intersection(path.relative_to(TESTS).parts):
+            # What is wrong with it is reported when it is collected.
+            with contextlib.suppress(Exception, pytest.skip.Exception):
+                import_module(".".join(path.relative_to(TESTS.parent).with_suffix("").parts))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -30,3 +30,8 @@ def other_versions() -> list[str]:
 def version_of(python: object) -> str:
     """The version in an interpreter's path; pytest also asks where there are none."""
     return python.parts[-3] if isinstance(python, Path) else "none"
+
+
+def name_of(parameter: object) -> str | None:
+    """The version of an interpreter, for the name of a test; pytest names other parameters."""
+    return version_of(parameter) if isinstance(parameter, Path) else None

@@ -87,6 +87,8 @@ class Share(NamedTuple):
 
 UNSEEN = Activity("unknown", "no reading found the thread waiting")
 NO_PLACE = Activity("computing")
+OWN_CODE = Activity("computing", "the program's own code")
+"""Of a stack that was in it, while it is not known that the thread ran at that line."""
 NO_CORE = Activity("waiting", "a free core", "core")
 JOB_WORKS = Activity("unknown", "some process works, or waits for something outside the job")
 IMPORTS = "imports"
@@ -320,6 +322,8 @@ class ThreadAccount(NamedTuple):
     """What `now` was derived from: equal values mean the same again."""
     callers: tuple[Callers, ...] = ()
     """Of the last one or two stretches of `CALLERS_S` in which it computed, oldest first."""
+    imported_in: int | None = None
+    """The number of the last bucket among the older ones in which it was found in an import."""
 
     def last_minute(self) -> Tally:
         """The last `LAST_MINUTE_S`, give or take `BUCKET_S`.
@@ -354,7 +358,7 @@ class ThreadAccount(NamedTuple):
         cpu_s = 0.0
         if ticks is not None and self.counted_ticks is not None:
             cpu_s = min(max(0.0, (ticks - self.counted_ticks) / ticks_per_s), elapsed_s)
-        older, buckets = self._filled(at_s, elapsed_s, cpu_s, more)
+        older, buckets, imported_in = self._filled(at_s, elapsed_s, cpu_s, more)
         return ThreadAccount(
             self.tid,
             self.name,
@@ -366,12 +370,13 @@ class ThreadAccount(NamedTuple):
             buckets,
             self.basis,
             self.callers,
+            imported_in,
         )
 
     def _filled(
         self, at_s: float, elapsed_s: float, cpu_s: float, readings: float
-    ) -> tuple[Tally, tuple[Bucket, ...]]:
-        """The tallies with a stretch of the present activity that ends at a time."""
+    ) -> tuple[Tally, tuple[Bucket, ...], int | None]:
+        """`older`, `buckets` and `imported_in` with a stretch of the present activity."""
         buckets = list(self.buckets)
         last = int(at_s // BUCKET_S)
         first = int((at_s - elapsed_s) // BUCKET_S)
@@ -389,10 +394,12 @@ class ThreadAccount(NamedTuple):
             before = buckets.pop().tally if buckets and buckets[-1].number == number else NOTHING
             tally = before.plus(self.now, within_s, cpu_s * part, readings * part)
             buckets.append(Bucket(number, tally))
-        gone = [bucket.tally for bucket in buckets if bucket.number <= last - BUCKETS]
+        gone = [bucket for bucket in buckets if bucket.number <= last - BUCKETS]
         if not gone:
-            return self.older, tuple(buckets)
-        return together((self.older, *gone)), tuple(buckets[len(gone) :])
+            return self.older, tuple(buckets), self.imported_in
+        imports = [b.number for b in gone if any(each.what == IMPORTS for each in b.tally.seen)]
+        older = together((self.older, *(bucket.tally for bucket in gone)))
+        return older, tuple(buckets[len(gone) :]), imports[-1] if imports else self.imported_in
 
     def _whole_buckets(
         self, first: int, end: int, elapsed_s: float, cpu_s: float, readings: float

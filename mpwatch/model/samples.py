@@ -74,6 +74,17 @@ class HeldLock(NamedTuple):
     """The process that took it; it may have closed its own copy since. `None` if not shown."""
 
 
+class FileId(NamedTuple):
+    """What identifies an open file: its path is that of one mount namespace."""
+
+    mount: int
+    """The number of the mount, which no two mounts share."""
+    device: int | None
+    """Of the file system, as far as `/proc/PID/mountinfo` shows it."""
+    inode: int | None
+    """`None` before Linux 5.14."""
+
+
 class FdLink(NamedTuple):
     """One descriptor and its target."""
 
@@ -82,7 +93,7 @@ class FdLink(NamedTuple):
     target: str
     """Text of the link, sanitized: `pipe:[18174]`, `/dev/shm/torch_...`."""
     inode: int | None
-    """Inode of a pipe, socket or file."""
+    """Of a pipe, a socket or shared memory."""
     is_writable: bool | None
     """Whether it is open for writing, from the flags in fdinfo; `None` if not read."""
     position: int | None = None
@@ -91,6 +102,8 @@ class FdLink(NamedTuple):
     """Inode of the peer of a socket; `None` if it is on another host or unknown."""
     address: str | None = None
     """Of a socket: `unix listens on /tmp/a`, `tcp 127.0.0.1:4000 > 127.0.0.1:29500`."""
+    written: FileId | None = None
+    """Of a file that is open for writing: which one it is; `None` if not read."""
 
 
 class FdSample(Struct, frozen=True):

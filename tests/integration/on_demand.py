@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -18,3 +18,23 @@ ON_DEMAND = pytest.mark.skipif(
 def cases(every: Iterable[str], usual: Collection[str]) -> list[Any]:
     """Parameters of a test: those that are not usual run on demand only."""
     return [name if name in usual else pytest.param(name, marks=ON_DEMAND) for name in every]
+
+
+def on_each_python(
+    pythons: Sequence[object], every: Iterable[tuple[Any, ...]], usual: Collection[tuple[Any, ...]]
+) -> list[Any]:
+    """Parameters of a test of several Pythons: one of them, and what makes up a case.
+
+    Args:
+        pythons: The first one runs all cases. The others run those that are usual, and the rest on
+            demand: the nightly run has all tests on each version.
+        every: All cases.
+        usual: Those that are most likely to differ from version to version.
+    """
+    return [
+        pytest.param(
+            python, *case, marks=() if python == pythons[0] or case in usual else ON_DEMAND
+        )
+        for python in pythons
+        for case in every
+    ]

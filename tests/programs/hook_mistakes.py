@@ -1,7 +1,12 @@
-"""Mistakes that only the hook can name: `hook_mistakes.py MISTAKE`."""
+"""Mistakes that only the hook can name: `hook_mistakes.py MISTAKE...`.
+
+One is made in the program itself. Each of several is made in a forked process of its own, in which
+the hook is attached: so torch is loaded once.
+"""
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import random
@@ -137,10 +142,31 @@ def wait() -> None:
     signal.pause()
 
 
-def main() -> None:
+def make(mistake: str) -> None:
     mpwatch.instrument()
-    globals()[sys.argv[1]]()
+    globals()[mistake]()
     show()
+
+
+def make_in_a_child(mistake: str) -> int:
+    """Make one mistake in a process of its own, and return its exit code."""
+    print("mistake", mistake, flush=True)
+    pid = os.fork()
+    if pid == 0:
+        make(mistake)
+        sys.exit()
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def main() -> None:
+    mistakes = sys.argv[1:]
+    if len(mistakes) == 1:
+        make(mistakes[0])
+        return
+    gc.freeze()  # a collection in a forked process would copy the pages of all objects of torch
+    for mistake in mistakes:
+        if make_in_a_child(mistake) != 0:
+            sys.exit(f"{mistake} failed")
 
 
 def show() -> None:

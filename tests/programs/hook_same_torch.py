@@ -79,6 +79,7 @@ def loaders() -> None:
 
 def carried() -> None:
     """The same where the hook is passed to the worker in its preparation data."""
+    attempt(torch.multiprocessing.spawn, stumble, (), 2)
     for method in ("spawn", "forkserver"):
         attempt(run, DataLoader(Numbers("fails"), num_workers=1, multiprocessing_context=method))
 
@@ -132,7 +133,7 @@ def sharing() -> None:
         attempt(fifo.put, torch.ones(2).to_sparse())
         say(fifo.get())
     attempt(torch.multiprocessing.set_sharing_strategy, "pigeons")
-    attempt(torch.multiprocessing.spawn, stumble, (), 2)
+    attempt(torch.multiprocessing.start_processes, stumble, (), 2, True, False, "fork")
 
 
 def leave(fifo: Any) -> None:
@@ -159,6 +160,7 @@ def interrupted() -> None:
 
 def main() -> None:
     has_hook, *cases = sys.argv[1:]
+    gc.freeze()  # a collection in a forked process would copy the pages of all objects of torch
     if has_hook == "with":
         import mpwatch
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import functools
+import gc
 import os
 import sys
 import types
@@ -241,6 +242,7 @@ def make(mistake: str) -> int:
 
 if __name__ == "__main__":
     without_dynamo()
+    gc.freeze()  # a collection in a forked process would copy the pages of all objects of torch
     for name in sys.argv[1:]:
         if make(name) != 0:
             sys.exit(f"{name} failed")

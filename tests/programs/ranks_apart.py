@@ -84,7 +84,7 @@ def record(rank, folder):
         while not os.path.exists(f"{folder}/write"):
             time.sleep(0.2)
         with open(f"{folder}/unfinished_{rank}", "wb") as file:
-            file.write(c10d._dump_fr_trace())  # type: ignore[attr-defined]
+            file.write(c10d._dump_fr_trace())  # type: ignore[attr-defined, unused-ignore]
         os.replace(f"{folder}/unfinished_{rank}", f"{folder}/dumps/trace_rank_{rank}")
 
     threading.Thread(target=write, daemon=True).start()

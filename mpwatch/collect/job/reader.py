@@ -16,7 +16,7 @@ from mpwatch.collect.job.jobs import Job, ancestors_in_job, find_jobs, part_of_j
 from mpwatch.collect.job.process_tree import ProcessTree, TreeEntry
 from mpwatch.collect.job.roles import RoleAssignment, RoleFacts
 from mpwatch.collect.process import memory, procfs, syscall_waits
-from mpwatch.collect.process.fds import LockedFiles, SocketTable
+from mpwatch.collect.process.fds import LockedFiles, MountDevices, SocketTable
 from mpwatch.collect.process.identify import StaticFacts, is_stale, read_static_facts
 from mpwatch.collect.process.last_run import CpuClocks, LastRunTimes
 from mpwatch.collect.process.memory import ExtentCache
@@ -170,6 +170,7 @@ class _ProcessReaders:
         self._extents = ExtentCache(proc)
         self._sockets = SocketTable()
         self._locked = LockedFiles(proc)
+        self._devices = MountDevices(proc)
         self._cpu_clocks = CpuClocks()
         self._boot_wall_s = procfs.boot_wall_s(proc)
 
@@ -216,6 +217,7 @@ class _ProcessReaders:
             cpu_clock=time.thread_time,
             intervals=self._schedule.intervals({entry.stat.process for entry in tree}, at_s),
             locked=self._locked,
+            devices=self._devices,
             rollups=self._rollups(tree, request, at_s),
             ran=LastRunTimes(self._cpu_clocks),
         )

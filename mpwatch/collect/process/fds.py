@@ -12,7 +12,7 @@ import struct
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from ipaddress import IPv6Address
 from types import MappingProxyType
 from typing import NamedTuple
@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from mpwatch.collect.process import procfs
 from mpwatch.model.ids import SegmentId
-from mpwatch.model.samples import FdKind, FdLink, HeldLock, inode_of
+from mpwatch.model.samples import FdKind, FdLink, FileId, HeldLock, inode_of
 from mpwatch.model.sanitize import clean
 
 UNKNOWN_S = 2.0
@@ -230,6 +230,15 @@ _SOFT_LIMIT_LINE = re.compile(
 locked, and threads count as processes. Open files have a sample of their own."""
 POSITION = re.compile(rb"^pos:\s+(\d+)", re.M)
 """The offset of an open file, in `/proc/PID/fdinfo`."""
+_MOUNT = re.compile(rb"^mnt_id:\s+(\d+)", re.M)
+_INODE = re.compile(rb"^ino:\s+(\d+)", re.M)
+"""From Linux 5.14 on."""
+_MOUNT_LINE = re.compile(rb"^(\d+) \d+ (\d+):(\d+) ", re.M)
+"""The number of a mount and the device of its file system (proc_pid_mountinfo(5))."""
+MOUNTS_BYTES = 1 << 20
+MOUNTS_S = 10.0
+"""Age from which a table of mounts is read again: a number is given to another mount once it is
+free. Reading it takes 1 us for each mount."""
 _LOCK_TABLE = re.compile(rb"^\d+: +(?:FLOCK|POSIX|OFDLCK)\b.*? [0-9a-f]+:[0-9a-f]+:(\d+) ", re.M)
 """The inode of each lock in `/proc/locks`, without those that are waited for (proc_locks(5))."""
 _LOCK_HELD = re.compile(
@@ -253,6 +262,8 @@ SHM_PLACES = ("/dev/shm/", "/run/shm/", "/memfd:")
 
 
 SocketEndOf = Callable[[int], SocketEnd | None]
+DeviceOf = Callable[[int, int], int | None]
+"""The device of a mount, from a pid of its namespace and its number."""
 
 
 class HeldFile(Struct, frozen=True):
@@ -381,8 +392,41 @@ class LockedFiles:
         return self._inodes
 
 
+class MountDevices:
+    """The devices of file systems by the number of their mount, which no two mounts share."""
+
+    def __init__(self, proc: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._proc = proc
+        self._clock = clock
+        self._devices: dict[int, tuple[float, int | None]] = {}
+
+    def __call__(self, pid: int, mount: int) -> int | None:
+        """The device; `None` where the process does not see the mount, or is gone.
+
+        Args:
+            pid: A process in the mount namespace.
+            mount: The number of the mount, from fdinfo.
+        """
+        now_s = self._clock()
+        read_at_s, device = self._devices.get(mount, (float("-inf"), None))
+        if now_s - read_at_s < MOUNTS_S:
+            return device
+        try:
+            table = procfs.read(f"{self._proc}/{pid}/mountinfo", MOUNTS_BYTES)
+        except OSError:
+            return None
+        self._devices[mount] = now_s, None  # one that was unmounted while a file of it is open
+        for number, major, minor in _MOUNT_LINE.findall(table):
+            self._devices[int(number)] = now_s, os.makedev(int(major), int(minor))
+        return self._devices[mount][1]
+
+
 def read_descriptors(
-    proc: str, pid: int, socket_end: SocketEndOf, locked: frozenset[int] = frozenset()
+    proc: str,
+    pid: int,
+    socket_end: SocketEndOf,
+    locked: frozenset[int] = frozenset(),
+    device_of: DeviceOf | None = None,
 ) -> Descriptors:
     """List the descriptors of a process and resolve each.
 
@@ -391,6 +435,7 @@ def read_descriptors(
         pid: The process.
         socket_end: Finds the other end of a socket by its inode.
         locked: Inodes of locked files; without any, no descriptor is asked for locks.
+        device_of: Finds the device of a mount; `None` leaves the devices of files unknown.
 
     Raises:
         OSError: The process is gone or hidden.
@@ -399,13 +444,19 @@ def read_descriptors(
     folder = os.open(f"{proc}/{pid}/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fds = sorted(map(int, os.listdir(folder)))
-        return _resolve(folder, fds, f"{proc}/{pid}/fdinfo", socket_end, locked)
+        on_mount = partial(device_of, pid) if device_of is not None else None
+        return _resolve(folder, fds, f"{proc}/{pid}/fdinfo", socket_end, locked, on_mount)
     finally:
         os.close(folder)
 
 
 def _resolve(
-    folder: int, fds: list[int], infos: str, socket_end: SocketEndOf, locked: frozenset[int]
+    folder: int,
+    fds: list[int],
+    infos: str,
+    socket_end: SocketEndOf,
+    locked: frozenset[int],
+    on_mount: Callable[[int], int | None] | None,
 ) -> Descriptors:
     """The file behind each of these descriptors."""
     is_long = len(fds) > LINKS_LIMIT
@@ -432,12 +483,15 @@ def _resolve(
             held.append(file)
         writable = is_writable(name, folder) if kind == "file" and not is_long else None
         # Not a stat of the file first: it may be on a server that does not answer.
-        asks = kind == "file" and (bool(locked) or writable is False)
+        asks = kind == "file" and (bool(locked) or writable is not None)
         info = _info(infos, name) if asks else b""
         if not is_long:
             inode = file.segment.inode if file is not None else None
-            position = _position(info) if writable is False else None
-            links.append(FdLink(fd, kind, clean(target), inode, writable, position))
+            position = _number(POSITION, info) if writable is False else None
+            written = _written(info, on_mount) if writable else None
+            links.append(
+                FdLink(fd, kind, clean(target), inode, writable, position, written=written)
+            )
         locks.extend(_lock(info, clean(target)))
     return Descriptors(sum(kinds.values()), kinds, tuple(links), tuple(held), tuple(locks))
 
@@ -459,10 +513,19 @@ def _info(infos: str, name: str) -> bytes:
         return b""
 
 
-def _position(info: bytes) -> int | None:
-    """The offset of an open file, from fdinfo."""
-    found = POSITION.search(info)
+def _number(pattern: re.Pattern[bytes], info: bytes) -> int | None:
+    """What fdinfo has in one of its lines."""
+    found = pattern.search(info)
     return int(found[1]) if found is not None else None
+
+
+def _written(info: bytes, on_mount: Callable[[int], int | None] | None) -> FileId | None:
+    """Which file is written to; without a stat, which a server may not answer."""
+    mount = _number(_MOUNT, info)
+    if mount is None:
+        return None
+    device = on_mount(mount) if on_mount is not None else None
+    return FileId(mount, device, _number(_INODE, info))
 
 
 def _lock(info: bytes, path: str) -> list[HeldLock]:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from mpwatch.collect.job.roles import RoleAssignment
 from mpwatch.collect.process import fds, memory, procfs, threads
-from mpwatch.collect.process.fds import Descriptors, LockedFiles, SocketTable
+from mpwatch.collect.process.fds import Descriptors, LockedFiles, MountDevices, SocketTable
 from mpwatch.collect.process.identify import StaticFacts
 from mpwatch.collect.process.last_run import LastRunTimes
 from mpwatch.collect.process.memory import CreatorOf, ExtentCache, Mappings
@@ -68,6 +68,7 @@ class ProbeContext(Struct, frozen=True):
     cpu_clock: Callable[[], float]
     intervals: Intervals
     locked: LockedFiles
+    devices: MountDevices
     rollups: memory.Rollups | None = None
     """`smaps_rollup` of all processes, where they are read at once."""
     ran: LastRunTimes | None = None
@@ -281,7 +282,7 @@ class ProcessReader:
                 "descriptors",
                 runs.descriptors,
                 lambda proc, pid: fds.read_descriptors(
-                    proc, pid, context.sockets.end, context.locked()
+                    proc, pid, context.sockets.end, context.locked(), context.devices
                 ),
             )
             if descriptors is not None:

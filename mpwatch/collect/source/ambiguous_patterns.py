@@ -1,4 +1,4 @@
-"""Regular expressions for which a text without a match takes time with the square of its length.
+r"""Regular expressions for which a text without a match takes time with the square of its length.
 
 Or worse. Python's `re` tries one way after the other in which the parts of a pattern can take a
 text. How many ways there are is decided here on the position automaton of the pattern (Glushkov):
@@ -7,8 +7,9 @@ polynomial where the same text leads from a position back to itself, on to a lat
 that back to itself (Weber and Seidl, On the degree of ambiguity of finite automata, 1991).
 
 A pattern that matches in one way only may take as long in a search, which tries it from each place:
-one that begins with a repeat without an end, such as ` +$`, goes through the rest of a run of such
-characters from each place in it, where the run does not end as the pattern needs.
+one that begins with a repeat without an end, such as ` +$` or `(?:\w+,)+$`, goes through the rest
+of a run of such characters or words from each place in it, where the run does not end as the
+pattern needs.
 
 `for pattern, to in RULES: text = pattern.sub(to, text)` names no pattern: all that the variable can
 be, as the program shows, are looked at. Variables are followed through lists, tuples and dicts,
@@ -20,7 +21,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import lru_cache
 from importlib import import_module
@@ -97,8 +98,9 @@ _RUN: Final = 8
 def searches_in_square_time(pattern: str, flags: int = 0) -> bool:
     """Whether a search may take time with the square of the length of a run of characters.
 
-    Each place of the run is tried where a repeat without an end begins the pattern and what follows
-    it can fail. Not where a match can begin at few places only (`^`, a look around).
+    Each place of the run is tried where a repeat without an end begins the pattern, of a character
+    or of a group, and what follows it can fail. Not where a match can begin at few places only
+    (`^`, a look around).
 
     Args:
         pattern: As it is written.
@@ -116,7 +118,9 @@ def searches_in_square_time(pattern: str, flags: int = 0) -> bool:
         return False
     if not automaton.is_known or any(part.is_empty for part in parts):
         return False
-    return any(automaton.can_fail(run, parts) for way in ways for run in automaton.runs(way))
+    return any(
+        automaton.can_fail(run, parts) for way in ways for run in automaton.runs(way)
+    ) or any(automaton.can_fail_after(word, parts) for way in ways for word in automaton.words(way))
 
 
 def _unanchored(items: list[tuple[Any, Any]]) -> Iterator[list[tuple[Any, Any]]]:
@@ -132,6 +136,17 @@ def _unanchored(items: list[tuple[Any, Any]]) -> Iterator[list[tuple[Any, Any]]]
             yield from _unanchored([*each, *items[1:]])
     elif op not in (sre.AT, sre.ASSERT, sre.ASSERT_NOT):
         yield items
+
+
+def _looks_around(items: Iterable[tuple[Any, Any]]) -> bool:
+    """Whether a condition on the place, or on what is around it, is in a part of a pattern."""
+    return any(
+        op in (sre.AT, sre.ASSERT, sre.ASSERT_NOT)
+        or (op is sre.SUBPATTERN and _looks_around(argument[-1]))
+        or (op is sre.BRANCH and any(map(_looks_around, argument[1])))
+        or (op in (sre.MAX_REPEAT, sre.MIN_REPEAT) and _looks_around(argument[-1]))
+        for op, argument in items
+    )
 
 
 class _TooManyError(Exception):
@@ -353,6 +368,55 @@ class _Automaton:
             not any(self._begins([each] * _RUN + [end], part) for part in parts)
             for each in run
             for end in (_END, *self._probes - run)
+        )
+
+    def words(self, items: _Items) -> Iterator[Sequence[str]]:
+        """The shortest text of each group that is repeated without an end and may come first.
+
+        Of groups that take various characters: of texts such as `ab` or numbers with dots there are
+        no long runs.
+        """
+        for op, argument in items:
+            if op not in (sre.MAX_REPEAT, sre.MIN_REPEAT):
+                return
+            least, most, body = argument
+            if most >= _UNBOUNDED and self._of_one(body) is None and not _looks_around(body):
+                group = _Automaton(self._probes, self._flags)
+                word = group.shortest(group.add(body))
+                if word and group.is_known and group.is_various:
+                    yield word
+            if least:
+                return
+
+    @property
+    def is_various(self) -> bool:
+        """Whether a position takes a blank, or one of several characters that are no digits."""
+        return any(
+            each & {" ", "\n", "\t"} or (len(each) > 1 and not each <= _DIGITS)
+            for each in self._takes
+        )
+
+    def shortest(self, part: _Part) -> Sequence[str]:
+        """One of the shortest texts that a part takes; empty for none, or where it may be empty."""
+        if part.is_empty:
+            return ()
+        ways: dict[int, tuple[int, ...]] = {place: (place,) for place in sorted(part.first)}
+        waiting = deque(ways)
+        while waiting:
+            place = waiting.popleft()
+            if place in part.last:
+                taken = [sorted(self._takes[each] - {_END}) for each in ways[place]]
+                return [each[0] for each in taken] if all(taken) else ()
+            for after in sorted(self._follow[place] - ways.keys()):
+                ways[after] = (*ways[place], after)
+                waiting.append(after)
+        return ()
+
+    def can_fail_after(self, word: Sequence[str], parts: Sequence[_Part]) -> bool:
+        """Whether such a text again and again, with some end, begins no match."""
+        return any(
+            not any(self._begins([*word] * _RUN + [end], part) for part in parts)
+            for end in (_END, *self._probes)
         )
 
     def _begins(self, text: Sequence[str], part: _Part) -> bool:

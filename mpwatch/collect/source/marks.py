@@ -312,7 +312,6 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     nodes = own_nodes(function)
     name = function.name if isinstance(function, FUNCTIONS) else ""
     yield from _calls_marked(nodes)
-    yield from _thread_pools(nodes)
     yield from find_awaited_tasks(function, nodes)
     yield from find_handing(function, nodes, known.handing)
     yield from find_past_caches(function, nodes, known.cached)
@@ -374,6 +373,7 @@ def _found_of_processes(
     module: ParsedFile, function: ast.AST, known: _Names, nodes: Sequence[ast.AST]
 ) -> Iterator[Found]:
     """The marked statements about processes, their pools, queues, pipes, signals and loops."""
+    yield from _thread_pools(nodes)
     yield from find_loop_runs(nodes)
     yield from find_sends_to_each(nodes)
     yield from find_two_writes(nodes) if known.may_hold_back else ()

@@ -18,7 +18,6 @@ from typing import Final
 
 from mpwatch.collect.process.foreign_files import open_as_owner
 from mpwatch.collect.source.ambiguous_patterns import FileNames
-from mpwatch.collect.source.cache_keys import key_origins
 from mpwatch.collect.source.call_graph import Program, program_of
 from mpwatch.collect.source.handing_over import admissions
 from mpwatch.collect.source.holders import holders_in
@@ -31,6 +30,7 @@ from mpwatch.collect.source.kept_references import (
     registrations,
     unclosed,
 )
+from mpwatch.collect.source.lines.cache_keys import key_origins
 from mpwatch.collect.source.lines.control_flow import (
     NESTED,
     asked,

@@ -111,7 +111,13 @@ def test_a_call_that_cannot_be_repeated_is_not_interrupted(start: Start, call: s
     assert eventually(lambda: inject(running.process, timeout_s=0.05).state == "pending")
 
 
-@pytest.mark.parametrize("call", [*WOKEN, *TRANSFERS, *CONNECTIONS])
+@pytest.mark.parametrize(
+    "call",
+    on_demand.cases(
+        [*WOKEN, *TRANSFERS, *CONNECTIONS],
+        [*FAILING_AFTER_A_STOP, "read_pipe", "poll", "write_all", "recv_all"],
+    ),
+)
 def test_stacks_are_taken_without_a_stop_that_a_blocked_call_would_report(
     start: Start, call: str
 ) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from mpwatch.attach.attach_session import AttachSession
 from mpwatch.attach.inject import inject
-from mpwatch.attach.inject_tree import detach_tree, inject_tree
+from mpwatch.attach.inject_tree import inject_tree
 from mpwatch.attach.injection_log import InjectionLog
 from mpwatch.attach.plan import plan_injection
 from mpwatch.model.events import HookStatus
@@ -20,7 +20,6 @@ from tests import procfs
 from tests.integration.attach.conftest import Running, Start
 from tests.integration.attach.test_kinds_of_targets import sample
 from tests.integration.attach.test_safety import as_child, is_well
-from tests.procfs import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -143,22 +142,3 @@ def test_an_observer_whose_filter_refuses_ptrace_says_so(start: Start) -> None:
     assert state == "absent"
     assert "seccomp" in reason
     assert "--security-opt seccomp=unconfined" in fix
-
-
-def test_a_loader_and_its_workers_compute_the_same_sums_with_the_hook(start: Start) -> None:
-    running = start("attach_loader")
-    workers = procfs.children(running.pid)
-    assert len(workers) == 2
-    samples = [sample(running.pid, role="main")]
-    samples += [sample(pid, role="loader-worker") for pid in workers]
-    for _ in range(3):
-        # The main thread is never away from Python for long; a worker that waits for an index is,
-        # until its next poll (5 s, MP_STATUS_CHECK_INTERVAL).
-        outcomes = inject_tree(samples, lambda outcome: None, timeout_s=20)
-        assert [o.state for o in outcomes] == ["ready"] * 3, outcomes
-        gone = detach_tree(samples, lambda outcome: None, timeout_s=20)
-        assert [o.state for o in gone] == ["absent"] * 3, gone
-    running.lines.clear()
-    running.newest_line()
-    assert set(running.lines) == {str(256 * sum(range(64)))}
-    assert eventually(lambda: is_well(running))

@@ -13,6 +13,7 @@ from mpwatch.attach.inject import detach, inject
 from mpwatch.attach.outcomes import Attached
 from mpwatch.collect.process.procfs import stat_of
 from tests import interpreters, procfs
+from tests.integration.on_demand import IS_SET, on_each_python
 from tests.procfs import eventually
 
 pytestmark = pytest.mark.slow
@@ -20,6 +21,11 @@ pytestmark = pytest.mark.slow
 PYTHONS = [sys.executable, *interpreters.other_versions()]
 each_python = pytest.mark.parametrize("python", PYTHONS, ids=lambda path: Path(path).name)
 Program = Callable[..., subprocess.Popen[str]]
+
+
+def name_of(parameter: str) -> str:
+    """A parameter in the name of a test: of a Python its file name."""
+    return Path(parameter).name if parameter in PYTHONS else parameter
 
 
 @pytest.fixture
@@ -124,8 +130,15 @@ print(sorted(counts))
 )
 
 
-@each_python
-@pytest.mark.parametrize("base", ["Exception", "KeyboardInterrupt", "SystemExit"])
+@pytest.mark.parametrize(
+    ("python", "base"),
+    on_each_python(
+        PYTHONS,
+        [("Exception",), ("KeyboardInterrupt",), ("SystemExit",)],
+        [("KeyboardInterrupt",)],
+    ),
+    ids=name_of,
+)
 def test_a_handler_that_raises_often_gets_only_its_own_exceptions(
     program: Program, python: str, base: str
 ) -> None:
@@ -192,20 +205,21 @@ print("ends as it should")
 
 OWN = "type('Own', (BaseException,), {})('denied')"
 """Of a class that the program has derived from BaseException."""
+REFUSALS = [
+    ("compile", "SystemExit(3)"),
+    ("exec", "RuntimeError('denied')"),
+    ("exec", "SystemExit(3)"),
+    ("open", "RuntimeError('denied')"),
+    ("marshal.loads", "SystemExit(3)"),
+    ("socket.bind", "RuntimeError('denied')"),
+    *((event, OWN) for event in ("compile", "exec", "open", "os.listdir", "socket.bind")),
+]
 
 
-@each_python
 @pytest.mark.parametrize(
-    ("event", "error"),
-    [
-        ("compile", "SystemExit(3)"),
-        ("exec", "RuntimeError('denied')"),
-        ("exec", "SystemExit(3)"),
-        ("open", "RuntimeError('denied')"),
-        ("marshal.loads", "SystemExit(3)"),
-        ("socket.bind", "RuntimeError('denied')"),
-        *((event, OWN) for event in ("compile", "exec", "open", "os.listdir", "socket.bind")),
-    ],
+    ("python", "event", "error"),
+    on_each_python(PYTHONS, REFUSALS, [("compile", OWN), ("exec", "SystemExit(3)"), ("open", OWN)]),
+    ids=name_of,
 )
 def test_an_audit_hook_that_refuses_fails_the_injection_and_nothing_else(
     program: Program, python: str, event: str, error: str
@@ -273,9 +287,19 @@ print("ends as it should")
 )
 
 
-@each_python
-@pytest.mark.parametrize("event", ["import", "exec"])
-@pytest.mark.parametrize("then", ["fork()", "import wave", "pass"])
+@pytest.mark.parametrize(
+    ("python", "event", "then"),
+    on_each_python(
+        PYTHONS,
+        [
+            (event, then)
+            for event in ("import", "exec")
+            for then in ("fork()", "import wave", "pass")
+        ],
+        [("import", "fork()"), ("exec", "import wave")],
+    ),
+    ids=name_of,
+)
 def test_an_audit_hook_that_waits_for_a_lock_does_not_wait_for_ever(
     program: Program, python: str, event: str, then: str
 ) -> None:
@@ -348,19 +372,22 @@ def test_what_a_monitoring_callback_raises_stays_within_the_injection(
 PLAIN = LOOP + "print('ready', flush=True)\nloop()\nprint('ends as it should')\n"
 
 
-@each_python
+MODES: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
+    "dev": (("-X", "dev", "-W", "error"), {}),
+    "isolated": (("-I", "-S"), {"PYTHONMALLOC": "debug"}),
+    "malloc": ((), {"PYTHONMALLOC": "debug"}),
+}
+
+
 @pytest.mark.parametrize(
-    ("options", "env"),
-    [
-        (("-X", "dev", "-W", "error"), {}),
-        (("-I", "-S"), {"PYTHONMALLOC": "debug"}),
-        ((), {"PYTHONMALLOC": "debug"}),
-    ],
-    ids=["dev", "isolated", "malloc"],
+    ("python", "mode"),
+    on_each_python(PYTHONS, [(mode,) for mode in MODES], [("dev",)]),
+    ids=name_of,
 )
 def test_unusual_modes_of_the_interpreter_print_nothing(
-    program: Program, python: str, options: tuple[str, ...], env: dict[str, str]
+    program: Program, python: str, mode: str
 ) -> None:
+    options, env = MODES[mode]
     popen = program(PLAIN, python, *options, **env)
     for _ in range(2):
         assert inject_into(popen).state == "ready"
@@ -415,7 +442,7 @@ PRELOADED = (
 def test_children_forked_by_other_threads_during_an_injection_do_not_hang(
     program: Program, preload: str
 ) -> None:
-    for _ in range(5):
+    for _ in range(5 if IS_SET else 2):
         # The warning about forks with threads imports modules itself; children forked meanwhile by
         # another thread then hang without mpwatch as well (CPython 3.14).
         popen = program(FORKING.format(preload=preload), sys.executable, "-W", "ignore")

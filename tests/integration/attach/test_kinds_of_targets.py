@@ -20,6 +20,7 @@ from mpwatch.model.samples import ProcSample
 from tests import interpreters, procfs
 from tests.integration.attach.conftest import Start
 from tests.integration.attach.test_blocked_calls import is_blocked
+from tests.integration.on_demand import IS_SET, on_each_python
 from tests.procfs import eventually
 
 pytestmark = pytest.mark.slow
@@ -28,8 +29,12 @@ PYENV = [str(path) for path in interpreters.installed("3.1[0-9]*/bin/python3.[0-
 PYTHONS = sorted(map(str, Path("/usr/bin").glob("python3.1[0-9]"))) + PYENV
 
 
-@pytest.mark.parametrize("python", PYTHONS)
-@pytest.mark.parametrize("what", ["busy", "spin", "idle", "threads"])
+@pytest.mark.parametrize(
+    ("python", "what"),
+    on_each_python(
+        PYTHONS, [("busy",), ("spin",), ("idle",), ("threads",)], [("idle",), ("threads",)]
+    ),
+)
 def test_every_interpreter_of_this_machine_is_injected_and_detached(
     start: Start, runtime: Path, python: str, what: str
 ) -> None:
@@ -73,7 +78,7 @@ def test_the_hook_leaves_no_name_in_main_and_sys_path_as_it_was(
 def test_a_process_that_has_just_started_survives_and_is_injected(
     python: str, runtime: Path
 ) -> None:
-    for _ in range(10):
+    for _ in range(10 if IS_SET else 4):
         popen = subprocess.Popen(
             [python, "-c", "import time\nwhile True: time.sleep(0.02)"],
             env={"XDG_RUNTIME_DIR": str(runtime)},

@@ -27,12 +27,10 @@ NEIGHBOUR_S = 8.0
 NEIGHBOURS = frozenset(
     (
         "healthy: dataloader fork persistent",
-        "healthy: dataloader spawn file_system",
+        "healthy: dataloader forkserver file_system",
         "healthy: pool",
         "healthy: ddp torchrun",
         "healthy: just started",
-        "healthy: ends normally",
-        "healthy: plateau",
         "healthy: threads and forkserver",
         "healthy: pinned",
         "healthy: debugger",
@@ -45,7 +43,6 @@ NEIGHBOURS = frozenset(
         "queue-join-feeder-deadlock",
         "copy-on-write-growth",
         "straggler-worker",
-        "rank-stuck-in-collective",
     )
 )
 """Healthy variants that were mistaken for their failures, or are most like them; the others run on
@@ -57,32 +54,22 @@ LONG = {name for name, case in ALL.items() if case.is_alone}
 USUAL = frozenset(
     (
         "barrier-of-the-dead",
-        "collective-mismatch",
         "copy-on-write-growth",
         "event-set-hangs",
         "fd-exhaustion-receiver",
-        "feeder-thread-drops-batch",
-        "fork-with-threads-lock",
         "half-message",
-        "hogwild-not-shared",
         "iterable-duplicates",
         "loader-iterator-leak",
         "main-killed",
         "no-main-guard",
-        "no-progress",
-        "numpy-rng-identical",
         "orphaned-workers",
         "pin-memory-thread-death",
-        "pool-hang-after-worker-death",
         "prefetch-memory-blowup",
         "producer-exits-before-get",
         "queue-join-feeder-deadlock",
         "queue-lock-held-by-dead",
         "rank-stuck-in-collective",
         "shm-full-sigbus",
-        "spawn-startup-cost",
-        "spawn-unpicklable-object",
-        "steady-growth",
         "store-port-in-use",
         "straggler-worker",
         "stuck-worker-io",
@@ -91,12 +78,17 @@ USUAL = frozenset(
         "two-full-pipes",
         "worker-exited-unexpectedly",
         "worker-oom-killed",
-        "worker-segfault",
         "zombie-processes",
     )
 )
 """Failures of each kind, above all those that mpwatch tells by what it observes of a process. The
-others run on demand, and every night."""
+others run on demand, and every night: `spawn-startup-cost`, which imports torch again and again,
+and those that other tests make each time: `collective-mismatch` (diagnosed in test_values.py and
+test_ranks_apart.py), `fork-with-threads-lock` (test_named_with_the_hook.py), `no-progress`
+(test_stuck_jobs.py), `pool-hang-after-worker-death` (test_written_errors.py), `steady-growth`
+(test_growing_programs.py), `worker-segfault` (test_jobs.py); and noted by the hook in
+tests/integration/hook: `feeder-thread-drops-batch`, `hogwild-not-shared`, `numpy-rng-identical` and
+`spawn-unpicklable-object`."""
 
 # One worker of xdist runs all of them: they are started together.
 pytestmark = [

@@ -43,22 +43,13 @@ def test_a_collective_against_a_backward_pass_is_named_from_outside(
     assert "1 in all_gather" in first["summary"]
 
 
+@ON_DEMAND
 @pytest.mark.parametrize(
     ("way", "words", "record"),
     [
-        pytest.param(
-            "backward",
-            "1 in all_gather",
-            "all_gather of Float [[1]], unfinished",
-            marks=ON_DEMAND,
-        ),
+        ("backward", "1 in all_gather", "all_gather of Float [[1]], unfinished"),
         ("operations", "1 in all_reduce", "all_reduce of Float [[7]], unfinished"),
-        pytest.param(
-            "groups",
-            "1 in barrier of group 1",
-            "of group 0 (default_pg): barrier, unfinished",
-            marks=ON_DEMAND,
-        ),
+        ("groups", "1 in barrier of group 1", "of group 0 (default_pg): barrier, unfinished"),
     ],
 )
 def test_the_hook_adds_what_torch_has_recorded(

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import functools
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,23 +15,35 @@ from tests.conftest import PROGRAMS, Start
 from tests.integration.hook.client import Client, wait_for_sockets
 
 pytestmark = pytest.mark.slow
+# One worker of xdist runs these, because one program makes the mistakes.
+TOGETHER = pytest.mark.xdist_group("mistakes")
+MISTAKES = ("unpicklable", "written", "threads", "died", "foreign")
 
 
-def notes_of(mistake: str) -> dict[str, dict[str, Any]]:
-    """The last note of each kind that a mistake produces."""
+@functools.cache
+def said_about_all() -> dict[str, str]:
+    """The output of the program about each mistake."""
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", str(PROGRAMS / "hook_mistakes.py"), mistake],
+        [sys.executable, "-W", "ignore", str(PROGRAMS / "hook_mistakes.py"), *MISTAKES],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         timeout=120,
         check=True,
     )
-    lines = [line[5:] for line in done.stdout.splitlines() if line.startswith("note ")]
-    assert "missing {} []" in done.stdout
+    parts = re.split(r"^mistake (\w+)\n", done.stdout, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def notes_of(mistake: str) -> dict[str, dict[str, Any]]:
+    """The last note of each kind that a mistake produces."""
+    said = said_about_all()[mistake]
+    lines = [line[5:] for line in said.splitlines() if line.startswith("note ")]
+    assert "missing {} []" in said
     return {note["kind"]: note for note in map(json.loads, lines)}
 
 
+@TOGETHER
 def test_the_part_that_cannot_be_pickled_is_named_with_its_path() -> None:
     note = notes_of("unpicklable")["unpicklable"]
 
@@ -38,6 +52,7 @@ def test_the_part_that_cannot_be_pickled_is_named_with_its_path() -> None:
     assert note["type"] == ("PicklingError" if sys.version_info >= (3, 14) else "AttributeError")
 
 
+@TOGETHER
 def test_a_tensor_written_after_it_was_put_is_named_with_its_line() -> None:
     note = notes_of("written")["written-after-put"]
 
@@ -45,6 +60,7 @@ def test_a_tensor_written_after_it_was_put_is_named_with_its_line() -> None:
     assert note["file"].endswith("hook_mistakes.py")
 
 
+@TOGETHER
 def test_threads_alive_at_a_fork_are_named() -> None:
     note = notes_of("threads")["fork"]
 
@@ -53,6 +69,7 @@ def test_threads_alive_at_a_fork_are_named() -> None:
     assert note["frames"][0][0] == "threads"
 
 
+@TOGETHER
 def test_an_exception_that_ends_a_thread_is_noted_where_nothing_prints_it() -> None:
     note = notes_of("died")["thread-died"]
 
@@ -107,6 +124,7 @@ def test_with_torch_every_point_is_set_and_every_object_restored() -> None:
     assert done.stdout.splitlines() == ["missing {}", "changed True", "calls True"]
 
 
+@TOGETHER
 def test_a_forked_copy_of_an_iterator_that_shuts_down_its_parents_workers_is_noted() -> None:
     note = notes_of("foreign")["foreign-shutdown"]
 

@@ -8,6 +8,7 @@ import pytest
 
 from mpwatch.hook import run
 from tests import interpreters
+from tests.integration import on_demand
 from tests.integration.hook.tracebacks import without_wrappers
 
 pytestmark = pytest.mark.slow
@@ -43,6 +44,16 @@ COMMANDS = (
     ("-m", "missing"),
     ("wrong.py",),
 )
+# On other Pythons: each way to find a program, and each way not to.
+USUAL_ELSEWHERE = (
+    ("job.py", "--lr", "0.1"),
+    ("job.py", "--lr"),
+    ("folder",),
+    ("-m", "job"),
+    ("missing.py",),
+    ("-m", "missing"),
+    ("wrong.py",),
+)
 PYTHONS = [Path(sys.executable), *map(Path, interpreters.other_versions())]
 
 
@@ -67,7 +78,8 @@ def outcome(command: list[str], place: Path) -> tuple[int, str, str]:
 def test_a_program_is_found_and_behaves_as_under_the_interpreter_alone(
     python: Path, place: Path
 ) -> None:
-    for arguments in COMMANDS:
+    all_of_them = on_demand.IS_SET or python == PYTHONS[0]
+    for arguments in COMMANDS if all_of_them else USUAL_ELSEWHERE:
         given = [part.format(at=place) for part in arguments]
         alone = outcome([str(python), "-B", *given], place)
         with_hook = outcome([str(python), "-B", *run.command(given)[1:]], place)

@@ -14,6 +14,7 @@ from mpwatch.hook import run
 from mpwatch.hook.startup import sitecustomize
 from tests import interpreters
 from tests.conftest import PROGRAMS
+from tests.integration.on_demand import on_each_python
 
 pytestmark = pytest.mark.slow
 
@@ -112,11 +113,14 @@ def test_a_program_of_an_unsupported_python_runs_as_it_would_without_the_hook(
         assert not alone[2]
 
 
-@pytest.mark.parametrize("own_site", ["", OWN_SITE, OWN_SITE + "import no_such_module\n", "1 / 0"])
 @pytest.mark.parametrize(
-    "python",
-    [Path(sys.executable), *map(Path, interpreters.other_versions())],
-    ids=interpreters.version_of,
+    ("python", "own_site"),
+    on_each_python(
+        [Path(sys.executable), *map(Path, interpreters.other_versions())],
+        [("",), (OWN_SITE,), (OWN_SITE + "import no_such_module\n",), ("1 / 0",)],
+        [("",), ("1 / 0",)],
+    ),
+    ids=interpreters.name_of,
 )
 def test_a_child_sees_no_difference(python: Path, own_site: str, tmp_path: Path) -> None:
     if own_site:

@@ -44,7 +44,8 @@ CASES = (
 TORCH_CASES = ("loaders", "carried", "warned", "worker_deaths", "interrupted", "sharing")
 USUAL_TORCH_CASES = ("loaders", "warned", "worker_deaths", "sharing")
 CRASHES = ("last_words",)
-USUAL_ELSEWHERE = ("forks", "ends", "registered")
+USUAL_ELSEWHERE = ("forks", "registered")
+USUAL_ON_THE_NEWEST = (*USUAL_ELSEWHERE, "ends")
 UNTIDY = ("ends", "pools", "forks", "fork_errors", "registered", "crash", "stuck_end", "abrupt_end")
 # An exiting process may remove the address of its sharer, or exit before that.
 NOBODY_LISTENS = re.compile(
@@ -134,8 +135,16 @@ def test_with_warnings_as_errors_and_all_checks_of_the_interpreter_on_it_is_the_
 
 
 @pytest.mark.skipif(not OTHERS, reason="pyenv has no interpreters here")
-@pytest.mark.parametrize("case", on_demand.cases(CASES, USUAL_ELSEWHERE))
-@pytest.mark.parametrize("python", OTHERS, ids=interpreters.version_of)
+@pytest.mark.parametrize(
+    ("python", "case"),
+    [
+        pytest.param(python, case, marks=() if case in usual else on_demand.ON_DEMAND)
+        for python in OTHERS
+        for usual in (USUAL_ON_THE_NEWEST if python == OTHERS[-1] else USUAL_ELSEWHERE,)
+        for case in CASES
+    ],
+    ids=interpreters.name_of,
+)
 def test_on_other_pythons_too_a_program_prints_raises_and_ends_the_same(
     python: Path, case: str
 ) -> None:

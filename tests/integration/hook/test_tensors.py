@@ -192,7 +192,7 @@ def test_a_child_that_cannot_import_mpwatch_has_the_hook_and_an_unchanged_path(
     assert os.listdir(runtime / "mpwatch") == []
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", cases(["fork", "spawn"], ["fork"]))
 def test_shared_memory_is_known_by_the_line_that_made_it(
     method: str, waiting: list[subprocess.Popen[str]], runtime: Path
 ) -> None:

@@ -16,6 +16,7 @@ from mpwatch.model.account import (
     COPYING,
     DECOMPRESSION,
     FUTURE_RESULT,
+    OWN_CODE,
     PICKLING,
     SEEKING,
     STARTING,
@@ -108,7 +109,7 @@ DUMPS = ("torch/nn/modules/module.py:__getstate__", "multiprocessing/reduction.p
         (("data.py:read:7", *HANDLER), ""),
         (HANDLER, None),
         (("multiprocessing/connection.py:_send", *HANDLER), None),
-        (DUMPS, None),
+        (DUMPS, PICKLING),
     ],
     ids=["pickles", "the program's iterator", "waits for tasks", "may wait for room", "no helper"],
 )
@@ -156,15 +157,15 @@ def test_the_table_of_an_archive_is_distinguished_from_its_entries(call: str, wh
 
 
 @pytest.mark.parametrize(
-    "more",
+    ("more", "what"),
     [
-        {"stack_age_s": RECENT_S + 1, "has_gil": True},
-        {"stack_age_s": 0.5, "has_gil": None, "cpu_percent": 20.0},
+        ({"stack_age_s": RECENT_S + 1, "has_gil": True}, ""),
+        ({"stack_age_s": 0.5, "has_gil": None, "cpu_percent": 20.0}, OWN_CODE.what),
     ],
     ids=["old", "mostly waiting"],
 )
-def test_a_stack_that_may_be_out_of_date_gives_no_place(more: dict[str, Any]) -> None:
-    assert doing("train.py:step:57", state="R", **more) == Activity("computing")
+def test_a_stack_that_may_be_out_of_date_gives_no_place(more: dict[str, Any], what: str) -> None:
+    assert doing("train.py:step:57", state="R", **more) == Activity("computing", what)
 
 
 def test_a_thread_that_never_waits_for_anything_but_a_core_has_its_place_after_a_wait() -> None:
@@ -179,7 +180,7 @@ def test_a_thread_that_never_waits_for_anything_but_a_core_has_its_place_after_a
     def last_of(count: int) -> Activity:
         return account(*seen[:count]).processes[pid(MAIN)].main.now
 
-    assert last_of(7) == Activity("computing")
+    assert last_of(7) == OWN_CODE
     assert last_of(18) == Activity("computing", place="train.py:57 step")
 
 
@@ -267,6 +268,25 @@ def test_bytes_are_copied_through_a_pipe_where_the_thread_ran_in_the_call() -> N
 def at_disk(call: str, **more: Any) -> Activity:
     wait = WaitedOn("disk", call, ("/runs/a.log", "folio_wait_bit"), (3,))
     return doing("train.py:write:12", waits=wait, state="D", **more)
+
+
+@pytest.mark.parametrize(
+    ("stack", "what"),
+    [
+        (("multiprocessing/reduction.py:dumps", "multiprocessing/connection.py:send"), PICKLING),
+        (("multiprocessing/connection.py:recv",), UNPICKLING),
+        (("data.py:__setstate__:24", "multiprocessing/connection.py:recv"), UNPICKLING),
+        (("multiprocessing/connection.py:_recv", "multiprocessing/connection.py:recv"), ""),
+        (("multiprocessing/queues.py:get",), ""),
+    ],
+)
+def test_a_stack_of_the_hook_in_a_pickler_shows_work_also_where_cores_are_short(
+    stack: tuple[str, ...], what: str
+) -> None:
+    """Nothing is waited for there; a thread that shares a core has less than half of one."""
+    found = doing(*stack, "train.py:step:57", state="R", cpu_percent=20.0)
+
+    assert (found.kind, found.what) == ("computing", what)
 
 
 def test_a_wait_for_a_disk_names_file_and_call() -> None:

@@ -27,13 +27,15 @@ from mpwatch.model.snapshot import Process, Snapshot, Thread
 from mpwatch.observe.recording.file import Recording
 from mpwatch.observe.state.fold import Fold
 from tests.builders.snapshots import checked_snapshots
+from tests.integration import on_demand
 from tests.unit.diagnose import rules as tests_of_rules
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("purity")]  # one worker builds the cases
 
 Case: TypeAlias = tuple[Snapshot, History]
+Findings: TypeAlias = dict[str, list[Finding]]
 DATA = Path(__file__).parents[2] / "data"
-OF_A_KIND = 8
+OF_A_KIND = 1_000_000 if on_demand.IS_SET else 4
 ANOTHER_PROCESS = """
 import pickle, sys
 from tests.unit.diagnose.test_purity import findings_of, RULES
@@ -71,7 +73,7 @@ def plain(history: History) -> History:
     return History(processes, host, history.started_at_s)
 
 
-def findings_of(case: Case, rules: Sequence[Rule]) -> dict[str, list[Finding]]:
+def findings_of(case: Case, rules: Sequence[Rule]) -> Findings:
     """The findings of each rule, all rules run on one index in the order given."""
     index = Index(*case)
     return {rule.id: list(rule.check(index)) for rule in rules}
@@ -83,27 +85,29 @@ def all_cases() -> list[Case]:
 
 
 @pytest.fixture(scope="module")
-def all_findings(all_cases: list[Case]) -> list[dict[str, list[Finding]]]:
+def all_findings(all_cases: list[Case]) -> list[Findings]:
     """Those of each case, rules in the order of the registry."""
     return [findings_of(case, RULES) for case in all_cases]
 
 
 @pytest.fixture(scope="module")
-def of_each_kind(all_cases: list[Case], all_findings: list[dict[str, list[Finding]]]) -> list[Case]:
-    """A few of the cases in which the same rules find something: one in three of all."""
+def of_each_kind(
+    all_cases: list[Case], all_findings: list[Findings]
+) -> list[tuple[Case, Findings]]:
+    """A few of the cases in which the same rules find something, with what they find; on demand
+    all.
+    """
     kinds = Counter[frozenset[str]]()
     chosen = []
     for case, findings in zip(all_cases, all_findings, strict=True):
         kind = frozenset(rule for rule, found in findings.items() if found)
         if kinds[kind] < OF_A_KIND:
-            chosen.append(case)
+            chosen.append((case, findings))
         kinds[kind] += 1
     return chosen
 
 
-def test_the_cases_make_most_rules_find_something(
-    all_findings: list[dict[str, list[Finding]]],
-) -> None:
+def test_the_cases_make_most_rules_find_something(all_findings: list[Findings]) -> None:
     found = {rule for each in all_findings for rule, findings in each.items() if findings}
 
     # Rows of the table of known errors have tests with parameters, which are left out here.
@@ -111,17 +115,19 @@ def test_the_cases_make_most_rules_find_something(
 
 
 def test_rules_find_the_same_in_any_order_and_again(
-    all_cases: list[Case], all_findings: list[dict[str, list[Finding]]]
+    of_each_kind: list[tuple[Case, Findings]],
 ) -> None:
     """The reversed order is that of the other process, below."""
-    for case, findings in zip(all_cases, all_findings, strict=True):
+    for case, findings in of_each_kind:
         assert findings_of(case, sorted(RULES, key=lambda rule: rule.id[::-1])) == findings
 
 
-def test_native_frames_change_no_finding_and_no_account(of_each_kind: list[Case]) -> None:
+def test_native_frames_change_no_finding_and_no_account(
+    of_each_kind: list[tuple[Case, Findings]],
+) -> None:
     """With `--native`, or `n` on a page, py-spy shows libraries of C around the program's lines."""
     shown = 0
-    for snapshot, past in of_each_kind:
+    for (snapshot, past), _ in of_each_kind:
         with_native = replace(
             snapshot, processes=tuple(_read_by_py_spy(p, native=True) for p in snapshot.processes)
         )
@@ -180,10 +186,10 @@ def _thread_by_py_spy(process: Process, thread: Thread, native: bool) -> Thread:
 
 
 def test_rules_find_the_same_in_another_process(
-    all_cases: list[Case], all_findings: list[dict[str, list[Finding]]], tmp_path: Path
+    of_each_kind: list[tuple[Case, Findings]], tmp_path: Path
 ) -> None:
     path = tmp_path / "cases"
-    path.write_bytes(pickle.dumps(all_cases))
+    path.write_bytes(pickle.dumps([case for case, _ in of_each_kind]))
 
     done = subprocess.run(
         [sys.executable, "-c", ANOTHER_PROCESS, str(path)],
@@ -194,11 +200,13 @@ def test_rules_find_the_same_in_another_process(
     )
 
     assert done.returncode == 0, done.stderr.decode()
-    assert pickle.loads(done.stdout)[::-1] == all_findings
+    assert pickle.loads(done.stdout)[::-1] == [findings for _, findings in of_each_kind]
 
 
-def test_a_snapshot_diagnosed_again_changes_nothing(of_each_kind: list[Case]) -> None:
-    for case in of_each_kind:
+def test_a_snapshot_diagnosed_again_changes_nothing(
+    of_each_kind: list[tuple[Case, Findings]],
+) -> None:
+    for case, _ in of_each_kind:
         engine = Engine()
         first = engine.diagnosed(*case)
         assert engine.diagnosed(*case) == first

@@ -37,6 +37,7 @@ from mpwatch.diagnose.analysis.resources import fd_limit, map_limit
 from mpwatch.diagnose.analysis.source.lines import line_at, marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import main_thread
 from mpwatch.diagnose.analysis.throughput.shares import (
+    core_share,
     exchanges,
     imported_until_s,
     shares,
@@ -292,6 +293,10 @@ def _of_process(
             continue
         if resource in ("memory", "GPU memory") and is_compiling(index, process):
             continue
+        if resource in START_RISES and _is_of_slow_start(
+            index, process, growth, required.span_s, started_s
+        ):
+            continue
         if resource == "threads" and _end_by_a_limit(index, process.process):
             continue
         rising[resource] = growth
@@ -316,6 +321,30 @@ def _of_process(
             with_it = carries.get(resource, frozenset())
             effects = tuple((other, rising[other]) for other in rising if other in with_it)
             yield Growing(resource, (process,), (growth,), effects)
+
+
+def _is_of_slow_start(
+    index: Index, process: Process, growth: Growth, least_s: float, imported_s: float | None
+) -> bool:
+    """Whether a growth since the start of a process is that of a start for lack of a free core.
+
+    Its first rounds, in which it takes the memory that all later ones use again, last longer then.
+    So the time in which it waits for a core does not count.
+
+    Args:
+        index: The snapshot.
+        process: The process.
+        growth: What it gains.
+        least_s: The shortest time of a growth.
+        imported_s: When it was last found in an import, monotonic.
+    """
+    age, at_s = age_s(index.snapshot, process), index.snapshot.at_s
+    if age is None:
+        return False
+    own = 1 - core_share(index, process)
+    begun_s = max(at_s - age, imported_s or 0.0)
+    is_start = (at_s - growth.span_s - begun_s) * own < START_S
+    return is_start and growth.span_s * own < least_s
 
 
 def _even_growth(index: Index, process: Process, series: Series) -> Growth | None:

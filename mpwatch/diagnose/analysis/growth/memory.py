@@ -483,27 +483,32 @@ def _of_source(index: Index, process: Process, seen: list[str]) -> Explanation |
             return known
     caches = marks(index, "cache", process) or marks(index, "cache")
     if len(caches) == 1:
-        place = f"{caches[0].file}:{caches[0].statement.line}, "
-        keys = [e for e in marks(index, "cache-key") if e.about.startswith(place)]
-        come = fewer = ""
-        if keys:
-            come = f" Its keys come from {' and '.join(map(mark_words, keys))}."
-            fewer = (
-                f"Look at what the keys from {mark_place(keys[0])} can be: an id, a path or a text "
-                "of each request makes a new entry each time, a name or a template of a few does "
-                "not. Or g"
-            )
-        return Explanation(
-            "private memory",
-            (*seen, f"{mark_words(caches[0])} fills {caches[0].about}"),
-            f"It fills a cache without a bound: {mark_words(caches[0])} adds an entry for each new "
-            "key, and nothing in that file drops one. The growth ends only when no new keys come."
-            f"{come}",
-            f"{fewer or 'G'}ive that cache a bound (functools.lru_cache(maxsize=...), or drop the "
-            "oldest), or keep less of each entry. Each process has a cache of its own.",
-            is_shown=False,
-        )
+        return _of_unbounded(index, caches[0], seen)
     return None
+
+
+def _of_unbounded(index: Index, cache: Mark, seen: Sequence[str]) -> Explanation:
+    """A cache without a bound, with where its keys come from as far as that shows."""
+    place = f"{cache.file}:{cache.statement.line}, "
+    keys = [e for e in marks(index, "cache-key") if e.about.startswith(place)]
+    come = fewer = ""
+    if keys:
+        come = f" Its keys come from {' and '.join(map(mark_words, keys))}."
+        fewer = (
+            f"Look at what the keys from {mark_place(keys[0])} can be: an id, a path or a text "
+            "of each request makes a new entry each time, a name or a template of a few does "
+            "not. Or g"
+        )
+    return Explanation(
+        "private memory",
+        (*seen, f"{mark_words(cache)} fills {cache.about}"),
+        f"It fills a cache without a bound: {mark_words(cache)} adds an entry for each new "
+        "key, and nothing in that file drops one. The growth ends only when no new keys come."
+        f"{come}",
+        f"{fewer or 'G'}ive that cache a bound (functools.lru_cache(maxsize=...), or drop the "
+        "oldest), or keep less of each entry. Each process has a cache of its own.",
+        is_shown=False,
+    )
 
 
 def _of_recording(index: Index, process: Process, seen: Sequence[str]) -> Explanation | None:

@@ -177,14 +177,14 @@ def waits_for_one_that_is_idle(index: Index) -> Iterator[Stall]:
             process=process.process,
             subject=str(process.pid),
             summary=(
-                f"nothing in this job has moved for {time}: {called(process)} waits for "
+                f"this job has made no progress for {time}: {called(process)} waits for "
                 f"{end.name}, which waits for something to do"
             ),
             evidence=(
                 chain.sentence,
                 *(f"{called(each)} is at {at[2:]}" for each in (process,) if (at := where(each))),
                 *_threads_of_last(index, end),
-                f"no process of the job has made progress for {time}",
+                f"no process of the job has used cpu for {time}, short wakes aside",
                 *((f"{called(process)} {lost.evidence}",) if lost is not None else ()),
             ),
             cause=lost.cause
@@ -228,7 +228,7 @@ def _of_unanswered(index: Index, process: Process, chain: WaitChain, time: str) 
         others=() if end.process is None or end.process == process.process else (end.process,),
         subject=str(process.pid),
         summary=(
-            f"nothing in this job has moved for {time}: {called(process)} waits for {end.name}, "
+            f"this job has made no progress for {time}: {called(process)} waits for {end.name}, "
             "which has not answered a request"
         ),
         evidence=(
@@ -279,7 +279,7 @@ def _of_both(
         others=tuple(each.process for each in (both.client, both.server) if each is not process),
         subject=str(process.pid),
         summary=(
-            f"nothing in this job has moved for {index.lasting(for_s)}: {called(both.client)} and "
+            f"this job has made no progress for {index.lasting(for_s)}: {called(both.client)} and "
             f"{called(both.server)} each wait for the other one to send"
         ),
         evidence=(
@@ -378,11 +378,11 @@ def waits_for_own_threads(index: Index) -> Iterator[Stall]:
             severity=Severity.WARNING if is_loop or lost is not None else Severity.INFO,
             process=process.process,
             subject=str(process.pid),
-            summary=f"nothing in this job has moved for {time}: {what}",
+            summary=f"this job has made no progress for {time}: {what}",
             evidence=(
                 chain.sentence,
                 *other_threads(index, process),
-                f"no process of the job has made progress for {time}",
+                f"no process of the job has used cpu for {time}, short wakes aside",
             ),
             cause=cause,
             advice=advice,

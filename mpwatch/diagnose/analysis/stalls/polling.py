@@ -79,7 +79,7 @@ class InVain(Struct, frozen=True):
         verb = "sleeps" if len(self.pollers) == 1 else "sleep"
         loop = "in a loop" if len(self.pollers) == 1 else "in loops"
         return (
-            f"nothing in this job has moved for {self.lasted}: {names} {verb} and "
+            f"this job has made no progress for {self.lasted}: {names} {verb} and "
             f"{'checks' if len(self.pollers) == 1 else 'check'} again {loop}{place(first)}"
             f"{'' if self.condition is None else _UNTIL[self.condition.kind]}"
         )

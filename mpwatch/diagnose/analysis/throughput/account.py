@@ -53,6 +53,8 @@ from mpwatch.model.account import (
     FUTURE_RESULT,
     IMPORTS,
     JOB_WORKS,
+    OWN_CODE,
+    PICKLING,
     POOL_RESULTS,
     RECEIVING,
     RUNNING_KINDS,
@@ -60,6 +62,7 @@ from mpwatch.model.account import (
     STARTING,
     SYNC_CALLS,
     TASK_WAITS_LIMIT,
+    UNPICKLING,
     Account,
     Activity,
     Callers,
@@ -508,7 +511,7 @@ def _running(index: Index, process: Process, thread: Thread, hardly_waits: bool)
     percent = thread.cpu_percent or 0.0
     ran = thread.has_gil or thread.is_active or _passes_objects_on(thread)
     if not ran and percent < MOSTLY_PERCENT and not hardly_waits:
-        return _COMPUTING
+        return OWN_CODE if _is_in_program(index, thread) else _COMPUTING
     if waits_for_gpu(index, process, thread):
         return waiting_for_gpu(_user_place(thread.stack))
     is_busy = percent >= SPINS_PERCENT
@@ -516,19 +519,24 @@ def _running(index: Index, process: Process, thread: Thread, hardly_waits: bool)
 
 
 def _passes_objects_on(thread: Thread) -> bool:
-    """Whether a stack of the hook shows a helper of a Pool, an executor or a queue at work.
+    """Whether a stack of the hook shows pickling, or a helper of a Pool, executor or queue at work.
 
-    A hook cannot tell a thread that runs from one that waits. Such a helper waits in functions of
-    the standard library; what else its stack shows is pickling, or the program's own iterator.
+    A hook cannot tell a thread that runs from one that waits. Nothing is waited for while an object
+    is pickled or unpickled; but `queues.py:get` may wait for a lock without a frame of its own.
+    Such a helper waits in functions of the standard library; what else its stack shows is pickling,
+    or the program's own iterator.
     """
     if thread.is_active is not None:
         return False
     own = own_frames(thread.stack)
+    if transfer_of(own) in (PICKLING, UNPICKLING) and not calls(own[:1], _GETS):
+        return True
     if not any(calls(own, each) for each in _HELPERS):
         return False
     return bool(transfer_of(own)) or user_frame(thread.stack) is not None
 
 
+_GETS = "multiprocessing/queues.py:get"
 _HELPERS = (
     "multiprocessing/pool.py:_handle_tasks",
     "multiprocessing/pool.py:_handle_results",
@@ -537,6 +545,20 @@ _HELPERS = (
 )
 """Targets of threads that only pass objects on (CPython 3.10 to 3.14)."""
 _COMPUTING = Activity("computing")
+
+
+def _is_in_program(index: Index, thread: Thread) -> bool:
+    """Whether a stack of the hook is in the program's code, and passes nothing on nor waits.
+
+    That its line is where the thread computes is not known: it may have slept there. Only what
+    passes objects on would count otherwise, and so seem to be all that such a thread does.
+    """
+    if thread.is_active is not None or user_frame(thread.stack) is None:
+        return False
+    own = own_frames(thread.stack)
+    if transfer_of(own) or any(calls(own, each) for each in _IMPORTS):
+        return False
+    return shape_in(index, thread.stack) not in _SHAPES_OF_WAITS
 
 
 @derived

@@ -1,17 +1,25 @@
-"""Who loads the data of a training: its own process, and whether it reads more than it uses."""
+"""Who loads the data of a training: its own process, or workers that may have to share one cpu."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import takewhile
+from statistics import mean
+from typing import NamedTuple
 
 from msgspec import Struct
 
 from mpwatch.describe.frames import frame_words, own_frames, program_frames
+from mpwatch.diagnose.analysis.idle_time import mean_cpu_percent
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.source.lines import mark_words, marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread
-from mpwatch.diagnose.analysis.throughput.shares import is_work, shares, with_a_core
+from mpwatch.diagnose.analysis.throughput.shares import (
+    core_share,
+    is_work,
+    shares,
+    with_a_core,
+)
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process
 from mpwatch.model.source_code import Mark
@@ -23,6 +31,45 @@ _SAMPLER = "dataloader.py:_next_index"
 """Asks the sampler, in the main process also where there are workers."""
 LEAST_TIME = 0.2
 """With less of its time on a core, nothing is known of the rest."""
+ONE_CPU = (60.0, 125.0)
+"""Percent: what several busy workers get together if they share one."""
+NO_CORE_SHARE = 0.5
+"""They get less where others use that cpu as well: then at least two wait for it so much."""
+
+
+class SharedCpu(NamedTuple):
+    """The one cpu of several that the affinity leaves to all workers of a loader."""
+
+    cpus: int
+    """Of the machine."""
+    percent: float
+    """What the workers use of it together."""
+    waits: float | None
+    """Mean part of their time in which they wait for it, where they use little of it."""
+
+
+def shared_cpu(index: Index, workers: Sequence[Process]) -> SharedCpu | None:
+    """Whether all workers may use one cpu of several, and together use just that.
+
+    Workers pinned to a cpu each use more than one together; idle workers are not slowed down.
+    """
+    cpus = index.snapshot.host.cpu_count
+    if not cpus or cpus < 2 or len(workers) < 2:
+        return None
+    if any(worker.sample.cpus_allowed != 1 for worker in workers):
+        return None
+    loads = [mean_cpu_percent(worker, index.history) for worker in workers]
+    known = [load for load in loads if load is not None]
+    if len(known) < len(loads) or sum(known) > ONE_CPU[1]:
+        return None
+    if sum(load >= 10 for load in known) < 2:
+        return None
+    if sum(known) >= ONE_CPU[0]:
+        return SharedCpu(cpus, sum(known), None)
+    waits = [core_share(index, worker) for worker in workers]
+    if sum(each >= NO_CORE_SHARE for each in waits) < 2:
+        return None
+    return SharedCpu(cpus, sum(known), mean(waits))
 
 
 class OwnLoading(Struct, frozen=True):

@@ -587,7 +587,8 @@ def imported_until_s(index: Index, process: Process) -> float | None:
         for activity in bucket.tally.seen:
             if activity.what == IMPORTS:
                 return (bucket.number + 1) * BUCKET_S
-    return None
+    older = account.uncounted[0].imported_in
+    return None if older is None else (older + 1) * BUCKET_S
 
 
 class Computation(Struct, frozen=True):

@@ -15,7 +15,7 @@ from mpwatch.describe.processes import is_on_gpu
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.source.lines import source_of
 from mpwatch.diagnose.analysis.stack_patterns import main_thread
-from mpwatch.model.account import NO_PLACE, Activity
+from mpwatch.model.account import NO_PLACE, OWN_CODE, Activity
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Thread
 
@@ -81,7 +81,7 @@ def gpu_wait_s(process: Process, index: Index, *, is_at_one_line: bool = False) 
         return None
     since_s = main.counted_s
     for bucket in reversed(main.buckets):
-        seen = [each for each in bucket.tally.seen if each != NO_PLACE]
+        seen = [each for each in bucket.tally.seen if each not in (NO_PLACE, OWN_CODE)]
         if any(each.target != "gpu" for each in seen):
             break
         if is_at_one_line and any(each.place not in ("", main.now.place) for each in seen):

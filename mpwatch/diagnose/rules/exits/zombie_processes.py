@@ -73,7 +73,7 @@ def _unjoined(index: Index, parent: Process, children: Sequence[tuple[Process, E
     names = all_called(child for child, _ in ordered)
     evidence = [f"{called(child)} ended: {end.words}" for child, end in ordered[:4]]
     handling, sends = handling_words(index, first, ended), sent_by(index, ended)
-    evidence += [handling] if handling else []
+    evidence += [handling] * bool(handling)
     evidence += [f"{mark_words(sends)} sends that signal"] if sends is not None else []
     is_unhandled = bool(handling) or sends is not None
     evidence.append(
@@ -83,23 +83,18 @@ def _unjoined(index: Index, parent: Process, children: Sequence[tuple[Process, E
     if has_stalled:
         quiet = index.lasting(quiet_s(parent, index) or 0.0)
         evidence.append(f"{called(parent)} has made no progress for {quiet}")
-    outputs = {each.child.process for each in kept_outputs(index) if each.child is not None}
-    lost = next((e for e in lost_blocks(index) if e.process is first), None)
-    if lost is not None:
-        evidence.append(f"its traceback: {lost.error.raised.type}: {lost.error.raised.text}")
-    is_effect = first.process in outputs or lost is not None
-    signal = ended.signal
-    meaning = processes.signal_meaning(signal) if signal is not None else None
+    effect_of = _cause_of(index, first)
+    meaning = processes.signal_meaning(ended.signal) if ended.signal is not None else None
     why = f"{meaning.cause} " if meaning is not None else ""
     why = why if sends is None else f"{cause_of_sending(sends)}{why}"
     found = Finding(
         rule=RULE,
         severity=Severity.WARNING
-        if (has_stalled or is_unhandled) and not is_effect
+        if (has_stalled or is_unhandled) and effect_of is None
         else Severity.INFO,
         process=first.process,
         subject="failed",
-        effect_of=("no-progress" if lost is None else ATTACHES) if is_effect else None,
+        effect_of=effect_of,
         summary=f"{called(parent)} has not joined {names}: {ended.words}"
         if not is_unhandled
         else f"{names}, started by {called(parent)}, did not handle a signal that ended it: "
@@ -126,6 +121,14 @@ def _unjoined(index: Index, parent: Process, children: Sequence[tuple[Process, E
         ),
     )
     return with_setting(index, found, first, ended)
+
+
+def _cause_of(index: Index, child: Process) -> str | None:
+    """The rule of which the finding says why a child has ended or is not joined, if any."""
+    if any(each.process is child for each in lost_blocks(index)):
+        return ATTACHES
+    outputs = {each.child.process for each in kept_outputs(index) if each.child is not None}
+    return "no-progress" if child.process in outputs else None
 
 
 def _sleeps(process: Process) -> bool:

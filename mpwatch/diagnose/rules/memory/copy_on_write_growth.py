@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from mpwatch.diagnose.analysis.growth.forecast import growth, memory_headroom, severity_of_growth
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import (
     WORK_ROLES,
+    age_s,
     called,
     counted,
     loader_owners,
 )
+from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread
 from mpwatch.model.findings import Finding, Severity
-from mpwatch.model.history import History
+from mpwatch.model.history import History, since
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.units import bytes_text, rate_text, seconds_text
@@ -30,6 +34,14 @@ LITTLE = 0.02
 """What can be copied at most, as a part of the memory that is left, if it harms nothing."""
 WATCHED_S = 8.0
 POINTS = 3
+WARM_UP_S = 30.0
+"""A process that runs the program's code imports and builds its model first, and so writes to many
+pages that it has inherited once: of its start alone only what comes near a limit is told."""
+MOSTLY = 0.8
+"""Of what such a process gains, so much has to be what it shared before: who builds a model makes
+memory of its own as well (in starts that were measured, a third of the gain)."""
+OF_WORKER = 0.5
+"""The same of a worker of a DataLoader, which only reads, and makes batches meanwhile."""
 
 
 class _Grown(Struct, frozen=True):
@@ -44,19 +56,24 @@ class _Grown(Struct, frozen=True):
     shared_left: float
     """What is still shared: no more than this can be copied."""
     rss_gained: float
+    is_start: bool
+    """Whether that was seen within `WARM_UP_S` of its start only."""
 
 
 def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each set of workers whose private pages grow as shared ones shrink.
 
     Resident memory stays the same meanwhile, because shared pages were counted in it already. That
-    distinguishes it from a cache that fills.
+    distinguishes it from a cache that fills, and from a process that begins.
     """
     for owner, forked in (*loader_owners(index), *_other_owners(index)):
         workers = [w for w in forked if w.sample.start_method == "fork"]
-        grown = [found for w in workers if (found := _grown(w, index.history)) is not None]
-        if grown and 2 * len(grown) >= len(workers):
-            yield _finding(index.snapshot, owner, grown)
+        grown = [found for w in workers if (found := _grown(index, w)) is not None]
+        if not grown or 2 * len(grown) < len(workers):
+            continue
+        finding = _finding(index.snapshot, owner, grown)
+        if finding.severity is not Severity.INFO or not all(each.is_start for each in grown):
+            yield finding
 
 
 def _other_owners(index: Index) -> Iterator[tuple[Process, Sequence[Process]]]:
@@ -71,11 +88,38 @@ def _other_owners(index: Index) -> Iterator[tuple[Process, Sequence[Process]]]:
             yield owner, children
 
 
-def _grown(worker: Process, history: History) -> _Grown | None:
-    """The growth of a worker if copy-on-write explains it."""
-    private = history.of(worker.process, "private_dirty_bytes")
-    shared = history.of(worker.process, "shared_dirty_bytes")
-    rss = history.of(worker.process, "rss_bytes")
+def _grown(index: Index, worker: Process) -> _Grown | None:
+    """The growth of a worker if copy-on-write explains it, where possible without its start."""
+    if worker.role == "loader-worker":
+        return _copied(worker, index.history, OF_WORKER)
+    main = main_thread(worker)
+    if main is not None and calls(main.stack, ":_find_and_load"):
+        return None
+    age = age_s(index.snapshot, worker)
+    if age is None:
+        return _copied(worker, index.history, MOSTLY)
+    from_s = index.snapshot.at_s - age + WARM_UP_S
+    later = _copied(worker, index.history, MOSTLY, from_s)
+    if later is not None:
+        return later
+    whole = _copied(worker, index.history, MOSTLY)
+    return replace(whole, is_start=True) if whole is not None else None
+
+
+def _copied(
+    worker: Process, history: History, least_lost: float, from_s: float = -math.inf
+) -> _Grown | None:
+    """What private memory gains as the shared shrinks.
+
+    Args:
+        worker: The worker.
+        history: Its memory over time.
+        least_lost: The part of the gain that was shared before.
+        from_s: Older points do not count.
+    """
+    private = since(history.of(worker.process, "private_dirty_bytes"), from_s)
+    shared = since(history.of(worker.process, "shared_dirty_bytes"), from_s)
+    rss = since(history.of(worker.process, "rss_bytes"), from_s)
     if len(private) < POINTS or not shared or not rss:
         return None
     gained, span_s = private[-1].value - private[0].value, private[-1].at_s - private[0].at_s
@@ -83,7 +127,7 @@ def _grown(worker: Process, history: History) -> _Grown | None:
         return None
     lost = shared[0].value - shared[-1].value
     more = rss[-1].value - rss[0].value
-    if lost < 0.5 * gained or more > 0.4 * gained:
+    if lost < least_lost * gained or more > 0.8 * (1 - least_lost) * gained:
         return None
     steady = growth(private)
     if steady is None and gained < WORTH_SETTLED_BYTES:
@@ -96,6 +140,7 @@ def _grown(worker: Process, history: History) -> _Grown | None:
         lost,
         shared[-1].value,
         more,
+        is_start=False,
     )
 
 

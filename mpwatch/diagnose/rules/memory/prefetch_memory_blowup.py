@@ -26,14 +26,20 @@ DEEP = 10
 def check(index: Index) -> Iterator[Finding]:
     """Yield a finding where the batches in flight hold a large part of what there is.
 
-    A plateau below that is how prefetching works, and what still rises is kept, not in flight.
+    A plateau below that is how prefetching works. What still rises is kept, not in flight, and so
+    is what the owner maps: it has received that, and keeps it or has it in use. Where it keeps most
+    of what the workers made, that may have filled /dev/shm without any batch ahead of it.
     """
     if growth(index.history.of_host("segment_bytes")) is not None:
         return
     for owner, workers in loader_owners(index):
+        if owner.sample.maps is None:
+            continue
         makers = {worker.process for worker in workers}
         flying = [
-            s for s in index.snapshot.segments if s.creator in makers and s.kind != "semaphore"
+            s
+            for s in index.snapshot.segments
+            if s.creator in makers and s.kind != "semaphore" and owner.process not in s.mappers
         ]
         held = segment_bytes(flying)
         severity, against = _severity(index.snapshot, held)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 from mpwatch.describe.frames import at_frame
 from mpwatch.diagnose.analysis.index import Index
@@ -12,7 +13,7 @@ from mpwatch.diagnose.analysis.process_queries import all_called, called, counte
 from mpwatch.diagnose.analysis.stack_patterns import threads_calling, user_frame
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.samples import Frame
+from mpwatch.model.samples import FdLink, Frame
 from mpwatch.model.snapshot import Process
 
 RULE = "checkpoint-many-writers"
@@ -30,19 +31,38 @@ def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each checkpoint that several processes save to.
 
     A process in `torch.save` may save into memory, and have inherited the file of another one by a
-    fork. So it has to have one checkpoint open for writing, and no other.
+    fork. So it has to have one checkpoint open for writing, and no other. One path is two files
+    where the processes are in two mount namespaces.
     """
-    saving: defaultdict[str, dict[ProcessId, tuple[Process, Frame | None]]] = defaultdict(dict)
+    saving: defaultdict[_File, dict[ProcessId, tuple[Process, Frame | None]]] = defaultdict(dict)
     for process, thread in threads_calling(index, SAVE):
-        path = _only_checkpoint(process)
-        if path is not None and (thread.stack_age_s or 0.0) <= RECENT_S:
-            saving[path].setdefault(process.process, (process, user_frame(thread.stack)))
-    for path, writers in saving.items():
+        file = _only_checkpoint(process)
+        if file is not None and (thread.stack_age_s or 0.0) <= RECENT_S:
+            saving[file].setdefault(process.process, (process, user_frame(thread.stack)))
+    for file, writers in saving.items():
         if len(writers) > 1:
-            yield _finding(path, list(writers.values()))
+            yield _finding(file.path, list(writers.values()))
 
 
-def _only_checkpoint(process: Process) -> str | None:
+class _File(NamedTuple):
+    """A file that is written to; equal ones are the same."""
+
+    path: str
+    number: tuple[int, ...]
+    """Device and inode, which several mounts may share; else the mount."""
+
+
+def _identity(link: FdLink) -> _File | None:
+    """The file behind a descriptor; `None` where nothing is known of it but its path."""
+    found = link.written
+    if found is None:
+        return None
+    if found.device is None or found.inode is None:
+        return _File(link.target, (found.mount,))
+    return _File(link.target, (found.device, found.inode))
+
+
+def _only_checkpoint(process: Process) -> _File | None:
     """The one checkpoint that a process has open for writing; `None` for none or several.
 
     The list of descriptors is older than their number: if that has changed since, the file may be
@@ -51,12 +71,13 @@ def _only_checkpoint(process: Process) -> str | None:
     fds, maps = process.sample.fds, process.sample.maps
     if fds is None or maps is None or fds.used != sum((fds.by_kind or {}).values()):
         return None
-    paths = {
-        link.target
+    files = {
+        _identity(link)
         for link in process.sample.links
         if link.kind == "file" and link.is_writable and _is_checkpoint(link.target)
     }
-    return paths.pop() if len(paths) == 1 and paths.isdisjoint(maps.files) else None
+    file = files.pop() if len(files) == 1 else None
+    return file if file is not None and file.path not in maps.files else None
 
 
 def _is_checkpoint(path: str) -> bool:

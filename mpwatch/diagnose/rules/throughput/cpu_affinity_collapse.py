@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from statistics import mean
 
-from mpwatch.diagnose.analysis.idle_time import mean_cpu_percent
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called, loader_owners
 from mpwatch.diagnose.analysis.source.lines import mark_place, mark_words, marks
-from mpwatch.diagnose.analysis.throughput.shares import core_share
+from mpwatch.diagnose.analysis.throughput.loading import shared_cpu
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process
 from mpwatch.model.source_code import Mark
@@ -17,44 +15,27 @@ from mpwatch.model.source_code import Mark
 RULE = "cpu-affinity-collapse"
 SHOWN = 2
 """Lines that set an affinity, named in one finding."""
-ONE_CPU = (60.0, 125.0)
-"""Percent: what several busy workers get together if they share one."""
-NO_CORE_SHARE = 0.5
-"""They get less where others use that cpu as well: then at least two wait for it so much."""
 
 
 def check(index: Index) -> Iterator[Finding]:
-    """Yield a finding where all workers may use one cpu of several, and together use just that.
-
-    Workers pinned to a cpu each use more than one together; idle workers are not slowed down.
-    """
-    cpus = index.snapshot.host.cpu_count
-    if not cpus or cpus < 2:
-        return
+    """Yield a finding where all workers may use one cpu of several, and together use just that."""
     for owner, workers in loader_owners(index):
-        if len(workers) < 2 or any(worker.sample.cpus_allowed != 1 for worker in workers):
-            continue
-        loads = [mean_cpu_percent(worker, index.history) for worker in workers]
-        known = [load for load in loads if load is not None]
-        if len(known) < len(loads) or sum(known) > ONE_CPU[1]:
-            continue
-        waits = [core_share(index, worker) for worker in workers]
-        if sum(known) < ONE_CPU[0] and sum(each >= NO_CORE_SHARE for each in waits) < 2:
-            continue
-        if sum(load >= 10 for load in known) < 2:
+        found = shared_cpu(index, workers)
+        if found is None:
             continue
         allowed = owner.sample.cpus_allowed
         yield Finding(
             rule=RULE,
             severity=Severity.WARNING,
             process=owner.process,
-            summary=f"{len(workers)} workers of {called(owner)} share one of {cpus} cpus",
+            summary=f"{len(workers)} workers of {called(owner)} share one of {found.cpus} cpus",
             evidence=(
-                f"each worker may run on 1 cpu of {cpus}, main on {allowed or 'an unknown number'}",
-                f"together they use {sum(known):.0f}% of a cpu",
+                f"each worker may run on 1 cpu of {found.cpus}, main on "
+                f"{allowed or 'an unknown number'}",
+                f"together they use {found.percent:.0f}% of a cpu",
                 *(
-                    [f"they wait for a free core {mean(waits):.0%} of the time"]
-                    if sum(known) < ONE_CPU[0]
+                    [f"they wait for a free core {found.waits:.0%} of the time"]
+                    if found.waits is not None
                     else []
                 ),
             ),

@@ -28,7 +28,13 @@ from mpwatch.diagnose.analysis.source.costs import Reopened, reopened
 from mpwatch.diagnose.analysis.source.lines import mark_words, marks
 from mpwatch.diagnose.analysis.stack_merge import merge
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, user_frame
-from mpwatch.diagnose.analysis.throughput.loading import OwnLoading, loads_itself, reads_all
+from mpwatch.diagnose.analysis.throughput.loading import (
+    OwnLoading,
+    SharedCpu,
+    loads_itself,
+    reads_all,
+    shared_cpu,
+)
 from mpwatch.diagnose.analysis.throughput.shares import (
     LOSS_READINGS,
     SHORT_OF_CORES,
@@ -562,11 +568,9 @@ def _finding(
     """Describe the wait and the workers meanwhile."""
     loads = [load for w in workers if (load := mean_cpu_percent(w, index.history)) is not None]
     evidence = _evidence(index, owner, workers, share, loaders, loads)
-    imports = [line for each in workers if (line := _is_importing(index, each))]
-    if 2 * len(imports) > len(workers):
-        return _finding_of_imports(owner, workers, tuple(evidence), share, imports[0])
-    if (dropped := _dropped(index, owner)) is not None:
-        return _finding_of_dropped(owner, dropped, tuple(evidence), share)
+    special = _special_finding(index, owner, workers, tuple(evidence), share)
+    if special is not None:
+        return special
     ahead = _ahead(index, workers)
     behind = [each for each in workers if each not in ahead]
     limit = _limit_of_order(behind, ahead) if ahead else _limit(index, owner, workers, loads)
@@ -611,6 +615,24 @@ def _finding(
         + _advice(limit, place.words if place and place.is_main else "", unpacks=unpacks)
         + (_COLLATES.format(place=frame_words(collate)) if collate is not None else ""),
     )
+
+
+def _special_finding(
+    index: Index,
+    owner: Process,
+    workers: Sequence[Process],
+    evidence: tuple[str, ...],
+    share: float | None,
+) -> Finding | None:
+    """The finding of workers that are not slow by what they do for an item; `None` for others."""
+    imports = [line for each in workers if (line := _is_importing(index, each))]
+    if 2 * len(imports) > len(workers):
+        return _finding_of_imports(owner, workers, evidence, share, imports[0])
+    if (dropped := _dropped(index, owner)) is not None:
+        return _finding_of_dropped(owner, dropped, evidence, share)
+    if (shared := shared_cpu(index, workers)) is not None:
+        return _finding_of_shared_cpu(owner, workers, evidence, share, shared)
+    return None
 
 
 def _summary(
@@ -729,6 +751,37 @@ def _is_importing(index: Index, worker: Process) -> str:
     known = sum(s for each, s in seen.items() if each.place or each.what)
     imports = sum(s for each, s in seen.items() if each.what == IMPORTS)
     return account.uncounted[0].now.place if imports >= IMPORTING_PART * known else ""
+
+
+def _finding_of_shared_cpu(
+    owner: Process,
+    workers: Sequence[Process],
+    evidence: tuple[str, ...],
+    share: float | None,
+    shared: SharedCpu,
+) -> Finding:
+    """Describe a wait for workers that take turns on one cpu, which another finding is about."""
+    of_time = f" {share:.0%} of the time" if share is not None else ""
+    return Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        process=owner.process,
+        costs=share,
+        effect_of="cpu-affinity-collapse",
+        summary=(
+            f"{called(owner)} waits for data{of_time}: its {len(workers)} workers take turns on "
+            f"one of {shared.cpus} cpus"
+        ),
+        evidence=evidence,
+        cause=(
+            "A worker waits for that cpu for most of the time that it takes for an item, whatever "
+            "it computes."
+        ),
+        advice=(
+            "Let the workers use the other cpus first. Whether an item takes too long, or more "
+            "workers are needed, shows only then."
+        ),
+    )
 
 
 def _finding_of_imports(

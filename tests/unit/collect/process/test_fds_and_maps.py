@@ -111,6 +111,38 @@ def test_the_ends_of_a_pipe_differ() -> None:
     assert links[read_end].inode == links[write_end].inode
 
 
+def test_a_file_that_is_written_has_its_identity(tmp_path: Path) -> None:
+    path = tmp_path / "last.pt"
+    with path.open("wb") as file, path.open("rb") as reader:
+        found = fds.read_descriptors(
+            "/proc", os.getpid(), nowhere, device_of=fds.MountDevices("/proc")
+        )
+        links = {link.fd: link for link in found.links}
+        written, read = links[file.fileno()], links[reader.fileno()]
+
+    assert written.written is not None
+    assert written.written.device is not None
+    assert written.written.inode == path.stat().st_ino
+    assert read.written is None
+
+
+def test_a_table_of_mounts_is_read_again_once_it_is_old(proc: FakeProc) -> None:
+    line = "{} 35 98:{} /root /runs rw,noatime master:1 - ext4 /dev/root rw\n"
+    now_s = 10.0
+    device_of = fds.MountDevices(str(proc), clock=lambda: now_s)
+    assert device_of(42, 36) is None
+
+    proc.write("42/mountinfo", line.format(36, 0) + line.format(37, 1))
+    assert device_of(42, 36) == os.makedev(98, 0)
+    assert device_of(42, 99) is None
+
+    proc.write("42/mountinfo", line.format(37, 2))
+    assert device_of(42, 37) == os.makedev(98, 1)
+    now_s += fds.MOUNTS_S
+    assert device_of(42, 37) == os.makedev(98, 2)
+    assert device_of(42, 36) is None
+
+
 def test_very_many_descriptors_leave_only_pipes_and_sockets(
     proc: FakeProc, monkeypatch: pytest.MonkeyPatch
 ) -> None:

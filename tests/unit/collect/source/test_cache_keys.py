@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from mpwatch.collect.source.cache_keys import key_origins
+from mpwatch.collect.source.lines.cache_keys import key_origins
 from mpwatch.collect.source.marks import marks
 from mpwatch.collect.source.syntax import ParsedFile
 

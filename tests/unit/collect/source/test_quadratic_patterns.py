@@ -44,6 +44,14 @@ from mpwatch.model.ids import ProcessId
         (r".*x", re.DOTALL),
         (r".*$", 0),
         (r"\s+  # blanks$", 0),
+        # A group is repeated.
+        (r"(?:\s*x)*\s*$", 0),
+        (r"(?:\s*x)+y", 0),
+        (r"(\w+\s)*$", 0),
+        (r"(?:\w+,){2,}$", 0),
+        (r"((?:\w+\.)*)(\w+)\(", 0),
+        (r"(?:[^,]*,)*;", 0),
+        (r"-?(?:, *\w+)*\)", 0),
     ],
 )
 def test_each_place_of_a_run_is_tried_where_what_follows_it_can_fail(
@@ -83,6 +91,15 @@ def test_each_place_of_a_run_is_tried_where_what_follows_it_can_fail(
         (r"[0-9]+ m2", 0),
         # The run has an end.
         (r" {1,100}$", 0),
+        # Nothing can fail after the group, or it begins at few places, is short or has an end.
+        (r"(?:\w+,)+", 0),
+        (r"(?:\s*x)*", 0),
+        (r"^(?:\w+,)+$", 0),
+        (r"(?:\b\w+,)+$", 0),
+        (r"<(?:\w+,)+>", 0),
+        (r"(?:\w+,){1,5}$", 0),
+        (r"(?:ab)+c", 0),
+        (r"(?:\d+\.)+x", 0),
         # What it takes is not known.
         (r"(\w+)\1", 0),
         (r"(", 0),

@@ -7,7 +7,7 @@ import pytest
 
 from mpwatch.diagnose.rules.results import checkpoint_many_writers
 from mpwatch.model.findings import Severity
-from mpwatch.model.samples import FdLink, MapSample
+from mpwatch.model.samples import FdLink, FileId, MapSample
 from mpwatch.model.snapshot import Process
 from tests.builders.snapshots import (
     exited,
@@ -29,8 +29,16 @@ UNMAPPED = maps(90)
 MAPPED = MapSample(90, None, files=(LAST,))
 
 
-def writes(path: str, fd: int = 9) -> FdLink:
-    return FdLink(fd, "file", path, None, True)
+HERE = FileId(mount=31, device=259, inode=771)
+
+
+def writes(path: str, fd: int = 9, file: FileId | None = HERE) -> FdLink:
+    return FdLink(fd, "file", path, None, True, written=file)
+
+
+def last_of(**different: Any) -> FdLink:
+    """The descriptor of a rank whose file of the same path differs in this."""
+    return writes(LAST, file=HERE._replace(**different))
 
 
 def rank(
@@ -114,6 +122,29 @@ def test_a_file_that_is_renamed_at_the_end_is_named_too() -> None:
         pytest.param(rank(0), rank(1, more_open=1), id="closed since the listing, maybe"),
         pytest.param(rank(0), rank(1, age_s=5.0), id="in turn: an old stack"),
         pytest.param(rank(0), rank(1, ended=exited(301)), id="in turn: exited"),
+        pytest.param(
+            rank(0),
+            rank(1, last_of(mount=88, device=60, inode=771)),
+            id="two mount namespaces: a disk of each at one path",
+        ),
+        pytest.param(
+            rank(0), rank(1, last_of(mount=88, inode=772)), id="a folder of one disk for each"
+        ),
+        pytest.param(
+            rank(0, last_of(device=None)),
+            rank(1, last_of(mount=88, device=None)),
+            id="two mounts whose devices were not read",
+        ),
+        pytest.param(
+            rank(0, last_of(inode=None)),
+            rank(1, last_of(mount=88, inode=None)),
+            id="two mounts of a kernel that shows no inode",
+        ),
+        pytest.param(
+            rank(0, writes(LAST, file=None)),
+            rank(1, writes(LAST, file=None)),
+            id="nothing known but the path",
+        ),
     ],
 )
 def test_other_files_that_several_processes_have_open_are_quiet(
@@ -127,3 +158,17 @@ def test_two_threads_of_one_process_are_one_writer() -> None:
     twice = with_threads(alone, (*alone.threads, thread(999, *SAVE, state="R", stack_age_s=0.4)))
 
     assert found(checkpoint_many_writers.check, snapshot_of(main(), twice)) == []
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        pytest.param(writes(LAST), last_of(mount=88), id="one file system in two namespaces"),
+        pytest.param(last_of(device=None), last_of(device=None), id="one mount, no device read"),
+        pytest.param(last_of(inode=None), last_of(inode=None), id="a kernel that shows no inode"),
+    ],
+)
+def test_what_is_known_of_a_file_says_that_it_is_the_same(one: FdLink, other: FdLink) -> None:
+    job = snapshot_of(main(), rank(0, one), rank(1, other))
+
+    assert only(checkpoint_many_writers.check, job).subject == LAST

@@ -9,13 +9,14 @@ from mpwatch.diagnose.rules.throughput import (
     cpu_affinity_collapse,
     cpu_oversubscription,
     gil_bound_threads,
+    loader_starvation,
 )
 from mpwatch.model.account import NO_CORE, Activity, ThreadAccount
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import History
 from mpwatch.model.ids import Role
 from mpwatch.model.samples import WaitedOn
-from mpwatch.model.snapshot import Process, Snapshot
+from mpwatch.model.snapshot import Loader, Process, Snapshot
 from mpwatch.model.source_code import Mark, SourceLine, Statement
 from tests.builders.accounts import COMPUTES, IN_A_CONDITION, with_shares
 from tests.builders.snapshots import (
@@ -346,6 +347,23 @@ def test_workers_that_share_one_cpu_with_other_programs_wait_for_it(
 
     assert bool(findings) is is_named
     assert not findings or "they wait for a free core 7" in findings[0].evidence[-1]
+
+
+def test_a_wait_for_workers_that_share_one_cpu_is_an_effect_without_a_cause_of_its_own() -> None:
+    """Their code is not what makes them slow, nor is their number."""
+    waits = Loader(pid(MAIN), 1, 2, batches=100, wait_share=0.9, process_wait_share=0.9)
+    job = snapshot_of(
+        main(cpus_allowed=1), *pinned(200, 201), cpu_count=8, usable_cpus=1, loaders=(waits,)
+    )
+
+    finding = only(loader_starvation.check, job, SHARED)
+
+    assert finding.effect_of == "cpu-affinity-collapse"
+    assert finding.summary == (
+        "main (100) waits for data 90% of the time: its 2 workers take turns on one of 8 cpus"
+    )
+    assert "more workers would not help" not in finding.cause
+    assert finding.advice.startswith("Let the workers use the other cpus first")
 
 
 def test_an_affinity_that_the_workers_set_themselves_is_not_said_to_be_inherited() -> None:

@@ -28,12 +28,14 @@ from tests.builders.snapshots import (
     MAIN,
     MIB,
     NOW_S,
+    WALL_S,
     cgroup,
     fds,
     found,
     history,
     line,
     main,
+    maps,
     only,
     pid,
     process,
@@ -82,6 +84,35 @@ def test_other_forked_children_copy_as_well(role: Role) -> None:
     assert "2 forked processes copy memory of main (100)" in finding.summary
     assert "dataset" not in finding.cause
     assert (finding.process, finding.others) == (pid(MAIN), (pid(200), pid(201)))
+
+
+@pytest.mark.parametrize(
+    ("fields", "past", "why"),
+    [
+        ({"born_wall_s": WALL_S - 25}, {}, "within its start"),
+        ({"born_wall_s": WALL_S - 45}, {}, "half of it within its start, and little after that"),
+        ({}, {"rss_per_s": 0.3 * MIB}, "a third of the gain is memory of its own"),
+        ({"threads": [thread(200, "<frozen importlib._bootstrap>:_find_and_load")]}, {}, "imports"),
+    ],
+)
+def test_a_process_that_begins_does_not_copy_by_reading(
+    fields: dict[str, Any], past: dict[str, float], why: str
+) -> None:
+    child = process(200, "rank", start_method="fork", **fields)
+
+    assert found(copy_on_write_growth.check, snapshot_of(main(), child), copying(**past)) == [], why
+
+
+def test_a_start_that_comes_near_a_limit_is_told() -> None:
+    job = snapshot_of(
+        main(),
+        process(200, "rank", start_method="fork", born_wall_s=WALL_S - 25),
+        cgroup=cgroup(memory_bytes=GIB, memory_limit_bytes=GIB + 100 * MIB),
+    )
+
+    finding = only(copy_on_write_growth.check, job, copying())
+
+    assert finding.severity is Severity.WARNING
 
 
 def test_copying_without_a_limit_in_sight_is_information() -> None:
@@ -370,6 +401,9 @@ def test_constant_memory_and_distant_limits_have_no_forecast() -> None:
     assert severity_of_growth(memory_headroom(job), 10, GIB) == (Severity.INFO, None)
 
 
+RECEIVER = main(maps=maps(90))
+
+
 def flying_of(size_bytes: int, count: int) -> tuple[Any, ...]:
     return tuple(
         segment(i, 200, size_bytes=size_bytes, allocated_bytes=8 * MIB) for i in range(count)
@@ -383,7 +417,7 @@ def flying(count: int) -> tuple[Any, ...]:
 def test_batches_that_fill_much_of_dev_shm_are_named() -> None:
     loader = Loader(pid(MAIN), 1, 2, prefetch=6)
     job = snapshot_of(
-        main(), *forked(200), segments=flying(7), shm=space(64 * MIB, 0), loaders=(loader,)
+        RECEIVER, *forked(200), segments=flying(7), shm=space(64 * MIB, 0), loaders=(loader,)
     )
 
     finding = only(prefetch_memory_blowup.check, job)
@@ -398,20 +432,20 @@ def test_batches_that_fill_much_of_dev_shm_are_named() -> None:
 def test_batches_that_take_a_part_of_memory_are_a_warning() -> None:
     limited = cgroup(memory_bytes=MIB, memory_limit_bytes=100 * MIB)
     job = snapshot_of(
-        main(), *forked(200), segments=flying(3), cgroup=limited, memory_total_bytes=GIB
+        RECEIVER, *forked(200), segments=flying(3), cgroup=limited, memory_total_bytes=GIB
     )
 
     assert "100M of the control group's memory" in only(prefetch_memory_blowup.check, job).summary
 
 
 def test_half_of_dev_shm_is_information() -> None:
-    job = snapshot_of(main(), *forked(200), segments=flying(5), shm=space(64 * MIB, 0))
+    job = snapshot_of(RECEIVER, *forked(200), segments=flying(5), shm=space(64 * MIB, 0))
 
     assert only(prefetch_memory_blowup.check, job).severity is Severity.INFO
 
 
 def test_very_many_batches_of_one_size_are_information_whatever_the_room() -> None:
-    job = snapshot_of(main(), *forked(200), segments=flying_of(12 * MIB, 10))
+    job = snapshot_of(RECEIVER, *forked(200), segments=flying_of(12 * MIB, 10))
 
     finding = only(prefetch_memory_blowup.check, job)
 
@@ -420,12 +454,22 @@ def test_very_many_batches_of_one_size_are_information_whatever_the_room() -> No
 
 
 def test_a_small_prefetch_and_one_that_still_rises_are_quiet() -> None:
-    modest = snapshot_of(main(), *forked(200), segments=flying(2), shm=space(64 * MIB, 0))
-    kept = snapshot_of(main(), *forked(200), segments=flying(7), shm=space(64 * MIB, 0))
+    modest = snapshot_of(RECEIVER, *forked(200), segments=flying(2), shm=space(64 * MIB, 0))
+    kept = snapshot_of(RECEIVER, *forked(200), segments=flying(7), shm=space(64 * MIB, 0))
     past = history(host={"segment_bytes": line(56 * MIB, per_s=MIB)})
 
     assert found(prefetch_memory_blowup.check, modest) == []
     assert found(prefetch_memory_blowup.check, kept, past) == []
+
+
+def test_batches_that_main_has_received_and_keeps_are_not_ahead_of_it() -> None:
+    kept = tuple(replace(each, mappers=(pid(MAIN),)) for each in flying(7))
+    large = tuple(replace(each, mappers=(pid(MAIN),)) for each in flying_of(12 * MIB, 10))
+    full = space(64 * MIB, 0)
+
+    for segments, owner in ((kept, RECEIVER), (large, RECEIVER), (flying(7), main())):
+        job = snapshot_of(owner, *forked(200), segments=segments, shm=full)
+        assert found(prefetch_memory_blowup.check, job) == []
 
 
 def sets(count: int) -> Snapshot:

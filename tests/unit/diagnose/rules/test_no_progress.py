@@ -1197,7 +1197,7 @@ def test_a_root_that_waits_for_an_idle_process_is_information() -> None:
 
     assert finding.severity is Severity.INFO
     assert finding.summary == (
-        f"nothing in this job has moved for 40 s: main ({MAIN}) waits for server.py, which "
+        f"this job has made no progress for 40 s: main ({MAIN}) waits for server.py, which "
         "waits for something to do"
     )
     assert "a request or its answer was lost" in finding.cause
@@ -1458,10 +1458,30 @@ def test_a_job_that_waits_for_a_thread_of_main_is_reported_where_its_threads_are
 
     assert finding.severity is Severity.INFO
     assert finding.summary == (
-        "nothing in this job has moved for 40 s: main (100) waits for the end of another thread at "
+        "this job has made no progress for 40 s: main (100) waits for the end of another thread at "
         "train.py:40 run"
     )
     assert "its thread manager is at data.py:9 collect" in finding.evidence
+
+
+def test_a_job_with_a_thread_that_wakes_now_and_then_is_not_said_to_be_without_any_movement() -> (
+    None
+):
+    joins = thread(
+        MAIN,
+        "threading.py:join",
+        "train.py:run:40",
+        waits=WaitedOn("futex", "futex"),
+        still_s=40.0,
+    )
+    sleeps = WaitedOn("timer", "clock_nanosleep", timeout_s=5.0)
+    reports = thread(101, "data.py:report:53", name="report", waits=sleeps, still_s=2.0)
+
+    finding = only(no_progress.check, snapshot_of(main(threads=[joins, reports], segments=())))
+
+    assert finding.summary.startswith("this job has made no progress for 40 s: main (100) waits")
+    assert "no process of the job has used cpu for 40 s, short wakes aside" in finding.evidence
+    assert "its thread report is at data.py:53 report" in finding.evidence
 
 
 @pytest.mark.parametrize("name", ["self.slots", "self.others"])
@@ -1505,7 +1525,7 @@ def test_an_event_loop_that_a_coroutine_blocks_is_a_warning() -> None:
 
     assert finding.severity is Severity.WARNING
     assert finding.summary == (
-        "nothing in this job has moved for 40 s: the event loop of main (100) is blocked at "
+        "this job has made no progress for 40 s: the event loop of main (100) is blocked at "
         "train.py:62 get, where it waits for the result of a future"
     )
     assert "run_coroutine_threadsafe comes from that loop" in finding.cause
@@ -1750,7 +1770,7 @@ def test_a_connection_of_which_both_ends_are_read_is_named_with_the_end_of_the_l
 
     assert finding.severity is Severity.WARNING
     assert finding.summary == (
-        f"nothing in this job has moved for 40 s: main ({MAIN}) and index (300) each wait for the "
+        f"this job has made no progress for 40 s: main ({MAIN}) and index (300) each wait for the "
         "other one to send"
     )
     assert "`data = conn.recv(CHUNK)` (data.py:15) is repeated until" in finding.cause

@@ -10,15 +10,17 @@ from msgspec.structs import replace
 
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.throughput.account import advanced
+from mpwatch.diagnose.analysis.throughput.shares import imported_until_s
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.consequences import with_causes
 from mpwatch.diagnose.engine import Engine
 from mpwatch.diagnose.rules.memory.steady_growth import check
-from mpwatch.model.account import Account, Activity, Callers
+from mpwatch.model.account import NO_CORE, Account, Activity, Callers
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import Point, ProcessMetric
 from mpwatch.model.host import FilesKey, NewFiles
 from mpwatch.model.ids import ProcessId, Role
+from mpwatch.model.progress import BUCKET_S
 from mpwatch.model.samples import (
     FdLink,
     Frame,
@@ -61,6 +63,7 @@ from tests.builders.snapshots import (
     socket,
     space,
     thread,
+    ticked,
 )
 
 GIB = 1 << 30
@@ -94,6 +97,22 @@ def test_memory_that_rises_is_reported_with_its_rate_and_the_time_left() -> None
     assert "10.0G of 64.0G left, used up in 34 min" in finding.evidence[-1]
     assert "autograd" not in finding.cause
     assert "torch.no_grad()" not in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("waits", "aged_s", "is_reported"),
+    [(0.7, 70.0, False), (0.7, 600.0, True), (0.2, 70.0, True)],
+    ids=["its first rounds last minutes", "long past its start", "it has a core"],
+)
+def test_a_start_lasts_longer_where_a_process_waits_for_a_core(
+    waits: float, aged_s: float, is_reported: bool
+) -> None:
+    job = snapshot_of(main(born_wall_s=WALL_S - aged_s))
+    job = with_shares(job, p100={NO_CORE: waits, COMPUTES: 1 - waits})
+
+    grown = found(check, job, history(rising("anon_bytes", 900 * MIB, 5 * MIB)))
+
+    assert bool(grown) is is_reported
 
 
 def test_autograd_is_a_possible_reason_only_where_torch_is_loaded() -> None:
@@ -1358,18 +1377,30 @@ def test_the_lines_that_add_to_a_manager_are_shown_by_their_share_of_the_time() 
     assert not any("train.py:40" in each for each in finding.evidence)
 
 
-def importing(until_s: float) -> Account:
+def importing(until_s: float, seconds: int = 60) -> Account:
     """A worker that imports modules until a time, and runs its own code afterwards."""
     found = Account()
-    for second in range(61):
-        at_s = NOW_S - 60 + second
-        calls = ["data.py:decode:9", "train.py:<module>:3"]
+    for second in range(seconds + 1):
+        at_s = NOW_S - seconds + second
+        calls = [f"data.py:decode:{9 + second % 2}", "train.py:<module>:3"]
         if at_s < until_s:
             calls.insert(1, "<frozen importlib._bootstrap>:_find_and_load")
         own = thread(200, *calls, state="R", stack_age_s=0.1, cpu_percent=90.0)
-        index = Index(snapshot_of(main(), process(200, threads=[own]), at_s=at_s), NO_HISTORY)
+        worker = ticked(process(200, threads=[own]), {200: 90 * second})
+        index = Index(snapshot_of(main(), worker, at_s=at_s), NO_HISTORY)
         found = advanced(found, index, wait_graph(index))
     return found
+
+
+def test_imports_are_known_after_the_last_minute_as_well() -> None:
+    job = snapshot_of(main(), process(200))
+    for ago_s in (100.0, 30.0):
+        seen = replace(job, account=importing(NOW_S - ago_s, seconds=150))
+        until_s = imported_until_s(Index(seen, NO_HISTORY), process(200))
+        assert until_s == pytest.approx(NOW_S - ago_s, abs=BUCKET_S)
+
+    never = replace(job, account=importing(NOW_S - 200, seconds=150))
+    assert imported_until_s(Index(never, NO_HISTORY), process(200)) is None
 
 
 @pytest.mark.parametrize(("imports_s", "told"), [(60, 0), (40, 0), (10, 1)])

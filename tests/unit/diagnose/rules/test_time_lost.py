@@ -110,6 +110,22 @@ def test_a_feeder_thread_that_pickles_most_of_the_time_is_named_with_the_line_th
     assert "shared memory" not in finding.advice
 
 
+@pytest.mark.parametrize(("pickles", "is_named"), [(8, True), (2, False)])
+def test_what_a_thread_does_besides_counts_where_the_hook_takes_its_stacks(
+    pickles: int, is_named: bool
+) -> None:
+    """Of a thread with less than half of a core only stacks in a pickler show that it ran."""
+    sends = ("multiprocessing/reduction.py:dumps", "multiprocessing/connection.py:send")
+    runs = {**RUNS, "has_gil": None, "cpu_percent": 40.0}
+
+    def make(second: int) -> Snapshot:
+        inside = sends if second % 10 < pickles else ()
+        sender = thread(MAIN, *inside, "train.py:share:18", **runs)
+        return job(second, ticked(main(threads=[sender]), {MAIN: 40 * second}))
+
+    assert bool(found(pickling_cost.check, watched(make))) is is_named
+
+
 def test_large_blocks_of_data_are_distinguished_from_many_small_objects() -> None:
     past = history({(200, "written_bytes"): line(1e9, per_s=900e6)})
 
