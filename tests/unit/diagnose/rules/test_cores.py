@@ -12,7 +12,7 @@ from mpwatch.diagnose.rules.throughput import (
     gil_bound_threads,
     loader_starvation,
 )
-from mpwatch.model.account import IMPORTS, NO_CORE, Activity
+from mpwatch.model.account import IMPORTS, NO_CORE, Activity, ThreadAccount
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import History
 from mpwatch.model.ids import Role
@@ -111,6 +111,71 @@ def test_the_line_at_which_the_crowded_threads_compute_is_in_the_title() -> None
     assert finding.summary == (
         "8 computing threads of 2 ranks compete for 2 cpus, mostly at data.py:12 render"
     )
+
+
+def served(native: int) -> list[Process]:
+    """Servers whose main thread sleeps, with threads of requests and threads of a library."""
+    return [
+        process(
+            number,
+            "spawned",
+            threads=[
+                thread(number, "web.py:run:88", state="S", cpu_percent=0.0),
+                *(
+                    thread(10 * number + n, "web.py:embed:25", state="R", cpu_percent=9.0)
+                    for n in range(4)
+                ),
+                *(thread(20 * number + n, state="R", cpu_percent=9.0) for n in range(native)),
+            ],
+        )
+        for number in (200, 201)
+    ]
+
+
+def test_threads_of_python_take_turns_and_are_no_pool_of_a_library() -> None:
+    job = snapshot_of(main(), *served(native=0), usable_cpus=2)
+
+    assert found(cpu_oversubscription.check, job, RUNNABLE) == []
+
+
+def test_the_line_of_a_main_thread_that_sleeps_is_not_where_other_threads_compute() -> None:
+    job = snapshot_of(main(), *served(native=3), usable_cpus=2)
+    asleep = {Activity("sleeping", place="web.py:88 run"): 1.0}
+    job = with_shares(job, p200=asleep, p201=asleep)
+    accounts = {
+        each: replace(
+            account,
+            uncounted=(
+                *account.uncounted,
+                _computing_at("web.py:25 embed", 10 * each.pid, account.uncounted[0]),
+            ),
+            ticks=(0, 0),
+        )
+        for each, account in job.account.processes.items()
+    }
+    known = replace(job, account=replace(job.account, processes=accounts))
+
+    (of_sleep,) = found(cpu_oversubscription.check, job, RUNNABLE)
+    (of_work,) = found(cpu_oversubscription.check, known, RUNNABLE)
+
+    assert "web.py:88" not in " ".join((of_sleep.summary, *of_sleep.evidence))
+    assert of_work.summary.endswith(
+        "8 computing threads of 2 processes compete for 2 cpus, mostly at web.py:25 embed"
+    )
+
+
+def _computing_at(place: str, tid: int, of: ThreadAccount) -> ThreadAccount:
+    """The account of a thread that computes at a line, for as long as another one was observed."""
+    computes = Activity("computing", place=place)
+    buckets = tuple(
+        each._replace(
+            tally=each.tally._replace(
+                cpu_s=each.tally.observed_s, seen={computes: each.tally.observed_s}
+            )
+        )
+        for each in of.buckets
+    )
+    return of._replace(tid=tid, now=computes, buckets=buckets)
 
 
 def test_more_threads_than_cores_in_one_process_were_asked_for_by_the_program() -> None:
