@@ -31,7 +31,7 @@ will: a little longer than they take to be said to have stopped (`CRITICAL_S` of
 SETTLED_S = 20.0
 """How long a job is watched at least of which it is known why it is slow: of shares of time that
 are known so far, the 95 % confidence interval is 15 percentage points to each side, and what rises
-has risen for long enough to be seen (`describe.findings.rises`)."""
+has risen for long enough to be seen (`describe.findings.rises`), or by few values of a busy one."""
 
 FIRST_FOR_S = 10.0
 """And for how long the same finding has been the first."""
@@ -135,7 +135,7 @@ class DiagnosisWatch:
             return False
         if now_s - self._began_s < SETTLED_S or now_s - self._slow_since_s < FIRST_FOR_S:
             return False
-        return rising_words(self.last) is None
+        return next(rises(self.last, is_early=True), None) is None
 
     def _affordable_s(self) -> float:
         """How long the watch may last for the answer to come within `ANSWER_S`.

@@ -25,6 +25,7 @@ from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.diagnose.analysis.source.costs import with_copies
 from mpwatch.diagnose.analysis.source.endings import endings_for
+from mpwatch.diagnose.analysis.source.in_flight import with_limit_kept
 from mpwatch.diagnose.analysis.source.lines import quotes_for
 from mpwatch.diagnose.analysis.throughput.account import EVERY_S, MANY, advanced
 from mpwatch.diagnose.analysis.throughput.saved_parts import with_saved_parts
@@ -330,7 +331,8 @@ class Engine:
                         finding = with_saved_parts(index, finding)
                     finding = with_explanation(index, finding)
                     more = (*quotes_for(index, finding), *endings_for(index, finding))
-                    yield replace(finding, evidence=(*finding.evidence, *more))
+                    finding = replace(finding, evidence=(*finding.evidence, *more))
+                    yield with_limit_kept(index, finding)
             except Exception as error:  # noqa: BLE001 - one broken rule must not silence the others
                 yield _failure_of(rule.id, error)
 

@@ -134,6 +134,16 @@ EXPLAINED: tuple[Explained, ...] = (
         "strategy file_system needs no descriptors, and leaks named files when the job is killed.",
         rules=("worker-exited-unexpectedly",),
     ),
+    Explained(  # asyncio/streams.py, CPython 3.10 to 3.14
+        ("Separator is", "chunk", "limit"),
+        "A line, or a message up to its separator, is longer than the limit of the StreamReader "
+        "that reads it: 64 KiB, unless another one was given. readline() raises that as "
+        "ValueError, readuntil() as LimitOverrunError.",
+        "Pass a limit= above the longest message to open_connection(), start_server() or "
+        "create_subprocess_exec(), on the side that reads; or send the length before each message "
+        "and read it by readexactly(), which has no limit. To start the process again does not "
+        "help: the next message that is as long ends it again.",
+    ),
     Explained(  # Objects/dictobject.c and setobject.c, CPython 3.10 to 3.14
         ("changed size during iteration",),
         "Another thread, or the body of the loop itself, adds to or removes from the container "

@@ -162,6 +162,26 @@ class GivenUp(NamedTuple):
     statement: Statement
 
 
+LeftHow: TypeAlias = Literal["as_completed", "wait", "task"]
+"""`as_completed`: the loop over it is left at the first. `wait`: `asyncio.wait` has returned at the
+first, and the pending ones are not cancelled. `task`: nothing keeps or awaits it."""
+
+
+class LeftWaiting(NamedTuple):
+    """A task of asyncio that nothing awaits or cancels, and that waits for an event of its own.
+
+    In place of a container, the event is what keeps them: its waiters refer to each.
+    """
+
+    how: LeftHow
+    made: str
+    """What makes the task or coroutine: `self.on_closed()`."""
+    file: str
+    function: str
+    """The coroutine that waits for the event."""
+    statement: Statement
+
+
 class RoundOf(NamedTuple):
     """A loop of the program in each of whose rounds something is reached."""
 
@@ -171,6 +191,8 @@ class RoundOf(NamedTuple):
     """Its last line."""
     function: str
     is_async: bool
+    """Whether a coroutine may wait in it without an end, `while` or `async for`: on no stack then.
+    A `for` of a coroutine most often starts or collects a few, and is left soon."""
     header: Statement
     by: tuple[str, ...] = ()
     """The functions between the loop and what is reached, outermost first."""
@@ -210,6 +232,7 @@ class Holder(NamedTuple):
     looked_up: LookedUp | None = None
     store: str = ""
     """Its class, where it is a store of torch.distributed that gets ever new keys: `TCPStore`."""
+    left_waiting: LeftWaiting | None = None
 
 
 class LoopEnd(NamedTuple):
@@ -218,6 +241,36 @@ class LoopEnd(NamedTuple):
     header: Statement
     condition: Statement
     """`if control.should_stop: break`."""
+
+
+class LeftOut(NamedTuple):
+    """A loop that fills a container, and a condition by which some rounds add nothing."""
+
+    file: str
+    function: str
+    adds: Statement
+    """`result.rows.append(row)`."""
+    unless: Statement
+    """`if not self.is_whole(row): continue`."""
+
+
+class InFlight(NamedTuple):
+    """A limit on what is under way, that a statement keeps which sends more of it."""
+
+    name: str
+    """Of the count, the container or the semaphore: `self.sent`."""
+    guard: Statement
+    """The condition that compares it with the limit, or the statement that takes a permit."""
+    rises: Statement
+    """What adds to it beside the statement that sends; of a permit `guard`."""
+    falls_in: str
+    """The function, of the same file, that has the next."""
+    falls: Statement
+    """The first that takes away from it again, or releases a permit."""
+    by_content: bool = False
+    """Whether that is by what was received, and not by one: `self.sent -= len(result.rows)`."""
+    left_out: LeftOut | None = None
+    """What leaves parts out of that, where it is a length."""
 
 
 class Ending(NamedTuple):
@@ -231,6 +284,8 @@ class Ending(NamedTuple):
     """The header of the innermost condition around it, or of the `except` clause."""
     after: Statement | None = None
     """The last `if` before it whose body leaves the function or the loop."""
+    limit: InFlight | None = None
+    """The limit on what is under way that it keeps, where it sends."""
 
 
 class SourceLine(Struct, frozen=True):
@@ -404,6 +459,9 @@ MarkKind: TypeAlias = Literal[
     "buffered-read",
     # Fills a cache that nothing in the file bounds. About: the cache.
     "cache",
+    # Takes a part of an argument, which a call then hands on as the key of a cache. About: the line
+    # that stores it, and the function of that, `/app/metrics.py:52, labels`.
+    "cache-key",
     # Calls a method of the module inside of a wrapper such as DistributedDataParallel, and wraps
     # nothing in its function. About: the method.
     "calls-wrapped",
@@ -500,6 +558,9 @@ MarkKind: TypeAlias = Literal[
     # its name, the lines of the loop, and what that goes through,
     # `all_reduce, 25-27, net.parameters()`.
     "looped-collective",
+    # Makes a ThreadPoolExecutor that a name refers to. About: the name, max_workers where that is a
+    # number, and thread_name_prefix where that is written there, `self.pool, 8, exchange`.
+    "makes-executor",
     # Makes a process group of torch.distributed, in a file that ends none. About: the function.
     "makes-group",
     # Makes a queue without a bound in the process of a Manager. About: the queue.

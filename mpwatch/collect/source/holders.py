@@ -28,6 +28,8 @@ from mpwatch.collect.source.call_graph import (
     program_of,
 )
 from mpwatch.collect.source.kept import is_small_value
+from mpwatch.collect.source.left_waiting import Left, left_waiting, of_event
+from mpwatch.collect.source.repetition import may_wait_in
 from mpwatch.collect.source.syntax import (
     CONTAINERS,
     FUNCTIONS,
@@ -157,6 +159,10 @@ class _Search:
                 if holder is not None:
                     yield holder
                     break
+        for left in left_waiting(self._program):
+            holder = self._left_waiting(left)
+            if holder is not None:
+                yield holder
 
     # --- statements ---------------------------------------------------------------------------
 
@@ -447,6 +453,42 @@ class _Search:
             self._given_up(key, added) if any(g and g.how == "answered" for g in of_all) else None,
             self._looked_up(added, adds),
             store,
+        )
+
+    def _left_waiting(self, left: Left) -> Holder | None:
+        """An event that keeps what waits for it, unless it is set in the rounds that add to it."""
+        program, made, key = self._program, left.made, ("attribute", left.owner, left.event)
+        line, function = first_line(made.statement), made.function
+        rounds = [
+            each
+            for each in program.rounds(function, made.parents, line)
+            if self._outlives(key, each)
+        ]
+        outside = program.outside_calls(function)
+        if not rounds and outside is None:
+            return None
+        for ends in program.functions:
+            for statement, parents in ends.statements:
+                done = of_event(statement, left.event)
+                if "clear" in done:
+                    return None
+                removed = _Removed(ends, statement, parents, False)
+                if "set" in done and any(self._is_in(removed, each) for each in rounds):
+                    return None
+        return Holder(
+            left.shown,
+            left.owner.name,
+            function.file,
+            function.name,
+            quoted(function.module, left.statement),
+            1,
+            False,
+            False,
+            not rounds and self._is_renewed(key),
+            tuple(_round_of(each, None) for each in rounds[:_ROUNDS]),
+            "" if outside is None else outside.name,
+            "" if outside is None else outside.file,
+            left_waiting=left.words,
         )
 
     def _looked_up(self, added: _Added, adds: Sequence[_Added]) -> LookedUp | None:
@@ -972,7 +1014,7 @@ def _is_main(node: ast.AST) -> bool:
 
 
 def _round_of(found: Round, let_go: LetGo | None) -> RoundOf:
-    is_async = isinstance(found.function.node, ast.AsyncFunctionDef)
+    is_async = may_wait_in(found.function.node, found.loop)
     header = quoted(found.function.module, found.loop)
     return RoundOf(
         found.function.file,

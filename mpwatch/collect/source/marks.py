@@ -149,6 +149,7 @@ from mpwatch.collect.source.syntax import (
     Found,
     ParsedFile,
     adds_entry,
+    argument_of,
     children,
     condition_around,
     every_node,
@@ -386,6 +387,7 @@ def _found_of_processes(
     module: ParsedFile, function: ast.AST, known: _Names, nodes: Sequence[ast.AST]
 ) -> Iterator[Found]:
     """The marked statements about processes, their pools, queues, pipes, signals and loops."""
+    yield from _thread_pools(nodes)
     yield from find_loop_runs(nodes)
     yield from find_sends_to_each(nodes)
     yield from find_saves(function, nodes)
@@ -555,6 +557,24 @@ def _starts(nodes: Sequence[ast.AST]) -> Iterator[Found]:
                 yield "starts", "pool", node
             elif last_name(node.func) == "start" and receiver_of(node) in made and not node.args:
                 yield "starts", "process", node
+
+
+def _thread_pools(nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """`self.pool = ThreadPoolExecutor(max_workers=8)`, and the same in a `with` statement."""
+    for node in nodes:
+        named: list[tuple[ast.expr, ast.expr]] = []
+        if isinstance(node, ast.Assign):
+            named = [(each, node.value) for each in node.targets]
+        elif isinstance(node, ast.With):
+            items = node.items
+            named = [(e.optional_vars, e.context_expr) for e in items if e.optional_vars]
+        for target, value in named:
+            if isinstance(value, ast.Call) and last_name(value.func) == "ThreadPoolExecutor":
+                workers = getattr(argument_of(value, "max_workers", 0), "value", None)
+                prefix = getattr(argument_of(value, "thread_name_prefix", 1), "value", None)
+                shown = workers if isinstance(workers, int) else ""
+                by_name = prefix if isinstance(prefix, str) else ""
+                yield "makes-executor", f"{expression_text(target)}, {shown}, {by_name}", node
 
 
 def _pool_blocks(nodes: Sequence[ast.AST]) -> Iterator[Found]:

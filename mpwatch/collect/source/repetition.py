@@ -55,6 +55,7 @@ class Loop(NamedTuple):
     last: int
     function: str
     is_async: bool
+    """See `may_wait_in`."""
 
     @property
     def words(self) -> str:
@@ -148,8 +149,24 @@ def loop_around(
     if not around:
         return None
     outer, name = min(around, key=first_line), getattr(function, "name", "<module>")
-    is_async = isinstance(function, ast.AsyncFunctionDef)
-    return Loop(file, first_line(outer), last_line(outer), name, is_async)
+    return Loop(file, first_line(outer), last_line(outer), name, may_wait_in(function, outer))
+
+
+def may_wait_in(function: ast.AST, loop: ast.AST) -> bool:
+    """Whether a coroutine may wait in a loop without an end, where no stack shows it.
+
+    A `for` over what is there ends soon, unless it is seen at work.
+    """
+    is_coroutine = isinstance(function, ast.AsyncFunctionDef)
+    return is_coroutine and (not isinstance(loop, ast.For) or _is_endless(loop.iter))
+
+
+def _is_endless(iterated: ast.expr) -> bool:
+    """`itertools.count()`, `itertools.cycle(rows)`, `iter(queue.get, None)`."""
+    if not isinstance(iterated, ast.Call):
+        return False
+    name, given = last_name(iterated.func), iterated.args
+    return name in ("count", "cycle") or (name == "iter" and len(given) == len(("call", "end")))
 
 
 def _repeats(loop: ast.For | ast.While | ast.AsyncFor, inside: ast.AST) -> bool:

@@ -30,6 +30,7 @@ from mpwatch.collect.source.kept_references import (
     registrations,
     unclosed,
 )
+from mpwatch.collect.source.lines.cache_keys import key_origins
 from mpwatch.collect.source.lines.control_flow import (
     NESTED,
     asked,
@@ -135,6 +136,8 @@ class SourceCode:
         self._told: set[tuple[int, int]] = set()
         self._unrepeated: list[Repeatable] = []
         """Those that no loop of the files which were read repeats: another file may."""
+        self._caches: list[Mark] = []
+        """Those of which it is not known where their keys come from: another file may tell."""
         self._calls: defaultdict[str, list[Call]] = defaultdict(list)
 
     def dropped(self, process: ProcessId, file: str, since_s: float) -> tuple[DroppedResult, ...]:
@@ -181,6 +184,11 @@ class SourceCode:
             self._unrepeated += islice(admissions(path, module), MARKS_OF_KIND)
             for call in calls_of(path, module):
                 self._calls[call.name].append(call)
+        self._caches += (each for each in found if each.kind == "cache")
+        for cache in list(self._caches) if modules else ():
+            if origins := key_origins(cache, self._parsed()):
+                self._caches.remove(cache)
+                found += origins
         if modules and self._unrepeated:
             pairs = list(repeated(self._unrepeated, self._calls))
             found += (mark for _, mark in pairs)

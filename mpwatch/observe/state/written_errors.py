@@ -80,8 +80,11 @@ class WrittenErrorTable:
 
     @property
     def left(self) -> tuple[WrittenError, ...]:
-        """The tracebacks of which it is not known whose they are, in the order of reading."""
-        return tuple(error for _, error in self._errors if error.process is None)
+        """The tracebacks of which it is not known whose they are, in the order of reading.
+
+        One that has ended a script may stand below what another process has logged.
+        """
+        return tuple(e for _, e in self._errors if e.process is None or e.script)
 
     def add(self, read: WrittenErrors) -> None:
         """Take what was read; beyond a limit the oldest are dropped."""

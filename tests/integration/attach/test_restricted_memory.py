@@ -42,10 +42,10 @@ def test_the_tracer_writes_the_code_once_and_the_hook_comes_in(
 ) -> None:
     running = start("attach_plain", kind)
 
-    assert inject(running.process).state == "ready"
+    assert inject(running.process, timeout_s=60).state == "ready"
     assert len(refused) == 1
     assert detach(running.process).state == "absent"
-    assert inject(running.process).state == "ready"
+    assert inject(running.process, timeout_s=60).state == "ready"
     assert len(refused) == 1
     assert running.is_running
     memory = TargetMemory(running.pid)
@@ -64,7 +64,7 @@ def test_a_call_whose_code_is_not_in_place_is_refused_and_leaves_the_target_alon
     monkeypatch.setattr(pending_call, "prepare", lambda *arguments: prepare(*arguments[:5]))
     running = start("attach_plain", "idle")
 
-    attached = inject(running.process)
+    attached = inject(running.process, timeout_s=60)
 
     assert refused
     assert attached.reason == "the code of the call was not written to its memory"
@@ -78,7 +78,7 @@ def test_what_follows_the_code_in_its_last_word_stays_as_it_is(
     assert len(native_call.native_code().content) % WORD_BYTES  # else nothing follows
     before = os.open(f"/proc/{running.pid}/mem", os.O_RDONLY)
     try:
-        assert inject(running.process).state == "ready"
+        assert inject(running.process, timeout_s=60).state == "ready"
         end = refused[0] + len(native_call.native_code().content)
         found = os.pread(before, WORD_BYTES, end)
     finally:

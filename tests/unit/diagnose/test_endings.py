@@ -7,10 +7,13 @@ from msgspec.structs import replace
 
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.source.endings import endings_for
+from mpwatch.diagnose.analysis.source.in_flight import with_limit_kept
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.source_code import (
     Ending,
     EndlessLoop,
+    InFlight,
+    LeftOut,
     Origin,
     OriginKind,
     OriginStep,
@@ -151,3 +154,90 @@ def test_the_condition_of_a_loop_is_told_where_its_wait_comes_back_to_it(
     job = Index(snapshot_of(main(), source=(line,), origins=(origin,)))
 
     assert bool(endings_for(job, FINDING)) is is_told
+
+
+LIMIT = InFlight(
+    "self.sent",
+    Statement(30, "while self.sent < self.most:"),
+    Statement(31, "self.sent += len(parts)"),
+    "collect",
+    Statement(40, "self.sent -= len(result.rows)"),
+    by_content=True,
+    left_out=LeftOut(
+        FILE, "run", Statement(19, "rows.append(row)"), Statement(17, "if not row.ok: continue")
+    ),
+)
+RECEIVES = SourceLine(
+    "/home/me/main.py", 39, "collect", Statement(39, "result = self.results.get()")
+)
+
+
+def limited(limit: InFlight, answers: Ending | None = None) -> Index:
+    """A worker that waits for a request, and a main process for its answer."""
+    sends = Ending("/home/me/main.py", "dispatch", Statement(32, "self.requests.put(parts)"))
+    waits = SourceLine(
+        FILE,
+        11,
+        "run",
+        Statement(11, "request = self.requests.get()"),
+        ended_by=(sends._replace(limit=limit),),
+    )
+    receives = replace(RECEIVES, ended_by=(answers,) if answers is not None else ())
+    return Index(snapshot_of(main(), source=(waits, receives)))
+
+
+BOTH_WAIT = replace(
+    FINDING, evidence=("main is at main.py:39 collect", "worker is at train.py:11 run")
+)
+
+
+def test_a_limit_on_what_is_in_flight_is_told_where_the_function_waits_that_gives_back() -> None:
+    finding = with_limit_kept(limited(LIMIT), BOTH_WAIT)
+
+    assert finding.evidence[2:] == (
+        "as far as names tell, `self.requests.put(parts)` (main.py:32 dispatch) stands under a "
+        "limit on what is in flight, `while self.sent < self.most:` (main.py:30): self.sent rises "
+        "by `self.sent += len(parts)` (main.py:31) and is given back by "
+        "`self.sent -= len(result.rows)` (main.py:40 collect)",
+        "as far as names tell, `if not row.ok: continue` (train.py:17 run) leaves "
+        "`rows.append(row)` (train.py:19) out, so that less is given back",
+    )
+    assert "the limit at main.py:30 is used up" in finding.cause
+    assert "A greater limit, or more processes, only delays it." in finding.advice
+    assert finding.advice.endswith(FINDING.advice)
+
+
+def test_a_count_that_each_answer_lowers_is_the_cause_if_not_all_are_answered() -> None:
+    by_one = LIMIT._replace(by_content=False, left_out=None)
+    always = Ending(FILE, "run", Statement(20, "self.results.put(result)"))
+    at_times = always._replace(under=Statement(18, "if result.rows:"))
+
+    unlikely = with_limit_kept(limited(by_one, always), BOTH_WAIT)
+    finding = with_limit_kept(limited(by_one, at_times), BOTH_WAIT)
+
+    assert (len(unlikely.evidence), unlikely.cause) == (3, FINDING.cause)
+    assert "a request without an answer keeps its share for ever" in finding.cause
+
+
+@pytest.mark.parametrize(
+    "finding",
+    [
+        FINDING,  # no thread is said to wait where it is given back
+        replace(BOTH_WAIT, rule="steady-growth"),
+    ],
+)
+def test_a_limit_is_not_told_of_other_waits(finding: Finding) -> None:
+    assert with_limit_kept(limited(LIMIT), finding) == finding
+
+
+def test_a_permit_is_told_with_what_releases_it() -> None:
+    takes = Statement(31, "self.slots.acquire()")
+    permit = InFlight("self.slots", takes, takes, "collect", Statement(40, "self.slots.release()"))
+
+    (told,) = with_limit_kept(limited(permit), BOTH_WAIT).evidence[2:]
+
+    assert told == (
+        "as far as names tell, `self.requests.put(parts)` (main.py:32 dispatch) is reached with a "
+        "permit only, by `self.slots.acquire()` (main.py:31), and `self.slots.release()` "
+        "(main.py:40 collect) releases it"
+    )

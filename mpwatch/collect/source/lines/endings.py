@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from mpwatch.collect.source.call_graph import expressions_of
 from mpwatch.collect.source.lines.control_flow import headers_around, leaving_before
+from mpwatch.collect.source.lines.in_flight import limit_kept
 from mpwatch.collect.source.syntax import (
     LOOPS,
     ParsedFile,
@@ -29,6 +30,7 @@ from mpwatch.model.source_code import Ending
 
 ENDINGS: Final = 4
 """Kept of one line."""
+_SENDS: Final = frozenset(("put", "put_nowait"))
 _SET: Final = "="
 """The way of an assignment to an attribute, or to an element of one."""
 _SET_VARIABLE: Final = "variable ="
@@ -102,7 +104,8 @@ def endings(
     if not waits:
         return
     told = {inside[-1]}
-    for path, module in sorted(files, key=lambda each: each[0] != file):
+    ordered = sorted(files, key=lambda each: each[0] != file)
+    for path, module in ordered:
         sites = of_file(module.tree, _sites)
         for wait in waits:
             for site in sites.get(wait.name, ()):
@@ -110,10 +113,12 @@ def endings(
                 is_way = site.way in wait.ways and not _goes_away(site.inside[-1], wait)
                 if is_way and is_reached and site.inside[-1] not in told:
                     told.add(site.inside[-1])
-                    yield _ending(path, module, site)
+                    yield _ending(path, module, site, ordered)
 
 
-def _ending(file: str, module: ParsedFile, site: _Site) -> Ending:
+def _ending(
+    file: str, module: ParsedFile, site: _Site, files: Sequence[tuple[str, ParsedFile]]
+) -> Ending:
     around = [e for e in headers_around(module, site.inside) if e.text.startswith(_CONDITIONS)]
     before = list(leaving_before(module, site.function, site.inside))
     return Ending(
@@ -122,6 +127,7 @@ def _ending(file: str, module: ParsedFile, site: _Site) -> Ending:
         quoted(module, site.inside[-1]),
         around[-1] if around else None,
         before[-1] if before else None,
+        limit_kept(module, site.function, site.inside, files) if site.way in _SENDS else None,
     )
 
 

@@ -98,6 +98,7 @@ _PLACES: Final = frozenset(("cpu", "cuda", "to"))
 _DEVICES: Final = frozenset(("device", "device_ids", "dtype", "output_device"))
 _SEEDED: Final = frozenset(("Generator", "Random", "RandomState", "default_rng"))
 _SEEDS: Final = frozenset(("manual_seed", "seed", "seed_everything", "set_seed"))
+_OF_GET: Final = ("block", "timeout")
 _EVEN: Final = frozenset(("DistributedSampler",))
 """Gives each rank as many elements as the others."""
 
@@ -341,6 +342,8 @@ class OriginSearch:
             return
         if kind == "random" and not self._differs(call, node.at):
             return
+        if not kind and _takes_item(call) and not self._is_variable(call, node.at):
+            kind = "message"
         if kind:
             if kind == "flag":
                 yield from self._set_by_handler(node, call)
@@ -400,6 +403,12 @@ class OriginSearch:
             if calls:
                 return all(not each.args or any(map(names_rank, each.args)) for each in calls)
         return self._seeded.isdisjoint(("", _module_of(call)))
+
+    def _is_variable(self, call: ast.Call, at: _At) -> bool:
+        """Whether a method is of a `ContextVar`, a `StringVar` or the like, as far as shows."""
+        of = call.func.value if isinstance(call.func, ast.Attribute) else None
+        made = [v for each in self._sets_of(of, at) for v in each.values] if of is not None else []
+        return any(isinstance(e, ast.Call) and last_name(e.func).endswith("Var") for e in made)
 
     def _sets_of(self, value: ast.expr, at: _At) -> Sequence[_Set]:
         if isinstance(value, ast.Name):
@@ -777,6 +786,12 @@ class OriginSearch:
 def _leaf(kind: OriginKind, value: ast.AST, node: _Node, about: str = "") -> _Leaf:
     text = about or expression_text(value)
     return _Leaf(kind, clean(text, ABOUT), node.steps, node.is_only)
+
+
+def _takes_item(call: ast.Call) -> bool:
+    """`self.requests.get()`, whatever it is called: that of a mapping has a key."""
+    is_method = isinstance(call.func, ast.Attribute) and call.func.attr == "get"
+    return is_method and not call.args and all(e.arg in _OF_GET for e in call.keywords)
 
 
 def _module_of(call: ast.Call) -> str:

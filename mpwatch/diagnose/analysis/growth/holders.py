@@ -14,17 +14,29 @@ from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.source.lines import mark_words, marks, source_of
 from mpwatch.diagnose.analysis.source.loops import loop_around
 from mpwatch.diagnose.analysis.stack_patterns import functions_of, main_thread
-from mpwatch.diagnose.analysis.throughput.shares import unreturned
+from mpwatch.diagnose.analysis.throughput.shares import shares, unreturned
 from mpwatch.diagnose.analysis.values import Grown, at_rest, grown
 from mpwatch.diagnose.analysis.waits.servers import serves_a_store
+from mpwatch.model.account import Share
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Thread
-from mpwatch.model.source_code import AddedTo, Holder, LetGo, Mark, RoundOf, Statement
+from mpwatch.model.source_code import (
+    AddedTo,
+    Holder,
+    LeftHow,
+    LeftWaiting,
+    LetGo,
+    Mark,
+    RoundOf,
+    Statement,
+)
 from mpwatch.model.units import bytes_text
 
 NAMES_SHOWN = 3
 """Containers of one class that are named."""
+SEEN_PART = 0.1
+"""Of its time, in a loop of a coroutine: more than a loop takes that only starts something."""
 _OF_LOADER = ("__call__", "__getitem__", "__iter__", "__next__")
 """What DataLoader calls of a data set; and functions whose names begin with `collate`."""
 _SERVERS = ("/asyncio/", "/http/server.py", "/socketserver.py", "/uvicorn/", "/aiohttp/")
@@ -119,6 +131,16 @@ def held(
     return tuple(_likely(_together(sorted(found, key=lambda each: each.rank))))
 
 
+def not_at_work(index: Index, process: Process) -> frozenset[tuple[str, int]]:
+    """The statements that add to a container in loops which a process is not in, by file and line.
+
+    It has left them, or has never been in them.
+    """
+    return frozenset(
+        _place(each) for each in index.snapshot.holders if _held(index, process, each) is None
+    )
+
+
 def _place(holder: Holder) -> tuple[str, int]:
     return holder.file, holder.statement.line
 
@@ -159,7 +181,9 @@ def _held(index: Index, process: Process, holder: Holder) -> Held | None:
         is_emptied = at_work[-1] is not outermost
         if is_emptied and not _stays_in(index, process, outermost):
             return None
-        return Held((holder,), outermost, outermost.let_go)
+        # What keeps tasks is not emptied in any of them: the nearest says most.
+        told = kept[0] if holder.left_waiting is not None else outermost
+        return Held((holder,), told, told.let_go)
     if at_work or not holder.outside or not _is_called(process, holder):
         return None
     if holder.rounds:
@@ -185,11 +209,29 @@ _IN_SERVER = ("PrefixStore", "TCPStore")
 
 def _is_in(index: Index, process: Process, found: RoundOf) -> bool:
     """Whether a stack of a process is in a loop; a coroutine that waits is on none."""
-    stacks = [each.stack for each in process.threads]
     if found.is_async:
-        return any("/asyncio/" in each.file for stack in stacks for each in stack)
-    frames = [frame for stack in stacks for frame in program_frames(stack)]
-    return any(_is_at(each, found) for each in (*frames, *unreturned(index, process)))
+        return _runs_loop(process)
+    frames = [frame for each in process.threads for frame in program_frames(each.stack)]
+    main = main_thread(process)
+    now = functions_of(main.stack if main is not None else ())  # its line tells where it is
+    lasting = [e for e in unreturned(index, process) if (e.file, e.function) not in now]
+    if any(_is_at(each, found) for each in (*frames, *lasting)):
+        return True
+    return _runs_loop(process) and any(_was_at(each, found) for each in shares(index, process))
+
+
+def _runs_loop(process: Process) -> bool:
+    """Whether a thread is in an event loop of asyncio."""
+    return any("/asyncio/" in each.file for thread in process.threads for each in thread.stack)
+
+
+def _was_at(share: Share, found: RoundOf) -> bool:
+    """Whether a main thread was at a line of a loop for a good part of the last minute."""
+    where, _, function = share.activity.place.partition(" ")
+    file, _, line = where.rpartition(":")
+    is_of = function == found.function and found.file.endswith(f"/{file}")
+    is_of = is_of and share.share >= SEEN_PART
+    return is_of and line.isdigit() and found.first < int(line) <= found.last
 
 
 def _is_at(frame: Frame, found: RoundOf) -> bool:
@@ -237,6 +279,8 @@ def kept_by(holding: Sequence[Held]) -> Kept | None:
     if not found:
         return None
     first = found[0]
+    if (left := first.first.left_waiting) is not None:
+        return _left_waiting(first, left)
     is_open = _is_open(first)
     is_answered = first.let_go is not None and first.let_go.how == "answered"
     others = [each for each in found[1:] if is_open or not _is_open(each)]
@@ -262,6 +306,41 @@ def kept_by(holding: Sequence[Held]) -> Kept | None:
     shown = [first, *others] if others else []
     evidence = "; ".join(f"{each.names}: {removes_words(each)}" for each in shown)
     return Kept(evidence, cause, _advice(first))
+
+
+def _left_waiting(each: Held, left: LeftWaiting) -> Kept:
+    """Tasks that nothing awaits or cancels, and that wait for an event of the program."""
+    event, last = each.names, each.first.name.rpartition(".")[2]
+    waits = _at(left.statement, left.file, left.function)
+    return Kept(
+        f"{left.made} waits at {waits} for {event}, which nothing sets in these rounds",
+        f"Most likely {adds_words(each)}. It waits at {waits} until {event} is set, and nothing in "
+        f"the rounds of that loop sets it. Each of them stays with its coroutine and its future, "
+        f"which the waiters of that event refer to{_WITH_IT[left.how]}.",
+        f"{_CANCEL[left.how].format(made=left.made)} Or make one task of {left.made} for each "
+        f"object that has {last}, when that object is made, and wait for it beside the others "
+        "each time. A time limit does not cancel it; nor does gc.collect() help, or less data for "
+        "each call: the event refers to all of them.",
+    )
+
+
+_WITH_IT: Mapping[LeftHow, str] = {
+    "as_completed": (
+        ", and with what as_completed() keeps for those that are not done (its queue, and the "
+        "results in it)"
+    ),
+    "wait": "",
+    "task": "",
+}
+_CANCEL: Mapping[LeftHow, str] = {
+    "as_completed": (
+        "Wait by `done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)` "
+        "for tasks made by asyncio.create_task(), and cancel() each of the pending ones, in a "
+        "`finally` clause."
+    ),
+    "wait": "cancel() each of the pending tasks once the wait has returned, in a `finally` clause.",
+    "task": "Keep the task, and cancel() it once its round is over, in a `finally` clause.",
+}
 
 
 def _is_open(each: Held) -> bool:
@@ -398,10 +477,19 @@ def adds_words(each: Held) -> str:
         )
     if holder.store:
         return f"{adds} writes ever new keys of {each.names}, a {holder.store}, {_where(each)}"
+    if (left := holder.left_waiting) is not None:
+        return f"{adds} {_LEAVES[left.how]} {left.made} {_where(each)}"
     more = len(each.holders) - 1
     adds += f" and {more} more line{'s' * (more > 1)}" if more else ""
     verb = "add" if more else "adds"
     return f"{adds} {verb} to {each.names} {_where(each)}"
+
+
+_LEAVES: Mapping[LeftHow, str] = {
+    "as_completed": "goes on after the first, and neither awaits nor cancels the task of",
+    "wait": "goes on after the first, and neither awaits nor cancels the task of",
+    "task": "neither keeps nor cancels the task of",
+}
 
 
 def _where(each: Held) -> str:

@@ -33,6 +33,7 @@ from mpwatch.diagnose.analysis.growth.holders import (
     kept_to_end,
     may_have_graphs,
     measured_container,
+    not_at_work,
 )
 from mpwatch.diagnose.analysis.growth.newest import own_lines, own_place
 from mpwatch.diagnose.analysis.growth.registrations import (
@@ -44,7 +45,7 @@ from mpwatch.diagnose.analysis.growth.registrations import (
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called, called, counted, is_manager
 from mpwatch.diagnose.analysis.resources import CudaLent, cuda_lent, cuda_receivers
-from mpwatch.diagnose.analysis.source.lines import mark_words, marks, source_of
+from mpwatch.diagnose.analysis.source.lines import mark_place, mark_words, marks, source_of
 from mpwatch.diagnose.analysis.source.loops import loop_around
 from mpwatch.diagnose.analysis.stack_patterns import calls, functions_of, main_thread, own_threads
 from mpwatch.diagnose.analysis.throughput.shares import (
@@ -366,9 +367,9 @@ def _cache_miss(index: Index, frames: Sequence[Frame]) -> tuple[Frame, Statement
 def _only_added_to(index: Index, process: Process) -> list[Mark]:
     """The statements that add to containers which nothing in their file empties, if they are few.
 
-    Without those whose containers were measured and do not grow.
+    Without those whose containers were measured and do not grow, or whose loops were left.
     """
-    still = at_rest(index, process.process)
+    still = at_rest(index, process.process) | not_at_work(index, process)
     added = [
         each
         for each in marks(index, "kept", process)
@@ -482,16 +483,32 @@ def _of_source(index: Index, process: Process, seen: list[str]) -> Explanation |
             return known
     caches = marks(index, "cache", process) or marks(index, "cache")
     if len(caches) == 1:
-        return Explanation(
-            "private memory",
-            (*seen, f"{mark_words(caches[0])} fills {caches[0].about}"),
-            f"It fills a cache without a bound: {mark_words(caches[0])} adds an entry for each new "
-            "key, and nothing in that file drops one. The growth ends only when no new keys come.",
-            "Give that cache a bound (functools.lru_cache(maxsize=...), or drop the oldest), or "
-            "keep less of each entry. Each process has a cache of its own.",
-            is_shown=False,
-        )
+        return _of_unbounded(index, caches[0], seen)
     return None
+
+
+def _of_unbounded(index: Index, cache: Mark, seen: Sequence[str]) -> Explanation:
+    """A cache without a bound, with where its keys come from as far as that shows."""
+    place = f"{cache.file}:{cache.statement.line}, "
+    keys = [e for e in marks(index, "cache-key") if e.about.startswith(place)]
+    come = fewer = ""
+    if keys:
+        come = f" Its keys come from {' and '.join(map(mark_words, keys))}."
+        fewer = (
+            f"Look at what the keys from {mark_place(keys[0])} can be: an id, a path or a text "
+            "of each request makes a new entry each time, a name or a template of a few does "
+            "not. Or g"
+        )
+    return Explanation(
+        "private memory",
+        (*seen, f"{mark_words(cache)} fills {cache.about}"),
+        f"It fills a cache without a bound: {mark_words(cache)} adds an entry for each new "
+        "key, and nothing in that file drops one. The growth ends only when no new keys come."
+        f"{come}",
+        f"{fewer or 'G'}ive that cache a bound (functools.lru_cache(maxsize=...), or drop the "
+        "oldest), or keep less of each entry. Each process has a cache of its own.",
+        is_shown=False,
+    )
 
 
 def _of_recording(index: Index, process: Process, seen: Sequence[str]) -> Explanation | None:

@@ -12,7 +12,7 @@ from mpwatch.diagnose.analysis.mechanisms.cases import Mechanism, at_line
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called, counted
 from mpwatch.diagnose.analysis.source.lines import mark_place, mark_words
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, own_threads
-from mpwatch.diagnose.analysis.waits.chains import wait_graph
+from mpwatch.diagnose.analysis.waits.chains import wait_graph, waiting_behind
 from mpwatch.diagnose.analysis.waits.counts import Admission, Entering, awaited_counts, entering
 from mpwatch.diagnose.analysis.waits.edges import blocked_for_s, is_busy
 from mpwatch.model.ids import ProcessId
@@ -85,8 +85,8 @@ def starved(index: Index) -> tuple[Starved, ...]:
             ]
             admission, going_on = max(by_loop, key=lambda each: len(each[1]))
             if len(going_on) >= OVERLAPPING:
-                behind, (_, frame) = _behind(index, process), counts[0]
-                one = Starved(process, thread, frame, admission, going_on, for_s, behind)
+                waiters, (_, frame) = waiting_behind(index, process), counts[0]
+                one = Starved(process, thread, frame, admission, going_on, for_s, waiters)
                 found.append(one)
     return tuple(found)
 
@@ -101,18 +101,6 @@ def _may_have_stopped(inside: Sequence[Entering], for_s: float) -> bool:
 def _goes_on(thread: Thread, for_s: float) -> bool:
     """Whether a thread has run again and again while another one waited for so long."""
     return is_busy(thread) or (thread.still_s is not None and thread.still_s < for_s * RECENT_PART)
-
-
-def _behind(index: Index, process: Process) -> tuple[Process, ...]:
-    """The processes that wait for one, directly or in a chain."""
-    found: dict[ProcessId, Process] = {}
-    for chain in wait_graph(index).chains:
-        links = [each.process for each in chain.links]
-        for link in links[: links.index(process.process)] if process.process in links else ():
-            other = index.snapshot.get(link) if link is not None else None
-            if other is not None and other is not process:
-                found[other.process] = other
-    return tuple(found.values())
 
 
 def starved_processes(index: Index) -> frozenset[ProcessId]:

@@ -114,6 +114,21 @@ def _shares(index: Index, identity: ProcessId) -> Sequence[Share]:
     return tally.shares()
 
 
+def shares_of_all_threads(index: Index, process: Process) -> Sequence[Share]:
+    """What all threads of a process did in the last minute, each as shares of its own time.
+
+    A main thread that waits or sleeps tells nothing about where others compute.
+    """
+    account = index.snapshot.account.processes.get(process.process)
+    tallies = [each.last_minute() for each in account.threads] if account is not None else []
+    return [
+        share
+        for each in tallies
+        if each.readings >= READINGS and each.observed_s >= OBSERVED_S
+        for share in each.shares()
+    ]
+
+
 def doing_words(index: Index, process: Process) -> str | None:
     """What the main thread did, `55% waiting for a free core, 43% computing at data.py:25 f`."""
     found = shares(index, process)

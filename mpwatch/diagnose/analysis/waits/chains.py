@@ -411,3 +411,15 @@ def ends_of_waits(index: Index) -> Mapping[ProcessId, frozenset[ProcessId]]:
                 if link.process is not None:
                     found.setdefault(link.process, set()).add(last)
     return {process: frozenset(ends) for process, ends in found.items()}
+
+
+def waiting_behind(index: Index, process: Process) -> tuple[Process, ...]:
+    """The processes that wait for one, directly or in a chain."""
+    found: dict[ProcessId, Process] = {}
+    for chain in wait_graph(index).chains:
+        links = [each.process for each in chain.links]
+        for link in links[: links.index(process.process)] if process.process in links else ():
+            other = index.snapshot.get(link) if link is not None else None
+            if other is not None and other is not process:
+                found[other.process] = other
+    return tuple(found.values())

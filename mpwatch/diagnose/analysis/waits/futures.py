@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -547,6 +547,14 @@ def taken_pool(process: Process) -> TakenPool | None:
     `None` if a thread of it is idle or runs, or if none waits for a further call. Where all of them
     do, `abandoned` says it.
     """
+    return next((each for each in taken_pools(process) if each.others), None)
+
+
+def taken_pools(process: Process) -> Iterator[TakenPool]:
+    """The thread pools of a process without an idle thread, of which some wait for further calls.
+
+    Also those of which all threads do.
+    """
     pools: defaultdict[str, list[Thread]] = defaultdict(list)
     for thread in process.threads:
         if _calls(thread, POOL_THREAD):
@@ -557,10 +565,9 @@ def taken_pool(process: Process) -> TakenPool | None:
             each.waits_on is not None and each.waits_on.timeout_s is None for each in threads
         )
         waiting = [each for each in threads if awaited_result(own_frames(each.stack)) == RESULT]
-        if blocked and not idle and 0 < len(waiting) < len(threads):
+        if blocked and not idle and waiting:
             others = tuple(each for each in threads if each not in waiting)
-            return TakenPool(name, tuple(waiting), others)
-    return None
+            yield TakenPool(name, tuple(waiting), others)
 
 
 def _all_wait(threads: Sequence[Thread]) -> Abandoned | None:

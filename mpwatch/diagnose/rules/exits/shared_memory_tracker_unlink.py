@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mpwatch.describe.findings import capital
+from mpwatch.diagnose.analysis.exits.lost_blocks import LostBlock, lost_blocks
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called
 from mpwatch.diagnose.known_errors import evidence_of, tagged
@@ -35,24 +37,47 @@ def check(index: Index) -> Iterator[Finding]:
         ]
         if failed is not None:
             evidence += evidence_of(failed)
-        yield _finding(segment, users, tuple(evidence), has_failed=failed is not None)
+        lost = next((e for e in lost_blocks(index) if e.segment is segment), None)
+        if lost is not None:
+            raised, at = lost.error.raised, f", at {lost.place}" if lost.place else ""
+            file = lost.error.file.rpartition("/")[2]
+            evidence.append(f"traceback in {file}: {raised.type}: {raised.text}{at}")
+        has_failed = failed is not None or lost is not None
+        yield _finding(segment, users, tuple(evidence), lost, has_failed=has_failed)
 
 
 def _finding(
-    segment: Segment, users: list[Process], evidence: tuple[str, ...], *, has_failed: bool
+    segment: Segment,
+    users: list[Process],
+    evidence: tuple[str, ...],
+    lost: LostBlock | None,
+    *,
+    has_failed: bool,
 ) -> Finding:
-    """Describe the block."""
+    """Describe the block, and which process has ended because it is gone."""
+    ended = lost.process if lost is not None else None
+    then = effect = ""
+    if lost is not None and lost.who:
+        at = f" at {lost.place}" if lost.place else ""
+        then = f", so that {lost.who} could not attach to it{at} and ended"
+        effect = (
+            f" {capital(lost.who)} came after that: it attaches{at}, found no block of this name, "
+            "and ended by that exception. Another one that is started in its place ends the same "
+            "way. Those that have the block mapped go on."
+        )
     return Finding(
         rule=RULE,
         severity=Severity.WARNING if has_failed else Severity.INFO,
         process=users[0].process,
+        others=(ended.process,) if ended is not None else (),
         subject=str(segment.segment),
-        summary=f"a shared_memory block used by {all_called(users)} was removed",
+        summary=f"a shared_memory block used by {all_called(users)} was removed{then}",
         evidence=evidence,
         cause=(
             "The block has no name any more, so a later attach raises FileNotFoundError. Either "
             "the program unlinked it, or a resource tracker did: attaching registers a block with "
             "the tracker of the attaching program, which unlinks the block when that program exits."
+            f"{effect}"
         ),
         advice=(
             "Attach with SharedMemory(name, track=False) from Python 3.13 on; before that, "

@@ -8,12 +8,14 @@ from collections.abc import Iterator, Sequence
 from mpwatch.describe import processes
 from mpwatch.diagnose.analysis.exits.causes import cause_of_sending, handling_words, sent_by
 from mpwatch.diagnose.analysis.exits.kinds import death_of, with_setting
+from mpwatch.diagnose.analysis.exits.lost_blocks import lost_blocks
 from mpwatch.diagnose.analysis.growth.forecast import growth
 from mpwatch.diagnose.analysis.idle_time import is_stalled, quiet_s
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.pipes import kept_outputs
 from mpwatch.diagnose.analysis.process_queries import all_called, called
 from mpwatch.diagnose.analysis.source.lines import mark_words
+from mpwatch.diagnose.analysis.stack_patterns import main_thread
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Ended
@@ -26,6 +28,8 @@ VERY_MANY = 50
 LASTING_S = 10.0
 LEAST_GROUP = 3
 """So many equal processes that the end of one may go unnoticed."""
+ATTACHES = "shared-memory-tracker-unlink"
+"""The rule about a block of shared memory without a name."""
 TOGETHER_S = 5.0
 """Within this time equal processes are started."""
 WORKS_S = 5.0
@@ -65,11 +69,11 @@ def _unjoined(index: Index, parent: Process, children: Sequence[tuple[Process, E
     """The finding that children of a process have failed, and that it has not joined them."""
     ordered = sorted(children, key=lambda pair: (pair[1].at_s, pair[0].process.start_ticks))
     first, ended = ordered[0]
-    has_stalled = is_stalled(parent, index)
+    has_stalled = is_stalled(parent, index) and not _sleeps(parent)
     names = all_called(child for child, _ in ordered)
     evidence = [f"{called(child)} ended: {end.words}" for child, end in ordered[:4]]
     handling, sends = handling_words(index, first, ended), sent_by(index, ended)
-    evidence += [handling] if handling else []
+    evidence += [handling] * bool(handling)
     evidence += [f"{mark_words(sends)} sends that signal"] if sends is not None else []
     is_unhandled = bool(handling) or sends is not None
     evidence.append(
@@ -79,20 +83,18 @@ def _unjoined(index: Index, parent: Process, children: Sequence[tuple[Process, E
     if has_stalled:
         quiet = index.lasting(quiet_s(parent, index) or 0.0)
         evidence.append(f"{called(parent)} has made no progress for {quiet}")
-    outputs = {each.child.process for each in kept_outputs(index) if each.child is not None}
-    is_effect = first.process in outputs
-    signal = ended.signal
-    meaning = processes.signal_meaning(signal) if signal is not None else None
+    effect_of = _cause_of(index, first)
+    meaning = processes.signal_meaning(ended.signal) if ended.signal is not None else None
     why = f"{meaning.cause} " if meaning is not None else ""
     why = why if sends is None else f"{cause_of_sending(sends)}{why}"
     found = Finding(
         rule=RULE,
         severity=Severity.WARNING
-        if (has_stalled or is_unhandled) and not is_effect
+        if (has_stalled or is_unhandled) and effect_of is None
         else Severity.INFO,
         process=first.process,
         subject="failed",
-        effect_of="no-progress" if is_effect else None,
+        effect_of=effect_of,
         summary=f"{called(parent)} has not joined {names}: {ended.words}"
         if not is_unhandled
         else f"{names}, started by {called(parent)}, did not handle a signal that ended it: "
@@ -119,6 +121,20 @@ def _unjoined(index: Index, parent: Process, children: Sequence[tuple[Process, E
         ),
     )
     return with_setting(index, found, first, ended)
+
+
+def _cause_of(index: Index, child: Process) -> str | None:
+    """The rule of which the finding says why a child has ended or is not joined, if any."""
+    if any(each.process is child for each in lost_blocks(index)):
+        return ATTACHES
+    outputs = {each.child.process for each in kept_outputs(index) if each.child is not None}
+    return "no-progress" if child.process in outputs else None
+
+
+def _sleeps(process: Process) -> bool:
+    """Whether a main thread sleeps by itself: nothing that a child was to do would wake it up."""
+    main = main_thread(process)
+    return main is not None and main.waits_on is not None and main.waits_on.kind == "timer"
 
 
 def _left_the_others(index: Index) -> Iterator[Finding]:

@@ -112,6 +112,12 @@ from mpwatch.diagnose.analysis.stalls.starved import (
     starved_processes,
     starving,
 )
+from mpwatch.diagnose.analysis.stalls.taken_executors import (
+    TakenExecutor,
+    explain_taken,
+    processes_at_taken,
+    taken_executors,
+)
 from mpwatch.diagnose.analysis.throughput.shares import (
     Computation,
     has_come_back,
@@ -168,7 +174,9 @@ def _found(index: Index) -> Iterator[Finding]:
     yield from map(_of_attempts, retried)
     yield from (_of_kept_output(index, each, _waits_for_s(index, each)) for each in kept)
     yield from (_of_starved(index, each) for each in starved(index))
+    yield from (_of_taken(index, each) for each in taken_executors(index))
     reported = {each.process.process for each in unseen}
+    reported.update(processes_at_taken(index))
     reported.update(process.process for each in retried for process in each.processes)
     reported.update(each.reader.process for each in kept)
     reported.update(each.process.process for each in starved(index))
@@ -177,7 +185,8 @@ def _found(index: Index) -> Iterator[Finding]:
     if any((quiet_s(each, index) or 0.0) >= REPORTED_S for each in index.snapshot.living()):
         left = left_lock(index)
         blocked = [each for each in blockages(index) if not _ends_at_kept_output(index, each)]
-        blocked = [each for each in blocked if not _is_behind_starved(index, each)]
+        known = starved_processes(index) | processes_at_taken(index)
+        blocked = [each for each in blocked if not _is_behind(each, known)]
         if index.snapshot.part_of is not None:
             blocked = [each for each in blocked if each.reason in _ENDS_INSIDE]
         reported.update(each.process.process for each in blocked)
@@ -369,10 +378,26 @@ def _ends_at_kept_output(index: Index, blockage: Blockage) -> bool:
     return any(each.reader.process in ends for each in kept_outputs(index))
 
 
-def _is_behind_starved(index: Index, blockage: Blockage) -> bool:
-    """Whether a process of a blockage waits for a count that others keep above 0 by turns."""
+def _is_behind(blockage: Blockage, known: frozenset[ProcessId]) -> bool:
+    """Whether a process of a blockage is one of those, of which the reason is known."""
     ends = {blockage.process.process, *(each.process for each in blockage.waiters)}
-    return not ends.isdisjoint(starved_processes(index))
+    return not ends.isdisjoint(known)
+
+
+def _of_taken(index: Index, found: TakenExecutor) -> Finding:
+    """The finding about an executor whose tasks wait for others in its queue."""
+    told = explain_taken(index, found)
+    return Finding(
+        rule=RULE,
+        severity=Severity.CRITICAL,
+        process=found.process.process,
+        others=tuple(each.process for each in found.behind),
+        subject="executor",
+        summary=told.headline,
+        evidence=told.evidence,
+        cause=told.cause,
+        advice=told.advice,
+    )
 
 
 def _of_starved(index: Index, found: Starved) -> Finding:

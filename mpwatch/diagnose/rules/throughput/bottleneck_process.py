@@ -1002,7 +1002,9 @@ def _finding(
     if not places:
         at = ((each, own_lines(each)) for each in clients[:2])
         evidence += [f"{called(each)} asks at {lines}" for each, lines in at if lines]
-    if (lines := own_lines(server)) is not None:
+    main = main_thread(server)
+    sleeps = main is not None and main.waits_on is not None and main.waits_on.kind == "timer"
+    if not sleeps and (lines := own_lines(server)) is not None:  # else other threads answer
         evidence.append(f"{called(server)} is at {lines}")
     is_one = len(clients) == 1
     waiters = f"{called(clients[0])} waits" if is_one else f"{len(clients)} processes wait"

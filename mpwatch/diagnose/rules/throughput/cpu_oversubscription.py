@@ -26,9 +26,10 @@ from mpwatch.diagnose.analysis.throughput.shares import (
     core_share,
     doing_words,
     shares,
+    shares_of_all_threads,
     work_place,
 )
-from mpwatch.model.account import NO_CORE, RUNNING_KINDS, TRANSFERS
+from mpwatch.model.account import NO_CORE, RUNNING_KINDS, TRANSFERS, Activity
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.source_code import SourceLine
@@ -267,8 +268,14 @@ def _has_small_pool(index: Index, process: Process, cpus: int) -> bool:
 
 
 def _busy_threads(process: Process) -> int:
-    """The number of threads that compute, or would if they got a cpu."""
-    return sum(map(_is_busy, process.threads))
+    """The number of threads that compute, or would if they got a cpu.
+
+    Those that run Python code have the GIL by turns: all of them together count as one. Without any
+    stack nothing shows which these are.
+    """
+    busy = [each for each in process.threads if _is_busy(each)]
+    native = sum(not each.stack for each in busy)
+    return native + (native < len(busy))
 
 
 def _is_busy(thread: Thread) -> bool:
@@ -315,7 +322,7 @@ def _finding(
     quota_cpus = None if cgroup is None else cgroup.cpu_quota_cpus
     if quota_cpus:
         evidence.append(f"the control group's quota is {quota_cpus:g} cpus")
-    place = work_place(index, crowded)
+    place = work_place(index, crowded, _computes, shares_of_all_threads)
     at = ""
     if place is not None:
         evidence.append(f"{place.part:.0%} of their work whose line is known: {place.words}")
@@ -342,6 +349,11 @@ def _finding(
             else _advice_of_limit(max(1, cpus // len(crowded)), most)
         ),
     )
+
+
+def _computes(activity: Activity) -> bool:
+    """Whether a thread computes; a library's own threads do so for the one that has called it."""
+    return activity.kind in RUNNING_KINDS
 
 
 _OTHERS = (

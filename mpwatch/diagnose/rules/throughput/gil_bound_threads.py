@@ -12,14 +12,31 @@ from operator import itemgetter
 
 from msgspec import Struct
 
-from mpwatch.describe.frames import frame_words
+from mpwatch.describe.frames import frame_words, program_frames
 from mpwatch.diagnose.analysis.idle_time import mean_cpu_percent
 from mpwatch.diagnose.analysis.index import Index, derived
-from mpwatch.diagnose.analysis.process_queries import called, counted, is_manager
-from mpwatch.diagnose.analysis.source.lines import line_at
+from mpwatch.diagnose.analysis.process_queries import (
+    all_called,
+    called,
+    counted,
+    is_manager,
+)
+from mpwatch.diagnose.analysis.source.lines import is_in_loop, line_at, source_of
 from mpwatch.diagnose.analysis.stack_patterns import user_frame
-from mpwatch.diagnose.analysis.throughput.shares import OBSERVED_S, READINGS
-from mpwatch.model.account import RUNNING_KINDS, Activity, Share, ThreadAccount
+from mpwatch.diagnose.analysis.throughput.shares import (
+    OBSERVED_S,
+    READINGS,
+    main_account,
+    shares,
+)
+from mpwatch.model.account import (
+    IMPORTS,
+    RUNNING_KINDS,
+    Activity,
+    ProcessAccount,
+    Share,
+    ThreadAccount,
+)
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Snapshot, Thread
@@ -37,6 +54,12 @@ HELD_UP = 0.1
 """The share of its time in which a thread waits for the GIL."""
 TAKES = 0.25
 """The share in which the thread that has the GIL computes, or waits for a core."""
+HELD_BACK = 0.3
+"""The share of its time from which on a thread loses most to the GIL, if it computes less."""
+CLIENT_WAITS = 0.5
+"""A process waits so much of its time for another one that it gets no further than that one."""
+SHOWN_CLIENTS = 3
+SHOWN_LOOPS = 3
 ASKING = 0.1
 """A loop that has work spends far less of its time on looking whether there is more."""
 RUNNING = 2
@@ -120,42 +143,109 @@ class _Holder(Struct, frozen=True):
     waits: ThreadAccount
     waited: float
     """The share of its time in which the other one waits for the GIL."""
+    computed: float
+    """The share in which that one computes itself."""
     held_up_at: str
-    """Where that is mostly; empty where no stack shows it."""
+    """Where it waits mostly; empty where no stack shows it."""
+
+
+class _GilUse(Struct, frozen=True):
+    """What a thread of the program did with the GIL in the last minute, as shares of its time."""
+
+    thread: ThreadAccount
+    in_gil: Sequence[Share]
+    """Its waits for the GIL."""
+    ready: Sequence[Share]
+    """Computing, or waiting for a free core."""
+
+    @property
+    def waited(self) -> float:
+        return sum(each.share for each in self.in_gil)
+
+    @property
+    def computed(self) -> float:
+        return sum(s.share for s in self.ready if s.activity.kind in RUNNING_KINDS)
+
+    @property
+    def wanted(self) -> float:
+        """The share in which it computes, or would if it got a core."""
+        return sum(each.share for each in self.ready)
+
+    @property
+    def in_imports(self) -> float:
+        """The part of its computing that is imports, 0 to 1."""
+        imports = sum(s.share for s in self.ready if s.activity.what == IMPORTS)
+        return imports / self.computed if self.computed else 0.0
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether it waits for the GIL and hardly computes.
+
+        Where cores are short it waits for one as well, but less than for the GIL.
+        """
+        if self.waited < HELD_UP:
+            return False
+        return self.wanted < TAKES or (self.computed < TAKES and self.waited > self.wanted)
+
+    def is_ahead_of(self, other: _GilUse) -> bool:
+        """Whether it gets the GIL when the other one waits: two that take turns wait alike."""
+        return other.wanted < TAKES or 2 * self.waited <= other.waited
 
 
 def _holds_up(index: Index, process: Process) -> _Holder | None:
-    """The one thread of the program that computes while another waits for the GIL."""
+    """The one thread of the program that computes while another waits for the GIL.
+
+    Not one that imports modules for the most part: that ends by itself.
+    """
     account = index.snapshot.account.processes.get(process.process)
     if account is None or not any(map(_may_wait_for_gil, account.uncounted)):
         return None
     of_program = {t.tid for t in process.threads if _is_of_program(index, t.stack)}
-    waiting, computing = [], []
-    for number, each in enumerate(account.uncounted):
-        tally = account.thread(number).last_minute()
-        if tally.readings < READINGS or tally.observed_s < OBSERVED_S:
-            continue
-        found = tally.shares()
-        in_gil = [share for share in found if share.activity.target == "gil"]
-        ready = [
-            share
-            for share in found
-            if share.activity.kind in RUNNING_KINDS or share.activity.target == "core"
-        ]
-        waited, share = sum(s.share for s in in_gil), sum(s.share for s in ready)
-        if waited >= HELD_UP and share < TAKES and each.tid in of_program:
-            parts = _parts(in_gil)
-            at = max(parts.items(), key=itemgetter(1))[0] if parts else ""
-            waiting.append((waited, each, at))
-        if share >= TAKES and each.tid in of_program:
-            places = _parts(ready)
-            most = max(places.items(), key=itemgetter(1))[0] if places else ""
-            computing.append((share, each, most, places))
+    uses = [
+        _GilUse(
+            each,
+            [share for share in found if share.activity.target == "gil"],
+            [
+                share
+                for share in found
+                if share.activity.kind in RUNNING_KINDS or share.activity.target == "core"
+            ],
+        )
+        for number, each in enumerate(account.uncounted)
+        if each.tid in of_program and (found := _shares_of(account, number))
+    ]
+    waiting = [each for each in uses if each.is_held_up]
+    computing = [each for each in uses if each.wanted >= TAKES and not each.is_held_up]
     if not waiting or len(computing) != 1:
         return None
-    waited, held_up, at = max(waiting, key=itemgetter(0))
-    share, takes, place, places = computing[0]
-    return _Holder(takes, share, place, places, held_up, waited, at) if place else None
+    held_up, taker = max(waiting, key=lambda each: each.waited), computing[0]
+    share = taker.wanted * (1 - taker.in_imports)
+    if share < TAKES or not taker.is_ahead_of(held_up):
+        return None
+    places = _parts(taker.ready)
+    if not places:
+        return None
+    return _Holder(
+        takes=taker.thread,
+        share=share,
+        place=_most(places),
+        places=places,
+        waits=held_up.thread,
+        waited=held_up.waited,
+        computed=held_up.computed,
+        held_up_at=_most(_parts(held_up.in_gil)),
+    )
+
+
+def _shares_of(account: ProcessAccount, number: int) -> Sequence[Share]:
+    """What a thread did in the last minute; empty where too little was seen."""
+    tally = account.thread(number).last_minute()
+    is_enough = tally.readings >= READINGS and tally.observed_s >= OBSERVED_S
+    return tally.shares() if is_enough else ()
+
+
+def _most(parts: Mapping[str, float]) -> str:
+    return max(parts.items(), key=itemgetter(1))[0] if parts else ""
 
 
 def _may_wait_for_gil(thread: ThreadAccount) -> bool:
@@ -165,10 +255,11 @@ def _may_wait_for_gil(thread: ThreadAccount) -> bool:
 
 
 def _parts(found: Sequence[Share]) -> Mapping[str, float]:
-    """The part of some shares at each line of the program that a stack has shown."""
+    """The part of some shares at each line of the program that a stack has shown, imports aside."""
     places: defaultdict[str, float] = defaultdict(float)
     for each in found:
-        places[each.activity.place] += each.share
+        if each.activity.what != IMPORTS:
+            places[each.activity.place] += each.share
     places.pop("", None)
     total = sum(places.values())
     return {place: share / total for place, share in places.items()}
@@ -195,42 +286,131 @@ def _finding_of_holder(index: Index, process: Process, found: _Holder) -> Findin
     is_polling = asking >= ASKING
     does = "asks again and again whether there is something to do" if is_polling else "computes"
     at = f", mostly at {found.held_up_at}" if found.held_up_at else ""
+    clients = _clients(index, process, found)
+    them = all_called([each for each, _ in clients], SHOWN_CLIENTS)
+    least, most = (f"{end([s for _, s in clients], default=0):.0%}" for end in (min, max))
+    of_time = least if least == most else f"{least} to {most}"
+    wait, their = ("wait", "their") if len(clients) > 1 else ("waits", "its")
+    endless, loops = _loops(index, process, found)
     return Finding(
         rule=RULE,
-        severity=Severity.INFO,
+        severity=Severity.WARNING if clients else Severity.INFO,
         process=process.process,
         subject="gil",
         summary=(
             f"{taker} of {name} {does} at {found.place}, and "
             f"{waiter} waits for the GIL {found.waited:.0%} of the time"
+            + (f"; {them} {wait} for that process {of_time} of {their} time" if clients else "")
         ),
         evidence=(
             f"{taker}: {found.share:.0%} computing, or ready to",
+            *([f"{taker} is {loops}"] if loops else ()),
             f"{waiter}: {found.waited:.0%} waiting for the GIL{at}",
+            *(f"{called(e)}: {s:.0%} waiting for {name}" for e, s in clients[:SHOWN_CLIENTS]),
         ),
-        cause=(
-            "Python's global interpreter lock (GIL) lets one thread run Python code at a time. "
-            "Each call that releases it (a torch operator, a read) has to get it back, and a "
-            "thread that computes in Python gives it up only every 5 ms "
-            "(sys.getswitchinterval()): many short calls get much slower, without a core being "
-            "short."
-            + (
-                f" The loop around {found.place} does not wait for work: it runs at full speed "
-                "also when there is nothing to do."
-                if is_polling
-                else ""
-            )
-        ),
+        cause=_cause(found, waiter, endless, is_polling=is_polling, has_clients=bool(clients)),
         advice=(
             "Let the loop wait in the call that looks for work (get() with a timeout, "
             "Event.wait()) whenever it has nothing else to do. More threads do not help, and a "
             "shorter switch interval only softens it."
             if is_polling
             else "Move the loop into a process of its own, or into native code that releases the "
-            "GIL; if the loop has nothing to do at times, let it wait then. More threads do not "
-            "help."
+            "GIL; or run it rarely: if it has nothing to do at times, let it wait then. More "
+            "threads do not help"
+            + (", nor do more processes that wait for this one." if clients else ".")
         ),
     )
+
+
+def _cause(
+    found: _Holder, waiter: str, endless: str, *, is_polling: bool, has_clients: bool
+) -> str:
+    """Why the GIL slows the process down, whether the loop ever pauses, and whom it holds up."""
+    text = (
+        "Python's global interpreter lock (GIL) lets one thread run Python code at a time. Each "
+        "call that releases it (a torch operator, a read) has to get it back, and a thread that "
+        "computes in Python gives it up only every 5 ms (sys.getswitchinterval()): many short "
+        "calls get much slower, without a core being short."
+    )
+    if is_polling:
+        text += (
+            f" The loop around {found.place} does not wait for work: it runs at full speed also "
+            "when there is nothing to do."
+        )
+    elif endless:
+        text += (
+            f" As far as its statements show, {endless} has no wait in it: one round follows the "
+            "other without a pause."
+        )
+    if has_clients:
+        text += (
+            f" The processes that wait for this one get an answer only once {waiter} has the GIL "
+            "again, often several times for each: that sets their pace."
+        )
+    return text
+
+
+def _clients(index: Index, process: Process, found: _Holder) -> Sequence[tuple[Process, float]]:
+    """The processes that get no further than a thread which the GIL holds up, with their waits.
+
+    None where that is not its main thread, or the GIL is not what takes most of its time. Those
+    that it has started are idle by design while it computes.
+    """
+    if found.waits.tid != process.pid or found.waited < max(HELD_BACK, found.computed):
+        return ()
+    clients = []
+    for each in index.snapshot.living():
+        if each.process == process.process or each.sample.parent_pid == process.pid:
+            continue
+        waited = sum(
+            share.share for share in shares(index, each) if _is_answer_of(index, process, share)
+        )
+        if waited >= CLIENT_WAITS:
+            clients.append((each, waited))
+    return clients
+
+
+def _is_answer_of(index: Index, server: Process, share: Share) -> bool:
+    """Whether a share is waits that one process alone can end.
+
+    Others have its end of a pipe or socket by inheritance, and do nothing with it.
+    """
+    activity = share.activity
+    if activity.kind != "waiting" or server.process not in activity.providers:
+        return False
+    others = (index.snapshot.get(e) for e in activity.providers if e != server.process)
+    return all(each is not None and _is_at_rest(index, each) for each in others)
+
+
+def _is_at_rest(index: Index, process: Process) -> bool:
+    """Whether a main thread does nothing before another process or a thread has ended."""
+    account = main_account(index, process.process)
+    return account is not None and account.now.target in ("child", "thread")
+
+
+def _loops(index: Index, process: Process, found: _Holder) -> tuple[str, str]:
+    """The loops that a computing thread is in, as words; empty where no stack shows them.
+
+    Returns:
+        The loop without an end, if it has no wait in it, and the loops of the innermost function
+        that has one, innermost first.
+    """
+    thread = next((each for each in process.threads if each.tid == found.takes.tid), None)
+    frames = program_frames(thread.stack) if thread is not None else []
+    for frame in frames:
+        line = source_of(index, frame)
+        headers = [line.statement, *line.within[::-1]] if line is not None else []
+        loops = [each for each in headers if is_in_loop([each])]
+        if line is None or not loops:
+            continue
+        name = frame.file.rpartition("/")[2]
+        quotes = [f"`{each.text}` ({name}:{each.line} {frame.function})" for each in loops]
+        endless = line.endless
+        is_busy = endless is not None and not endless.exchanges
+        header = f"`{endless.header.text}` ({name}:{endless.header.line})" if endless else ""
+        words = f"in {', in '.join(quotes[:SHOWN_LOOPS])}"
+        return header if is_busy else "", words
+    return "", ""
 
 
 @derived

@@ -1042,3 +1042,106 @@ def main(source):
 main(connect())
 """
     assert [(each.name, each.store) for each in found(run=text)] == [("self.store", "FileStore")]
+
+
+CHANNEL = """\
+import asyncio
+
+
+class Promise:
+    def __init__(self):
+        self.event = asyncio.Event()
+
+    async def wait(self):
+        await self.event.wait()
+
+
+class Channel:
+    def __init__(self, link):
+        self.link = link
+        self.closed = asyncio.Event()
+
+    async def serve(self):
+        async for answer in self.link:
+            self.take(answer)
+        self.closed.set()
+
+    async def on_closed(self):
+        await self.closed.wait()
+
+    async def answer(self, promise: Promise):
+{wait}
+
+    async def call(self, text):
+        promise = Promise()
+        self.link.send(promise, text)
+        return await self.answer(promise)
+
+
+async def ask(channel: Channel):
+    while True:
+        await channel.call(await read())
+
+
+channel = Channel(connect())
+asyncio.run(ask(channel))
+"""
+FIRST = """\
+        for done in asyncio.as_completed([promise.wait(), self.on_closed()]):
+            return await done"""
+WAIT = """\
+        both = [asyncio.create_task(promise.wait()), asyncio.create_task(self.on_closed())]
+        done, _ = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)"""
+
+
+@pytest.mark.parametrize(("wait", "how"), [(FIRST, "as_completed"), (WAIT, "wait")])
+def test_a_task_that_each_call_leaves_waiting_for_a_lasting_event_is_found(
+    wait: str, how: str
+) -> None:
+    (holder,) = found(channel=CHANNEL.format(wait=wait))
+
+    assert (holder.owner, holder.name, holder.function) == ("Channel", "self.closed", "answer")
+    assert holder.left_waiting is not None
+    assert (holder.left_waiting.how, holder.left_waiting.made) == (how, "self.on_closed()")
+    assert holder.left_waiting.statement.text == "await self.closed.wait()"
+    assert [(each.header.text, each.is_async) for each in holder.rounds] == [("while True:", True)]
+
+
+def test_a_task_that_a_loop_drops_and_that_waits_for_a_lasting_event_is_found() -> None:
+    wait = "        while True:\n            asyncio.create_task(self.on_closed())\n"
+    (holder,) = found(channel=CHANNEL.format(wait=f"{wait}            await promise.wait()"))
+
+    assert holder.left_waiting is not None
+    assert holder.left_waiting.how == "task"
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [
+        # All of them are used, or what is pending is cancelled, kept or awaited.
+        FIRST.replace("return await done", "self.take(await done)"),
+        f"{WAIT}\n        for each in both:\n            each.cancel()",
+        WAIT.replace("done, _", "done, rest") + "\n        await asyncio.gather(*rest)",
+        "        gone = asyncio.create_task(self.on_closed())\n"
+        + WAIT.replace("asyncio.create_task(self.on_closed())", "gone")
+        + "\n        await gone",
+        # Each waits for something of this call alone.
+        FIRST.replace("self.on_closed()", "promise.wait()"),
+        # The event is set in each round, or used again.
+        f"        self.closed.set()\n{FIRST}",
+        f"        self.closed.clear()\n{FIRST}",
+    ],
+)
+def test_a_task_that_ends_or_is_cancelled_keeps_nothing(wait: str) -> None:
+    assert found(channel=CHANNEL.format(wait=wait)) == ()
+
+
+def test_a_loop_over_what_is_there_does_not_go_on_unseen_in_a_coroutine() -> None:
+    text = (
+        "import asyncio\nasync def run(addresses):\n    channels = []\n"
+        "    for address in {}:\n        channels.append(await connect(address))\n"
+        "    await asyncio.gather(*channels)\nasyncio.run(run(read()))\n"
+    )
+    few, endless = (found(run=text.format(of)) for of in ("addresses", "itertools.count()"))
+
+    assert [e.rounds[0].is_async for e in (*few, *endless)] == [False, True]

@@ -465,6 +465,36 @@ def test_a_flag_that_is_computed_from_the_rank_depends_on_the_rank(
     assert list(under(tmp_path, "flag", f"flag = {call}")) == ["rank"]
 
 
+QUEUES = """\
+def run(self, requests, chosen=ContextVar("chosen")):
+    item = CALL
+    if item is None:
+        pass  # here
+
+def main():
+    requests = mp.get_context("fork").Queue()
+    Process(target=run, args=(None, requests))
+"""
+
+
+@pytest.mark.parametrize("call", ["requests.get()", "requests.get(timeout=3)", "self.work.get()"])
+def test_what_a_queue_gives_is_a_message_wherever_the_queue_was_made(
+    tmp_path: Path, call: str
+) -> None:
+    (found,) = origins(tmp_path, QUEUES.replace("CALL", call))
+
+    assert (found.kind, [each.statement.line for each in found.steps]) == ("message", [2])
+
+
+@pytest.mark.parametrize("call", ["chosen.get()", "self.work.get('key')"])
+def test_a_mapping_and_a_variable_give_no_message(tmp_path: Path, call: str) -> None:
+    text = QUEUES.replace("    item", "    chosen = ContextVar('a')\n    item").replace(
+        "CALL", call
+    )
+
+    assert "message" not in {each.kind for each in origins(tmp_path, text)}
+
+
 STOPPING = """
 class Stop:
     def __init__(self, signum=signal.SIGTERM):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -11,14 +12,14 @@ from mpwatch.diagnose.rules.throughput import (
     gil_bound_threads,
     loader_starvation,
 )
-from mpwatch.model.account import NO_CORE, Activity
+from mpwatch.model.account import IMPORTS, NO_CORE, Activity, ThreadAccount
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import History
 from mpwatch.model.ids import Role
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Loader, Process, Snapshot
-from mpwatch.model.source_code import Mark, SourceLine, Statement
-from tests.builders.accounts import COMPUTES, IN_A_CONDITION, with_shares
+from mpwatch.model.source_code import EndlessLoop, Mark, SourceLine, Statement
+from tests.builders.accounts import COMPUTES, IN_A_CONDITION, JOINS, answers_from, with_shares
 from tests.builders.snapshots import (
     MAIN,
     NOW_S,
@@ -110,6 +111,71 @@ def test_the_line_at_which_the_crowded_threads_compute_is_in_the_title() -> None
     assert finding.summary == (
         "8 computing threads of 2 ranks compete for 2 cpus, mostly at data.py:12 render"
     )
+
+
+def served(native: int) -> list[Process]:
+    """Servers whose main thread sleeps, with threads of requests and threads of a library."""
+    return [
+        process(
+            number,
+            "spawned",
+            threads=[
+                thread(number, "web.py:run:88", state="S", cpu_percent=0.0),
+                *(
+                    thread(10 * number + n, "web.py:embed:25", state="R", cpu_percent=9.0)
+                    for n in range(4)
+                ),
+                *(thread(20 * number + n, state="R", cpu_percent=9.0) for n in range(native)),
+            ],
+        )
+        for number in (200, 201)
+    ]
+
+
+def test_threads_of_python_take_turns_and_are_no_pool_of_a_library() -> None:
+    job = snapshot_of(main(), *served(native=0), usable_cpus=2)
+
+    assert found(cpu_oversubscription.check, job, RUNNABLE) == []
+
+
+def test_the_line_of_a_main_thread_that_sleeps_is_not_where_other_threads_compute() -> None:
+    job = snapshot_of(main(), *served(native=3), usable_cpus=2)
+    asleep = {Activity("sleeping", place="web.py:88 run"): 1.0}
+    job = with_shares(job, p200=asleep, p201=asleep)
+    accounts = {
+        each: replace(
+            account,
+            uncounted=(
+                *account.uncounted,
+                _computing_at("web.py:25 embed", 10 * each.pid, account.uncounted[0]),
+            ),
+            ticks=(0, 0),
+        )
+        for each, account in job.account.processes.items()
+    }
+    known = replace(job, account=replace(job.account, processes=accounts))
+
+    (of_sleep,) = found(cpu_oversubscription.check, job, RUNNABLE)
+    (of_work,) = found(cpu_oversubscription.check, known, RUNNABLE)
+
+    assert "web.py:88" not in " ".join((of_sleep.summary, *of_sleep.evidence))
+    assert of_work.summary.endswith(
+        "8 computing threads of 2 processes compete for 2 cpus, mostly at web.py:25 embed"
+    )
+
+
+def _computing_at(place: str, tid: int, of: ThreadAccount) -> ThreadAccount:
+    """The account of a thread that computes at a line, for as long as another one was observed."""
+    computes = Activity("computing", place=place)
+    buckets = tuple(
+        each._replace(
+            tally=each.tally._replace(
+                cpu_s=each.tally.observed_s, seen={computes: each.tally.observed_s}
+            )
+        )
+        for each in of.buckets
+    )
+    return of._replace(tid=tid, now=computes, buckets=buckets)
 
 
 def test_more_threads_than_cores_in_one_process_were_asked_for_by_the_program() -> None:
@@ -444,6 +510,105 @@ def test_a_thread_that_polls_while_another_waits_for_the_gil_is_named_with_its_l
     assert "process of its own" in computing.advice
     assert found(gil_bound_threads.check, with_poller(0.04, 0.4)) == []
     assert found(gil_bound_threads.check, with_poller(0.16, 0.1)) == []
+
+
+STATISTICS = Activity("computing", "Python code", place="data.py:31 <genexpr>")
+FOR_GIL = Activity("waiting", "the GIL", "gil", (), "train.py:38 serve")
+OF_IMPORTS = Activity("computing", IMPORTS, place="data.py:31 <genexpr>")
+
+
+def serving(
+    held_up: Mapping[Activity, float],
+    computes: Mapping[Activity, float],
+    clients: float = 0.0,
+    root: Activity = JOINS,
+) -> Snapshot:
+    """A server whose main thread waits for the GIL, beside two processes that may wait for it."""
+    stack = ("data.py:<genexpr>:31", "data.py:cell:31", "data.py:refresh:42", "threading.py:run")
+    threads = [thread(300, "train.py:serve:38"), thread(301, *stack, name="stats")]
+    endless = Statement(36, "while True:")
+    rounds = SourceLine(
+        "/home/me/data.py",
+        42,
+        "refresh",
+        Statement(42, "visits[self.cell(row)] += 1"),
+        within=(endless, Statement(41, "for row in rows:")),
+        endless=EndlessLoop(endless),
+    )
+    job = replace(
+        snapshot_of(
+            main(threads=[thread(MAIN, "train.py:run:9")]),
+            process(300, "spawned", label="server", threads=threads),
+            process(301, "spawned"),
+            *(process(number, "spawned") for number in (400, 401)),
+            usable_cpus=8,
+        ),
+        source=(rounds,),
+    )
+    # The main process has the server's end of each connection by inheritance.
+    asks = answers_from(300)._replace(providers=(pid(MAIN), pid(300)))
+    job = with_shares(
+        job,
+        p100={root: 1.0},
+        p300=held_up,
+        p301=computes,
+        p400={asks: clients, COMPUTES: 1 - clients},
+        p401={asks: clients, COMPUTES: 1 - clients},
+    )
+    accounts = dict(job.account.processes)
+    one, other = accounts[pid(300)], accounts.pop(pid(301))
+    second = other.uncounted[0]._replace(name="stats")
+    accounts[pid(300)] = replace(
+        one, uncounted=(*one.uncounted, second), ticks=(*one.ticks, *other.ticks)
+    )
+    return replace(job, account=replace(job.account, processes=accounts))
+
+
+def test_a_thread_that_waits_for_the_gil_where_cores_are_short_is_found() -> None:
+    waits = {FOR_GIL: 0.52, NO_CORE: 0.26, COMPUTES: 0.08, IN_A_CONDITION: 0.14}
+    computes = {STATISTICS: 0.53, NO_CORE: 0.38, IN_A_CONDITION: 0.09}
+
+    finding = only(gil_bound_threads.check, serving(waits, computes))
+
+    assert "thread stats of server (300) computes at data.py:31 <genexpr>" in finding.summary
+    assert finding.severity is Severity.INFO
+    taking_turns = {FOR_GIL: 0.45, NO_CORE: 0.3, COMPUTES: 0.25}
+    assert found(gil_bound_threads.check, serving(taking_turns, taking_turns)) == []
+    a_little_more = {FOR_GIL: 0.4, NO_CORE: 0.35, COMPUTES: 0.25}
+    assert found(gil_bound_threads.check, serving(taking_turns, a_little_more)) == []
+
+
+def test_the_loops_of_a_thread_that_has_the_gil_are_told() -> None:
+    finding = only(gil_bound_threads.check, serving({FOR_GIL: 0.6, COMPUTES: 0.1}, {STATISTICS: 1}))
+
+    loops = "`for row in rows:` (data.py:41 refresh), in `while True:` (data.py:36 refresh)"
+    assert f"thread stats is in {loops}" in finding.evidence
+    assert "`while True:` (data.py:36) has no wait in it" in finding.cause
+
+
+def test_a_process_that_the_gil_holds_up_while_others_wait_for_it_sets_their_pace() -> None:
+    waits = {FOR_GIL: 0.6, COMPUTES: 0.1, IN_A_CONDITION: 0.3}
+
+    finding = only(gil_bound_threads.check, serving(waits, {STATISTICS: 1}, clients=0.8))
+    served = only(gil_bound_threads.check, serving(waits, {STATISTICS: 1}, clients=0.3))
+    little = {FOR_GIL: 0.15, COMPUTES: 0.2, IN_A_CONDITION: 0.65}
+    other = only(gil_bound_threads.check, serving(little, {STATISTICS: 1}, clients=0.8))
+
+    assert finding.severity is Severity.WARNING
+    assert finding.summary.endswith("wait for that process 80% of their time")
+    assert "spawned 400 (400): 80% waiting for server (300)" in finding.evidence
+    assert served.severity is other.severity is Severity.INFO
+    assert "of their time" not in served.summary + other.summary
+    by_either = serving(waits, {STATISTICS: 1}, clients=0.8, root=COMPUTES)
+    assert only(gil_bound_threads.check, by_either).severity is Severity.INFO
+
+
+def test_imports_of_one_thread_are_no_finding_about_the_gil() -> None:
+    waits = {FOR_GIL: 0.2, IN_A_CONDITION: 0.8}
+
+    imports = {OF_IMPORTS: 0.35, STATISTICS: 0.1, IN_A_CONDITION: 0.55}
+    assert found(gil_bound_threads.check, serving(waits, imports)) == []
+    assert found(gil_bound_threads.check, serving(waits, {**imports, STATISTICS: 0.3})) != []
 
 
 def test_a_native_thread_that_polls_waits_for_no_gil() -> None:

@@ -670,3 +670,75 @@ def test_what_a_message_that_removes_depends_on_is_named_where_it_is_sent() -> N
     assert found.advice.startswith(
         "Send End on every way out, also where `if ended:` does not hold"
     )
+
+
+CHANNEL = """\
+import asyncio
+
+
+class Channel:
+    def __init__(self, link):
+        self.link = link
+        self.closed = asyncio.Event()
+
+    async def on_closed(self):
+        await self.closed.wait()
+
+    async def answer(self, promise):
+        for done in asyncio.as_completed([promise, self.on_closed()]):
+            return await done
+
+    async def call(self, text):
+        return await self.answer(self.link.send(text))
+
+
+async def ask(channel: Channel):
+    while True:
+        await channel.call(await read())
+
+
+async def main(addresses):
+    channels = []
+    for address in addresses:
+        channels.append(Channel(await connect(address)))
+    await asyncio.gather(*map(ask, channels))
+
+
+asyncio.run(main(read()))
+"""
+
+
+def in_loop(*calls: str, place: str = "", share: float = 0.0) -> Finding:
+    """Of a process in asyncio, with more calls, and with the line where its time went."""
+    thread = at(*calls, "channel.py:<module>:32")
+    loop = Frame("run_forever", "/usr/lib/python3.11/asyncio/base_events.py", 608)
+    thread = replace(thread, stack=(*thread.stack[:-1], loop, thread.stack[-1]))
+    job = snapshot_of(main(threads=[thread]), holders=kept(channel=CHANNEL))
+    if place:
+        rest = {Activity("waiting", "data"): 1 - share}
+        job = with_shares(job, p100={Activity("computing", place=place): share, **rest})
+    return only(check, job, GROWS)
+
+
+def test_tasks_that_each_call_leaves_waiting_are_told_with_their_event() -> None:
+    found = in_loop()
+
+    assert found.cause == (
+        "Most likely `for done in asyncio.as_completed([promise, self.on_closed()]):` at "
+        "channel.py:13 answer goes on after the first, and neither awaits nor cancels the task of "
+        "self.on_closed() in each round of `while True:` at channel.py:21 ask by way of call(). It "
+        "waits at `await self.closed.wait()` at channel.py:10 on_closed until self.closed of "
+        "Channel is set, and nothing in the rounds of that loop sets it. Each of them stays with "
+        "its coroutine and its future, which the waiters of that event refer to, and with what "
+        "as_completed() keeps for those that are not done (its queue, and the results in it)."
+    )
+    assert "cancel() each of the pending ones" in found.advice
+    assert "nor does gc.collect() help" in found.advice
+
+
+def test_a_loop_of_a_coroutine_over_what_is_there_is_named_only_where_it_is_seen() -> None:
+    now = in_loop("channel.py:main:28")
+    lately = in_loop(place="channel.py:28 main", share=0.5)
+    at_start = in_loop(place="channel.py:28 main", share=0.03)
+
+    assert [e.cause.count("channels.append") for e in (now, lately, at_start)] == [1, 1, 0]

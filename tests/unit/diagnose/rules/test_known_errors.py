@@ -496,6 +496,8 @@ RAISED = (
     "init_process_group.",
     "RuntimeError: Too many open files. Communication with the workers is no longer possible. "
     "Please increase the limit using `ulimit -n` in the shell",
+    "ValueError: Separator is found, but chunk is longer than limit",
+    "asyncio.exceptions.LimitOverrunError: Separator is not found, and chunk exceed the limit",
     "RuntimeError: dictionary changed size during iteration",
 )
 

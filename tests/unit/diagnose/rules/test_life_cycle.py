@@ -15,9 +15,10 @@ from mpwatch.diagnose.rules.exits import (
     sigchld_raises_anywhere,
     zombie_processes,
 )
+from mpwatch.model.events import Raised, WrittenError
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import Point
-from mpwatch.model.samples import ThreadSample
+from mpwatch.model.samples import Frame, ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.source_code import Mark, Statement
 from tests.builders.snapshots import (
@@ -168,6 +169,65 @@ def test_a_block_removed_under_its_users_is_named() -> None:
     job = snapshot_of(main(), process(200), segments=(block(mappers=(pid(100), pid(200))),))
 
     assert only(shared_memory_tracker_unlink.check, job).severity is Severity.INFO
+
+
+def unattached(text: str = "'/psm_1'") -> WrittenError:
+    """A traceback in the log of a job, of a program that has attached to a block."""
+    frames = (
+        Frame("__init__", "/usr/lib/python3.11/multiprocessing/shared_memory.py", 104),
+        Frame("attach", "/home/me/frames.py", 18),
+    )
+    raised = Raised("FileNotFoundError", f"[Errno 2] No such file or directory: {text}", frames)
+    return WrittenError("/home/me/log", 9, raised, script="/home/me/runner.py")
+
+
+def replaced(error: WrittenError) -> Snapshot:
+    """A job whose main thread sleeps, and that has not joined a runner which has failed."""
+    asleep = thread(MAIN, still_s=60.0, waits=WaitedOn("timer", "clock_nanosleep"))
+    runner = replace(unjoined(exit_code=1), label="runner.py")
+    job = snapshot_of(
+        main(threads=[asleep]),
+        process(200),
+        runner,
+        segments=(block(mappers=(pid(100), pid(200))),),
+    )
+    return replace(job, written=(error,))
+
+
+def test_a_process_that_ended_as_its_block_was_gone_is_told_with_the_block() -> None:
+    removed = only(shared_memory_tracker_unlink.check, replaced(unattached()))
+    failed = only(zombie_processes.check, replaced(unattached()))
+
+    assert (removed.severity, removed.others) == (Severity.WARNING, (pid(300),))
+    assert removed.summary.endswith(
+        "was removed, so that runner.py (300) could not attach to it at frames.py:18 attach and "
+        "ended"
+    )
+    assert "Another one that is started in its place ends the same way" in removed.cause
+    assert failed.effect_of == "shared-memory-tracker-unlink"
+    assert failed.severity is Severity.INFO
+
+
+def test_a_process_that_ended_before_it_was_seen_is_told_by_its_script() -> None:
+    job = replaced(unattached())
+    job = replace(job, processes=tuple(each for each in job.processes if each.ended is None))
+
+    removed = only(shared_memory_tracker_unlink.check, job)
+
+    assert "so that a process of runner.py could not attach to it" in removed.summary
+    assert " A process of runner.py came after that" in removed.cause
+
+
+def test_a_failed_attach_to_another_block_is_another_story() -> None:
+    job = replaced(unattached("'/psm_2'"))
+
+    removed = only(shared_memory_tracker_unlink.check, job)
+    failed = only(zombie_processes.check, job)
+
+    assert (removed.severity, removed.others) == (Severity.INFO, ())
+    assert failed.effect_of is None
+    # A process that sleeps waits for nothing of its child.
+    assert "it waits for something" not in failed.cause
 
 
 def test_a_failed_attach_makes_it_a_warning() -> None:

@@ -10,6 +10,7 @@ from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.samples import Ended, Frame
 from mpwatch.model.snapshot import LogEntry, Snapshot
 from mpwatch.observe.state.fold import Fold
+from mpwatch.observe.state.written_errors import WrittenErrorTable
 from tests.builders.samples import MAIN, WORKER_0, WORKER_1, job_process, tree
 
 START_S = 1000.0
@@ -181,3 +182,13 @@ def test_what_a_hook_has_told_is_not_reported_again() -> None:
 
     assert len(after(fold, written("indexer-7"))) == 1
     assert fold.snapshot().written == ()
+
+
+def test_what_has_ended_a_script_is_left_also_below_what_another_process_has_logged() -> None:
+    raised = Raised("FileNotFoundError", "No such file or directory: '/psm_1'", ())
+    logged = WrittenError("/log", 9, raised, process=ProcessId(100, 1))
+    table = WrittenErrorTable()
+
+    table.add(WrittenErrors(1.0, (logged, replace(logged, offset=90, script="/me/run.py"))))
+
+    assert [each.script for each in table.left] == ["/me/run.py"]
