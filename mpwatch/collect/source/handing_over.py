@@ -15,7 +15,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from mpwatch.collect.source.kept import container_of
+from mpwatch.collect.source.growth.kept import container_of
 from mpwatch.collect.source.lines.control_flow import RAISES_NOT
 from mpwatch.collect.source.repetition import Repeatable, loop_around
 from mpwatch.collect.source.syntax import (

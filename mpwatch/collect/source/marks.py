@@ -14,21 +14,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
 from mpwatch.collect.source.ambiguous_patterns import FileNames, PatternUses
-from mpwatch.collect.source.handing_over import (
-    Handing,
-    Permits,
-    find_handing,
-    find_managed,
-    find_releases,
-    find_sends_to_each,
-    find_unbounded,
-    find_uncounted,
-    find_unreleased,
-    handing_of,
-    managers_of,
-    permits_of,
-)
-from mpwatch.collect.source.kept import (
+from mpwatch.collect.source.growth.kept import (
     ARRAYS,
     NO_GRAD,
     ReturnedSlice,
@@ -65,7 +51,21 @@ from mpwatch.collect.source.kept import (
     tensors_of,
     variables_of,
 )
-from mpwatch.collect.source.kept_references import HOOKS, find_groups, find_loop_runs
+from mpwatch.collect.source.growth.kept_references import HOOKS, find_groups, find_loop_runs
+from mpwatch.collect.source.handing_over import (
+    Handing,
+    Permits,
+    find_handing,
+    find_managed,
+    find_releases,
+    find_sends_to_each,
+    find_unbounded,
+    find_uncounted,
+    find_unreleased,
+    handing_of,
+    managers_of,
+    permits_of,
+)
 from mpwatch.collect.source.lines.control_flow import STARTS_TASK
 from mpwatch.collect.source.pipes_and_signals import (
     BufferedFiles,

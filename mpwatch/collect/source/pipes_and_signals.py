@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from signal import Signals
 from typing import Final, NamedTuple
 
-from mpwatch.collect.source.kept import container_of
+from mpwatch.collect.source.growth.kept import container_of
 from mpwatch.collect.source.rank_differences import reads_clock
 from mpwatch.collect.source.syntax import (
     FUNCTIONS,

@@ -13,7 +13,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from mpwatch.collect.source.kept import MODELS
+from mpwatch.collect.source.growth.kept import MODELS
 from mpwatch.collect.source.syntax import (
     FUNCTIONS,
     Found,

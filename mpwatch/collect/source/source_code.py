@@ -19,10 +19,9 @@ from typing import Final
 from mpwatch.collect.process.foreign_files import open_as_owner
 from mpwatch.collect.source.ambiguous_patterns import FileNames
 from mpwatch.collect.source.call_graph import Program, program_of
-from mpwatch.collect.source.handing_over import admissions
-from mpwatch.collect.source.holders import holders_in
-from mpwatch.collect.source.kept import ARRAYS, ReturnedSlice, returned_slices_of
-from mpwatch.collect.source.kept_references import (
+from mpwatch.collect.source.growth.holders import holders_in
+from mpwatch.collect.source.growth.kept import ARRAYS, ReturnedSlice, returned_slices_of
+from mpwatch.collect.source.growth.kept_references import (
     handed_to_unrun_loops,
     kept_exceptions,
     named_loggers,
@@ -30,6 +29,7 @@ from mpwatch.collect.source.kept_references import (
     registrations,
     unclosed,
 )
+from mpwatch.collect.source.handing_over import admissions
 from mpwatch.collect.source.lines.cache_keys import key_origins
 from mpwatch.collect.source.lines.control_flow import (
     NESTED,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
-from mpwatch.collect.source.kept import (
+from mpwatch.collect.source.growth.kept import (
     container_of,
     is_small_value,
     names_dropped_from,

@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-from mpwatch.collect.source.kept_references import unclosed
+from mpwatch.collect.source.growth.kept_references import unclosed
 from mpwatch.collect.source.syntax import ParsedFile
 
 

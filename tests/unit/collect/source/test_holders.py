@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mpwatch.collect.source.holders import holders
+from mpwatch.collect.source.growth.holders import holders
 from mpwatch.collect.source.source_code import SourceCode
 from mpwatch.collect.source.syntax import ParsedFile
 from mpwatch.model.ids import ProcessId

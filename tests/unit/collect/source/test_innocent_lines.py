@@ -11,7 +11,7 @@ from typing import get_args
 
 import pytest
 
-from mpwatch.collect.source.kept_references import registrations
+from mpwatch.collect.source.growth.kept_references import registrations
 from mpwatch.collect.source.marks import marks
 from mpwatch.collect.source.syntax import ParsedFile
 from mpwatch.model.source_code import MarkKind

@@ -7,7 +7,7 @@ import ast
 import pytest
 from msgspec.structs import replace
 
-from mpwatch.collect.source.holders import holders
+from mpwatch.collect.source.growth.holders import holders
 from mpwatch.collect.source.syntax import ParsedFile
 from mpwatch.diagnose.analysis.growth.holders import Held
 from mpwatch.diagnose.rules.memory import persistent_workers_leak

@@ -27,8 +27,8 @@ from mpwatch.collect.source.call_graph import (
     expressions_of,
     program_of,
 )
-from mpwatch.collect.source.kept import is_small_value
-from mpwatch.collect.source.left_waiting import Left, left_waiting, of_event
+from mpwatch.collect.source.growth.kept import is_small_value
+from mpwatch.collect.source.growth.left_waiting import Left, left_waiting, of_event
 from mpwatch.collect.source.repetition import may_wait_in
 from mpwatch.collect.source.syntax import (
     CONTAINERS,

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from mpwatch.collect.source.kept import container_of, names_dropped_from, names_set
+from mpwatch.collect.source.growth.kept import container_of, names_dropped_from, names_set
 from mpwatch.collect.source.repetition import Repeatable, functions_with_classes, loop_around
 from mpwatch.collect.source.syntax import (
     FUNCTIONS,
