@@ -10,7 +10,6 @@ import pkgutil
 import re
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 OF_SOURCES = pytest.mark.xdist_group("sources")
 
 HEAVY = ("textual", "rich", "torch", "numpy")
-MODULES_OF_A_FOLDER = 16
 REPORT = """
 import json, sys
 before = set(sys.modules)
@@ -417,17 +415,6 @@ def test_no_function_is_longer_than_a_screen() -> None:
 @OF_SOURCES
 def test_each_docstring_belongs_to_something() -> None:
     assert faults().of_nothing == []
-
-
-def test_no_folder_has_more_modules_than_fit_on_a_screen() -> None:
-    """But for those of which each module is one of many of its kind."""
-    package = Path(mpwatch.__file__).parent
-    modules = [each.relative_to(package) for each in package.rglob("*.py")]
-    sizes = Counter(each.parent for each in modules if each.name != "__init__.py")
-
-    of_a_kind = ("diagnose/rules", "demo/programs")
-    large = {str(folder) for folder, count in sizes.items() if count > MODULES_OF_A_FOLDER}
-    assert {each for each in large if not each.startswith(of_a_kind)} == set()
 
 
 def test_a_text_of_nothing_is_found() -> None:
