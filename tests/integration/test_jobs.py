@@ -103,7 +103,7 @@ def test_an_unprepared_job_is_shown_completely_from_outside(start: Start, method
     assert ("forkserver" in roles) == (method == "forkserver")
 
 
-@pytest.mark.parametrize("method", cases(METHODS, ["fork"]))
+@pytest.mark.parametrize("method", cases(METHODS, ["fork", "spawn"]))
 def test_a_job_with_the_hook_shows_it_ready_everywhere_with_a_flow_from_each_worker(
     start: Start, method: str
 ) -> None:

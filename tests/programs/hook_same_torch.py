@@ -79,7 +79,6 @@ def loaders() -> None:
 
 def carried() -> None:
     """The same where the hook is passed to the worker in its preparation data."""
-    attempt(torch.multiprocessing.spawn, stumble, (), 2)
     for method in ("spawn", "forkserver"):
         attempt(run, DataLoader(Numbers("fails"), num_workers=1, multiprocessing_context=method))
 
@@ -133,7 +132,7 @@ def sharing() -> None:
         attempt(fifo.put, torch.ones(2).to_sparse())
         say(fifo.get())
     attempt(torch.multiprocessing.set_sharing_strategy, "pigeons")
-    attempt(torch.multiprocessing.start_processes, stumble, (), 2, True, False, "fork")
+    attempt(torch.multiprocessing.spawn, stumble, (), 2)
 
 
 def leave(fifo: Any) -> None:

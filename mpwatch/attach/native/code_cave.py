@@ -8,7 +8,7 @@ The kernel maps whole pages of a loaded file, so two places have unused bytes:
 - Behind the end of its code: the next bytes of the file. A store through /proc/PID/mem gives the
   process a private copy of that page, as a debugger's breakpoint does, and leaves the file alone.
   Where the kernel refuses that store to a process that does not trace the target (the setting
-  `proc_mem.force_override` of Linux 6.12, `ptrace` in Debian's kernels), the tracer writes there
+  `proc_mem.force_override` of Linux 6.12, `ptrace` in Debian's 7.2), the tracer writes there
   while the thread is stopped.
 
 Neither needs a new mapping, nor memory that is writable and executable at once.

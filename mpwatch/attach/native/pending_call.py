@@ -126,7 +126,7 @@ def prepare(
     memory: TargetMemory,
     function: int,
     block_at: int,
-    code: bytes = b"",
+    code: bytes,
 ) -> CallPlan:
     """Find the addresses a call needs.
 

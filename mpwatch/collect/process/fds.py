@@ -415,6 +415,7 @@ class MountDevices:
             table = procfs.read(f"{self._proc}/{pid}/mountinfo", MOUNTS_BYTES)
         except OSError:
             return None
+        self._devices = {k: v for k, v in self._devices.items() if now_s - v[0] < MOUNTS_S}
         self._devices[mount] = now_s, None  # one that was unmounted while a file of it is open
         for number, major, minor in _MOUNT_LINE.findall(table):
             self._devices[int(number)] = now_s, os.makedev(int(major), int(minor))

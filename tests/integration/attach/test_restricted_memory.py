@@ -61,7 +61,7 @@ def test_a_call_whose_code_is_not_in_place_is_refused_and_leaves_the_target_alon
 ) -> None:
     prepare = pending_call.prepare
     monkeypatch.setattr(methods, "PASSES_WITHIN_S", 0.0)
-    monkeypatch.setattr(pending_call, "prepare", lambda *arguments: prepare(*arguments[:5]))
+    monkeypatch.setattr(pending_call, "prepare", lambda *arguments: prepare(*arguments[:5], b""))
     running = start("attach_plain", "idle")
 
     attached = inject(running.process, timeout_s=60)

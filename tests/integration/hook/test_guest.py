@@ -19,7 +19,6 @@ from mpwatch.collect.process.procfs import stat_of
 from mpwatch.hook import wire
 from tests.integration.hook.client import Client, ring_records, sockets, wait_for_sockets
 from tests.integration.hook.guest import Guest
-from tests.integration.on_demand import cases
 from tests.procfs import eventually
 
 pytestmark = pytest.mark.slow
@@ -47,10 +46,7 @@ def test_a_hook_without_an_observer_has_two_descriptors_and_one_hidden_thread() 
     )
 
 
-@pytest.mark.parametrize(
-    "mode",
-    cases(["weight", "weight_under_run", "weight_injected"], ["weight", "weight_injected"]),
-)
+@pytest.mark.parametrize("mode", ["weight", "weight_under_run", "weight_injected"])
 def test_with_its_ring_and_notes_full_the_hook_takes_less_than_a_mebibyte(mode: str) -> None:
     with Guest(mode) as guest:
         if mode == "weight_injected":
