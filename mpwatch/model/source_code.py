@@ -180,6 +180,8 @@ class LeftWaiting(NamedTuple):
     function: str
     """The coroutine that waits for the event."""
     statement: Statement
+    is_set: bool = False
+    """Whether another part of the program sets an event of that name."""
 
 
 class RoundOf(NamedTuple):
@@ -231,7 +233,8 @@ class Holder(NamedTuple):
     """Of one whose entries an answer removes: what takes them out of another container only."""
     looked_up: LookedUp | None = None
     store: str = ""
-    """Its class, where it is a store of torch.distributed that gets ever new keys: `TCPStore`."""
+    """Its class, where it is a store of torch.distributed that gets ever new keys: `TCPStore`.
+    Of a PrefixStore that of the store below it, as far as this shows."""
     left_waiting: LeftWaiting | None = None
 
 
@@ -460,7 +463,7 @@ MarkKind: TypeAlias = Literal[
     # Fills a cache that nothing in the file bounds. About: the cache.
     "cache",
     # Takes a part of an argument, which a call then hands on as the key of a cache. About: the line
-    # that stores it, and the function of that, `/app/metrics.py:52, labels`.
+    # that stores it, and the function of that, `metrics.py:52, labels`.
     "cache-key",
     # Calls a method of the module inside of a wrapper such as DistributedDataParallel, and wraps
     # nothing in its function. About: the method.

@@ -512,20 +512,30 @@ class Program:
         key = id(found.loop)
         if key not in self._reached:
             self.spend(len(found.function.calls))
-            waiting = deque(
-                site.called
+            self._reached[key] = self.reached_by(
+                site
                 for site in found.function.calls
                 if found.has(first_line(site.statement)) and _is_inside(site, found.loop)
             )
-            seen: set[int] = set()
-            while waiting:
-                at = waiting.popleft()
-                if id(at) not in seen:
-                    self.spend(1 + len(at.calls))
-                    seen.add(id(at))
-                    waiting.extend(site.called for site in at.calls)
-            self._reached[key] = frozenset(seen)
         return self._reached[key]
+
+    def reached_by(self, calls: Iterable[Site], *, is_at_once: bool = False) -> frozenset[int]:
+        """The ids of the functions that some calls lead to.
+
+        Args:
+            calls: The calls.
+            is_at_once: Only by calls that have returned before the next statement is run: not by
+                one that hands a function or a coroutine to a task, a thread or a process.
+        """
+        waiting, seen = deque(calls), set[int]()
+        while waiting:
+            site = waiting.popleft()
+            if id(site.called) in seen or (is_at_once and not _is_run_there(site)):
+                continue
+            self.spend(1 + len(site.called.calls))
+            seen.add(id(site.called))
+            waiting.extend(site.called.calls)
+        return frozenset(seen)
 
 
 def program_of(files: Iterable[tuple[str, ParsedFile]]) -> Program | None:
@@ -543,6 +553,16 @@ def program_of(files: Iterable[tuple[str, ParsedFile]]) -> Program | None:
         return Program(used)
     except TooMuchToFollow:
         return None
+
+
+def _is_run_there(site: Site) -> bool:
+    """Whether a call is all that its statement does, but for an assignment, and is awaited."""
+    statement = site.statement
+    value = statement.value if isinstance(statement, ast.Assign | ast.Expr) else None
+    if isinstance(site.called.node, ast.AsyncFunctionDef) and not isinstance(value, ast.Await):
+        return False
+    value = value.value if isinstance(value, ast.Await) else value
+    return value is not None and value is site.call
 
 
 def _is_inside(site: Site, loop: ast.AST) -> bool:

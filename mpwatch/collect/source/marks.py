@@ -268,7 +268,7 @@ def _names_of(
     emptied_dicts = map(container_of, (*bounded, *(e for e in set_back if "[" not in e)))
     uses_arrays = not ARRAYS.isdisjoint(imported_roots(tree))
     is_wrapping = has_wrappers(tree)
-    tensors = tensors_in(tree) if uses_arrays else {}
+    tensors = of_file(tree, tensors_in) if uses_arrays else {}
     functions = functions_by_name(tree)
     defined = [n for n in every_node(tree) if isinstance(n, (*FUNCTIONS, ast.ClassDef))]
     return _Names(

@@ -9,12 +9,14 @@ is given.
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from mpwatch.collect.source.growth.kept import MODELS
 from mpwatch.collect.source.syntax import (
+    CONTAINER_METHODS,
     FUNCTIONS,
     Found,
     assigned_to,
@@ -44,8 +46,6 @@ _CUTS: Final = frozenset(("narrow", "select"))
 """Those of them whose result is a part."""
 _DIVIDES: Final = frozenset(("chunk", "split", "tensor_split", "unbind"))
 """Methods of a tensor whose result is a tuple of parts."""
-_OF_CONTAINERS: Final = frozenset((*vars(dict), *vars(list), *vars(set)))
-"""Names of methods that a call may mean rather than a function of the program."""
 _SAME_KIND: Final = frozenset(("contiguous", "cpu", "detach", "float", "half", "to"))
 
 
@@ -216,7 +216,7 @@ def returned_parts_of(tree: ast.AST, tensors: Mapping[str, Container[str]]) -> M
     """
     found: dict[str, Part] = {}
     for name, function in functions_by_name(tree).items():
-        if name in _OF_CONTAINERS:
+        if name in CONTAINER_METHODS:
             continue
         nodes = own_nodes(function)
         gives = [e for e in nodes if isinstance(e, ast.Return) and e.value is not None]
@@ -246,11 +246,13 @@ def _scope_of(
         {},
     )
     scope.parts.update(_rows_of(nodes, scope))
-    bound = [target.id for n in nodes for target in _bound_by(n) if isinstance(target, ast.Name)]
+    bound = Counter(
+        target.id for n in nodes for target in _bound_by(n) if isinstance(target, ast.Name)
+    )
     given = (each for each in nodes if isinstance(each, ast.Assign))
     for node in sorted(given, key=first_line):
         target = node.targets[0]
-        if isinstance(target, ast.Name) and bound.count(target.id) == 1:
+        if isinstance(target, ast.Name) and bound[target.id] == 1:
             part = next(filter(None, map(scope.part, _stored(node.value))), None)
             if part is not None:
                 scope.parts[target.id] = part

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
@@ -65,6 +65,7 @@ from mpwatch.collect.source.syntax import (
     first_line,
     imported_roots,
     last_line,
+    of_file,
     quoted,
 )
 from mpwatch.model.ids import ProcessId
@@ -353,7 +354,7 @@ class SourceCode:
         for path, (module, _) in self._modules.items():
             if module is None or "torch" not in imported_roots(module.tree):
                 continue
-            for name, each in returned_parts_of(module.tree, tensors_in(module.tree)).items():
+            for name, each in of_file(module.tree, _parts_in).items():
                 twice |= {name} & found.keys()
                 found[name] = each._replace(made=f"{path.rpartition('/')[2]}:{each.made}")
         return {name: each for name, each in found.items() if name not in twice}
@@ -504,3 +505,8 @@ def _imported(file: str, tree: ast.Module) -> Iterator[tuple[str, str]]:
             dots = "." * level
             yield f"{dots}{name}", f"{path}.py"
             yield f"{dots}{name}", f"{path}/__init__.py"
+
+
+def _parts_in(tree: ast.Module) -> Mapping[str, Part]:
+    """See `returned_parts_of`."""
+    return returned_parts_of(tree, of_file(tree, tensors_in))

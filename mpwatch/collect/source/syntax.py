@@ -37,6 +37,8 @@ CONTAINERS: Final = frozenset(
     ("Counter", "OrderedDict", "defaultdict", "deque", "dict", "list", "set")
 )
 """What makes an empty container, called without arguments."""
+CONTAINER_METHODS: Final = frozenset((*vars(dict), *vars(list), *vars(set)))
+"""Names of methods that a call may mean rather than a function of the program."""
 LOGS: Final = frozenset(
     ("critical", "debug", "error", "exception", "info", "log", "print", "warn", "warning")
 )

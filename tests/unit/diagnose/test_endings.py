@@ -203,6 +203,8 @@ def test_a_limit_on_what_is_in_flight_is_told_where_the_function_waits_that_give
         "`rows.append(row)` (train.py:19) out, so that less is given back",
     )
     assert "the limit at main.py:30 is used up" in finding.cause
+    assert "Most likely the limit at main.py:30" in finding.cause
+    assert finding.advice.startswith("Give self.sent back by requests and not by results")
     assert "A greater limit, or more processes, only delays it." in finding.advice
     assert finding.advice.endswith(FINDING.advice)
 
@@ -216,7 +218,11 @@ def test_a_count_that_each_answer_lowers_is_the_cause_if_not_all_are_answered() 
     finding = with_limit_kept(limited(by_one, at_times), BOTH_WAIT)
 
     assert (len(unlikely.evidence), unlikely.cause) == (3, FINDING.cause)
+    assert "It can be that the limit at main.py:30 is used up" in finding.cause
     assert "a request without an answer keeps its share for ever" in finding.cause
+    assert finding.advice.startswith("Answer every request, also where it fails")
+    assert "A greater limit, or more processes, only delays it." in finding.advice
+    assert "by requests and not by results" not in finding.advice
 
 
 @pytest.mark.parametrize(

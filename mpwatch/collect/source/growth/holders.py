@@ -159,9 +159,11 @@ class _Search:
                 if holder is not None:
                     yield holder
                     break
+        told: set[int] = set()
         for left in left_waiting(self._program):
-            holder = self._left_waiting(left)
+            holder = self._left_waiting(left) if id(left.statement) not in told else None
             if holder is not None:
+                told.add(id(left.statement))
                 yield holder
 
     # --- statements ---------------------------------------------------------------------------
@@ -327,10 +329,16 @@ class _Search:
     def _store_of(self, key: _Key, depth: int = 0) -> str:
         """The class of a container that is a store of torch.distributed; empty for any other.
 
-        One that is given to the object which keeps it is looked for where that is made.
+        One that is given to the object which keeps it is looked for where that is made; that of a
+        PrefixStore is the one below it, and `PrefixStore` where this is not known.
         """
-        made = self._made_of(key)
-        kinds = {_kind_of(value) for value in made} & _STORES
+        made, owner = self._made_of(key), key[1]
+        at = owner.methods.get("__init__") if isinstance(owner, Class) else owner
+        kinds = {
+            self._store_below(value, at if isinstance(at, Function) else None, depth)
+            for value in made
+            if _kind_of(value) in _STORES
+        }
         if kinds or depth >= _DEPTH or not isinstance(key[1], Class):
             return min(kinds, default="")
         init = key[1].methods.get("__init__")
@@ -343,6 +351,29 @@ class _Search:
                     if found := self._store_of(each, depth + 1):
                         return found
         return ""
+
+    def _store_below(self, made: ast.expr, function: Function | None, depth: int) -> str:
+        """The class of the store in which one keeps its keys; `PrefixStore` if it is not known.
+
+        Args:
+            made: What makes the store, or is it.
+            function: That has it, as far as this is known.
+            depth: Steps that have led to it.
+        """
+        kind = _kind_of(made)
+        while kind == "PrefixStore" and isinstance(made, ast.Call):
+            below = argument_of(made, "store", 1)
+            if below is None:
+                break
+            made, kind = below, _kind_of(below)
+        if kind in _STORES:
+            return kind
+        if function is None or depth >= _DEPTH:
+            return "PrefixStore"
+        given = self._given_to(made.id, function) if isinstance(made, ast.Name) else []
+        kinds = {self._store_below(value, at, depth + 1) for value, at in given}
+        kinds |= {self._store_of(each, depth + 1) for each in self._keys(made, function)} - {""}
+        return kinds.pop() if len(kinds) == 1 else "PrefixStore"
 
     def _is_ever_new(self, key: ast.expr, function: Function, found: Round, depth: int = 0) -> bool:
         """Whether a key is another one in each round of a loop, as far as its parts show.
@@ -456,7 +487,11 @@ class _Search:
         )
 
     def _left_waiting(self, left: Left) -> Holder | None:
-        """An event that keeps what waits for it, unless it is set in the rounds that add to it."""
+        """An event that keeps what waits for it, unless it is set in the rounds that add to it.
+
+        Nor where it is set before these, as a gate is that stays open, or by the function that
+        leaves the task.
+        """
         program, made, key = self._program, left.made, ("attribute", left.owner, left.event)
         line, function = first_line(made.statement), made.function
         rounds = [
@@ -467,14 +502,20 @@ class _Search:
         outside = program.outside_calls(function)
         if not rounds and outside is None:
             return None
+        own = {id(function), *program.reached_by(function.calls)}
+        is_set = False
         for ends in program.functions:
             for statement, parents in ends.statements:
                 done = of_event(statement, left.event)
-                if "clear" in done:
+                if "clear" in done or ("set" in done and id(ends) in own):
                     return None
                 removed = _Removed(ends, statement, parents, False)
-                if "set" in done and any(self._is_in(removed, each) for each in rounds):
+                if "set" in done and (
+                    any(self._is_in(removed, each) for each in rounds)
+                    or self._is_before(removed, left.owner, rounds)
+                ):
                     return None
+                is_set = is_set or "set" in done
         return Holder(
             left.shown,
             left.owner.name,
@@ -488,7 +529,7 @@ class _Search:
             tuple(_round_of(each, None) for each in rounds[:_ROUNDS]),
             "" if outside is None else outside.name,
             "" if outside is None else outside.file,
-            left_waiting=left.words,
+            left_waiting=left.words._replace(is_set=is_set),
         )
 
     def _looked_up(self, added: _Added, adds: Sequence[_Added]) -> LookedUp | None:
@@ -748,6 +789,31 @@ class _Search:
             removed.statement,
         )
         return is_own or id(removed.function) in self._program.reached_in(found)
+
+    def _is_before(self, removed: _Removed, owner: Class, rounds: Sequence[Round]) -> bool:
+        """Whether a statement is run before a loop begins, or as the object is made.
+
+        In the function of the loop, in those that lead to it, or in what these call before.
+        """
+        made = {id(each.methods.get("__init__")) for each in self._program.family(owner)}
+        if id(removed.function) in made:
+            return True
+        line = first_line(removed.statement)
+        waiting = [(each.function, first_line(each.loop)) for each in rounds]
+        seen = {id(function) for function, _ in waiting}
+        while waiting:
+            at, until = waiting.pop()
+            if removed.function is at and line < until:
+                return True
+            self._program.spend(1 + len(at.calls) + len(at.callers))
+            earlier = [each for each in at.calls if first_line(each.statement) < until]
+            if id(removed.function) in self._program.reached_by(earlier, is_at_once=True):
+                return True
+            for site in at.callers:
+                if id(site.caller) not in seen:
+                    seen.add(id(site.caller))
+                    waiting.append((site.caller, first_line(site.statement)))
+        return False
 
     def _contains(self, outer: Round, inner: Round) -> bool:
         """Whether a loop is around another one, also where it calls the function of that."""

@@ -9,7 +9,7 @@ refer to its future, that to the task, and the task to its coroutine (CPython 3.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import Final, NamedTuple
 
 from mpwatch.collect.source.call_graph import (
@@ -146,22 +146,25 @@ def _uses_pending(function: Function, statement: ast.AST) -> bool:
     if isinstance(statement, ast.Expr):
         return False
     targets = statement.targets if isinstance(statement, ast.Assign) else []
-    if len(targets) != 1 or not isinstance(targets[0], ast.Tuple):
+    if len(targets) != 1 or not isinstance(targets[0], ast.Tuple) or not targets[0].elts:
         return True
-    name = last_name(targets[0].elts[-1])
-    return any(
-        isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
-        for each, _ in function.statements
-        for node in expressions_of(each)
-    )
+    pending = targets[0].elts[-1]
+    return not isinstance(pending, ast.Name) or _is_read(function, {pending.id})
 
 
 def _is_dropped(function: Function, statement: ast.AST, call: ast.Call) -> bool:
-    """Whether nothing reads the task that a call makes."""
+    """Whether nothing reads the task that a call makes; false where an object keeps it."""
     if isinstance(statement, ast.Expr):
         return statement.value is call
-    names = [last_name(target) for target, value in assignments(statement) if value is call]
-    return bool(names) and not any(
+    targets = [target for target, value in assignments(statement) if value is call]
+    names = {target.id for target in targets if isinstance(target, ast.Name)}
+    is_own = bool(targets) and all(isinstance(target, ast.Name) for target in targets)
+    return is_own and not _is_read(function, names)
+
+
+def _is_read(function: Function, names: Set[str]) -> bool:
+    """Whether a function reads one of some variables, or others may, as it is not its own."""
+    return not names.isdisjoint(function.not_own) or any(
         isinstance(node, ast.Name) and node.id in names and isinstance(node.ctx, ast.Load)
         for each, _ in function.statements
         for node in expressions_of(each)

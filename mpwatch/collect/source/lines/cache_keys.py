@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from mpwatch.collect.source.call_graph import assignments
 from mpwatch.collect.source.syntax import (
+    CONTAINER_METHODS,
     FUNCTIONS,
     QUOTE_LIMIT,
     ParsedFile,
@@ -29,12 +30,15 @@ def key_origins(cache: Mark, files: Iterable[tuple[str, ParsedFile]]) -> tuple[M
     """The statements that take the keys of a cache out of a message, request or item.
 
     Only where the key is what the function of the cache is given, and the program has one function
-    of that name.
+    of that name, which is none of a method of containers: `OPTIONS.get(name)` would be taken for a
+    call of it.
 
     Args:
         cache: A statement that stores under a key, in a function that looks for it before.
         files: The program.
     """
+    if cache.function in CONTAINER_METHODS:
+        return ()
     parsed = list(files)
     named = [
         (file, each)
@@ -48,7 +52,7 @@ def key_origins(cache: Mark, files: Iterable[tuple[str, ParsedFile]]) -> tuple[M
     given = _given_key(function, cache.statement.line)
     if given is None:
         return ()
-    place = f"{cache.file}:{cache.statement.line}"
+    place = f"{cache.file.rpartition('/')[2]}:{cache.statement.line}"
     found: dict[tuple[str, int], Mark] = {}
     for file, module in parsed:
         for caller in functions_in(module.tree):

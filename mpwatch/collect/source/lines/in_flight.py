@@ -213,20 +213,26 @@ def _amount(statement: ast.AST) -> ast.expr | None:
 
 
 def _is_by_content(statement: ast.AST) -> bool:
-    """`self.sent -= len(result.rows)`."""
+    """`self.sent -= len(result.rows)`; `len(done)` is most likely the number of answers."""
+    return bool(_lengths(statement))
+
+
+def _lengths(statement: ast.AST) -> list[ast.Attribute | ast.Subscript]:
+    """The parts of objects by whose lengths a statement lowers a count."""
     amount = _amount(statement)
-    return amount is not None and any(isinstance(each, ast.Call) for each in ast.walk(amount))
+    return [
+        call.args[0]
+        for call in (ast.walk(amount) if amount is not None else ())
+        if isinstance(call, ast.Call)
+        and last_name(call.func) == "len"
+        and call.args
+        and isinstance(call.args[0], ast.Attribute | ast.Subscript)
+    ]
 
 
 def _left_out(statement: ast.AST, files: Iterable[tuple[str, ParsedFile]]) -> LeftOut | None:
     """The loop that fills what the amount is the length of, and the condition that leaves out."""
-    amount = _amount(statement)
-    lengths = [
-        call.args[0]
-        for call in (ast.walk(amount) if amount is not None else ())
-        if isinstance(call, ast.Call) and last_name(call.func) == "len" and call.args
-    ]
-    names = {last_name(each) for each in lengths if isinstance(each, ast.Attribute)}
+    names = {last_name(each) for each in _lengths(statement) if isinstance(each, ast.Attribute)}
     for file, module in files if names else ():
         for function in functions_in(module.tree):
             for node, parents in within(function.body):

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from mpwatch.describe.frames import frame_words, is_library
+from mpwatch.diagnose.analysis.exits.kinds import raised_at
 from mpwatch.diagnose.analysis.index import Index, derived
-from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.model.events import WrittenError
 from mpwatch.model.snapshot import Process, Segment
 
@@ -19,21 +18,13 @@ class LostBlock(Struct, frozen=True):
     segment: Segment
     error: WrittenError
     process: Process | None
-    """The process that has ended by it; `None` where it may be one of several."""
-
-    @property
-    def who(self) -> str:
-        """The process, or a process of its script; empty if neither is known."""
-        if self.process is not None:
-            return called(self.process)
-        script = self.error.script.rpartition("/")[2]
-        return f"a process of {script}" if script else ""
+    """The process that has ended by it; `None` where none is seen, or it may be one of several."""
 
     @property
     def place(self) -> str:
-        """The line of the program that attaches: `frames.py:18 attach`; empty if unknown."""
-        frames = self.error.raised.frames
-        return next((frame_words(each) for each in frames if not is_library(each)), "")
+        """The line that attaches: `frames.py:18 attach`; empty if unknown."""
+        raised = self.error.raised
+        return raised_at(raised) if raised.frames else ""
 
 
 @derived
@@ -41,7 +32,8 @@ def lost_blocks(index: Index) -> tuple[LostBlock, ...]:
     """The attaches that have failed as their block was removed, each once for its block.
 
     The name of the block stands in the message: `No such file or directory: '/psm_4ef540f1'`. It
-    is a random one, so that a traceback of an earlier job in the same file is of another block.
+    is a random one, so that a traceback of an earlier job in the same file is of another block. One
+    that has ended a thread alone is left out.
     """
     return tuple(_lost(index))
 
@@ -52,20 +44,29 @@ def _lost(index: Index) -> Iterator[LostBlock]:
         if segment.kind != "psm" or segment.is_linked or not name:
             continue
         for error in index.snapshot.written:
-            is_of = error.raised.type == "FileNotFoundError"
+            is_of = error.raised.type == "FileNotFoundError" and not error.thread_name
             if is_of and f"/{name}'" in error.raised.text:
                 yield LostBlock(segment, error, _ended_by(index, error))
                 break
 
 
 def _ended_by(index: Index, error: WrittenError) -> Process | None:
-    """The only process that has failed as Python does after a traceback, of the same script."""
+    """The process that the traceback names, or the only one that may have written it.
+
+    It has ended as Python does after a traceback, and writes to that file; its script is that of
+    the traceback where this is known.
+    """
     script = error.script.rpartition("/")[2]
-    failed = [
+    found = [
         each
         for each in index.snapshot.processes
         if each.ended is not None and each.ended.exit_code == 1
     ]
-    named = [each for each in failed if script and script in each.label.split()]
-    found = named or failed
+    if error.process is not None:
+        return next((each for each in found if each.process == error.process), None)
+    found = [
+        each
+        for each in found
+        if each.process in error.writers and (not script or script in each.label.split())
+    ]
     return found[0] if len(found) == 1 else None

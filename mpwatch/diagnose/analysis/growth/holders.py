@@ -134,8 +134,10 @@ def held(
 def not_at_work(index: Index, process: Process) -> frozenset[tuple[str, int]]:
     """The statements that add to a container in loops which a process is not in, by file and line.
 
-    It has left them, or has never been in them.
+    It has left them, or has never been in them. None where no stack of it is known.
     """
+    if not any(each.stack for each in process.threads):
+        return frozenset()
     return frozenset(
         _place(each) for each in index.snapshot.holders if _held(index, process, each) is None
     )
@@ -197,7 +199,8 @@ def _writers(index: Index, process: Process, holder: Holder) -> Sequence[Process
     """The processes that may write the keys of a store that take memory of a process.
 
     The keys of a TCPStore are in the process that runs its server, whoever has written them; those
-    of a HashStore in its own process, and those of a FileStore in each one that reads them.
+    of a HashStore in its own process, and those of a FileStore in each one that reads them. What is
+    below a PrefixStore of an unknown store is most often a TCPStore.
     """
     if holder.store in _IN_SERVER:
         return index.snapshot.living() if serves_a_store(process) else ()
@@ -312,10 +315,13 @@ def _left_waiting(each: Held, left: LeftWaiting) -> Kept:
     """Tasks that nothing awaits or cancels, and that wait for an event of the program."""
     event, last = each.names, each.first.name.rpartition(".")[2]
     waits = _at(left.statement, left.file, left.function)
+    there = f"{each.first.function}()" if each.round is None else "the rounds of that loop"
+    here = there if each.round is None else "these rounds"
+    how_sure = "It can be that" if left.is_set else "Most likely"
     return Kept(
-        f"{left.made} waits at {waits} for {event}, which nothing sets in these rounds",
-        f"Most likely {adds_words(each)}. It waits at {waits} until {event} is set, and nothing in "
-        f"the rounds of that loop sets it. Each of them stays with its coroutine and its future, "
+        f"{left.made} waits at {waits} for {event}, which nothing in {here} sets",
+        f"{how_sure} {adds_words(each)}. It waits at {waits} until {event} is set, and nothing in "
+        f"{there} sets it. Each of them stays with its coroutine and its future, "
         f"which the waiters of that event refer to{_WITH_IT[left.how]}.",
         f"{_CANCEL[left.how].format(made=left.made)} Or make one task of {left.made} for each "
         f"object that has {last}, when that object is made, and wait for it beside the others "
@@ -339,7 +345,7 @@ _CANCEL: Mapping[LeftHow, str] = {
         "`finally` clause."
     ),
     "wait": "cancel() each of the pending tasks once the wait has returned, in a `finally` clause.",
-    "task": "Keep the task, and cancel() it once its round is over, in a `finally` clause.",
+    "task": "Keep the task, and cancel() it once it is not needed any more, in a `finally` clause.",
 }
 
 
@@ -437,12 +443,11 @@ _IN_A_STORE = (
     "memory, where no object of Python is to be found."
 )
 _IN_STORES: Mapping[str, str] = {
-    **dict.fromkeys(
-        _IN_SERVER,
+    "TCPStore": (
         " The server of a TCPStore keeps each key with its value until delete_key(). It is a "
         "thread of this process (made with is_master=True, or that of rank 0), so that native "
         "memory of this process rises, whoever writes the keys, and no object of Python is to be "
-        "found.",
+        "found."
     ),
     "FileStore": (
         " A FileStore only appends to its file, and each process that uses it keeps all keys with "
@@ -476,7 +481,9 @@ def adds_words(each: Held) -> str:
             "there yet gets an entry, which stays"
         )
     if holder.store:
-        return f"{adds} writes ever new keys of {each.names}, a {holder.store}, {_where(each)}"
+        return (
+            f"{adds} writes ever new keys of {each.names}, kept by a {holder.store}, {_where(each)}"
+        )
     if (left := holder.left_waiting) is not None:
         return f"{adds} {_LEAVES[left.how]} {left.made} {_where(each)}"
     more = len(each.holders) - 1

@@ -489,11 +489,11 @@ def _of_source(index: Index, process: Process, seen: list[str]) -> Explanation |
 
 def _of_unbounded(index: Index, cache: Mark, seen: Sequence[str]) -> Explanation:
     """A cache without a bound, with where its keys come from as far as that shows."""
-    place = f"{cache.file}:{cache.statement.line}, "
+    place = f"{cache.file.rpartition('/')[2]}:{cache.statement.line}, "
     keys = [e for e in marks(index, "cache-key") if e.about.startswith(place)]
     come = fewer = ""
     if keys:
-        come = f" Its keys come from {' and '.join(map(mark_words, keys))}."
+        come = f" As far as names tell, its keys come from {' and '.join(map(mark_words, keys))}."
         fewer = (
             f"Look at what the keys from {mark_place(keys[0])} can be: an id, a path or a text "
             "of each request makes a new entry each time, a name or a template of a few does "

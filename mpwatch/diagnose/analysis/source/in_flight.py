@@ -20,7 +20,7 @@ def with_limit_kept(index: Index, finding: Finding) -> Finding:
     """A finding about waits without end, with the limit under which what would end one is sent.
 
     Told where a thread waits in the function that gives back; as the cause where the source shows
-    that not all is given back.
+    that not all is given back, and as a possible one where an answer depends on a condition.
     """
     if finding.rule not in WAITS or not index.snapshot.source:
         return finding
@@ -38,17 +38,21 @@ def with_limit_kept(index: Index, finding: Finding) -> Finding:
     guard = _at(ending.file, limit.guard)
     fewer = ", or with fewer parts in it than the request had," if limit.by_content else ""
     by = "only by what an answer contains" if limit.by_content else "only by an answer"
+    how_sure = "Most likely" if limit.by_content or limit.left_out else "It can be that"
+    give_back = (
+        f"Give {limit.name} back by requests and not by results: as much as was taken for the "
+        "request, whatever its answer contains. And a"
+    )
     return replace(
         finding,
         evidence=evidence,
         cause=(
-            f"{finding.cause} Most likely the limit at {guard} is used up: {limit.name} is given "
+            f"{finding.cause} {how_sure} the limit at {guard} is used up: {limit.name} is given "
             f"back {by}, so that a request without an answer{fewer} keeps its share for ever."
         ),
         advice=(
-            f"Give {limit.name} back by requests and not by results: as much as was taken for the "
-            "request, whatever its answer contains. And answer every request, also where it fails "
-            "or nothing comes of it. A greater limit, or more processes, only delays it. "
+            f"{give_back if limit.by_content else 'A'}nswer every request, also where it fails or "
+            "nothing comes of it. A greater limit, or more processes, only delays it. "
             f"{finding.advice}"
         ),
     )

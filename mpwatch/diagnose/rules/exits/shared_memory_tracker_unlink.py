@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from mpwatch.describe.findings import capital
 from mpwatch.diagnose.analysis.exits.lost_blocks import LostBlock, lost_blocks
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import all_called
+from mpwatch.diagnose.analysis.process_queries import all_called, called
 from mpwatch.diagnose.known_errors import evidence_of, tagged
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process, Segment
@@ -54,16 +54,22 @@ def _finding(
     *,
     has_failed: bool,
 ) -> Finding:
-    """Describe the block, and which process has ended because it is gone."""
+    """Describe the block, the attach that has failed, and which process has ended by that."""
     ended = lost.process if lost is not None else None
     then = effect = ""
-    if lost is not None and lost.who:
-        at = f" at {lost.place}" if lost.place else ""
-        then = f", so that {lost.who} could not attach to it{at} and ended"
+    at = f" at {lost.place}" if lost is not None and lost.place else ""
+    if ended is not None:
+        then = f", so that {called(ended)} could not attach to it{at} and ended"
         effect = (
-            f" {capital(lost.who)} came after that: it attaches{at}, found no block of this name, "
-            "and ended by that exception. Another one that is started in its place ends the same "
-            "way. Those that have the block mapped go on."
+            f" {capital(called(ended))} came after that: it attaches{at}, found no block of this "
+            "name, and ended by that exception. Another one that is started in its place ends the "
+            "same way. Those that have the block mapped go on."
+        )
+    elif lost is not None:
+        then = f", and an attach to it has failed{at}"
+        effect = (
+            f" An attach{at} came after that and found no block of this name. A later one fails "
+            "the same way. Those that have the block mapped go on."
         )
     return Finding(
         rule=RULE,

@@ -31,10 +31,12 @@ def handle(request):
 """
 
 
-def origins(metrics: str = METRICS, web: str = WEB) -> list[tuple[str, int, str]]:
+def origins(
+    metrics: str = METRICS, web: str = WEB, folder: str = "/app"
+) -> list[tuple[str, int, str]]:
     """The lines at which keys are taken, with what the mark says."""
     files = [
-        (f"/app/{name}.py", ParsedFile(tuple(text.splitlines()), ast.parse(text)))
+        (f"{folder}/{name}.py", ParsedFile(tuple(text.splitlines()), ast.parse(text)))
         for name, text in (("metrics", metrics), ("web", web))
     ]
     (cache,) = (each for each in marks(*files[0]) if each.kind == "cache")
@@ -42,7 +44,11 @@ def origins(metrics: str = METRICS, web: str = WEB) -> list[tuple[str, int, str]
 
 
 def test_the_line_that_takes_the_key_out_of_a_request_is_found() -> None:
-    assert origins() == [("/app/web.py", 4, "/app/metrics.py:8, labels")]
+    assert origins() == [("/app/web.py", 4, "metrics.py:8, labels")]
+
+
+def test_the_line_that_stores_is_told_whole_of_a_file_with_a_long_path() -> None:
+    assert [about for _, _, about in origins(folder="/app" * 30)] == ["metrics.py:8, labels"]
 
 
 def test_of_named_arguments_only_the_key_counts() -> None:
@@ -63,6 +69,8 @@ def test_of_named_arguments_only_the_key_counts() -> None:
         (METRICS, WEB.replace("request.command, request.path", "'GET', '/v1'")),
         (METRICS, WEB.replace("labels(method, path, str(status))", "labels(*request)")),
         (METRICS, f"{WEB}\ndef labels(*values):\n    return values\n"),
+        # A method of a dictionary, as far as the name tells.
+        (METRICS.replace("labels", "get"), WEB.replace("labels", "get")),
     ],
 )
 def test_nothing_is_told_where_it_does_not_show(metrics: str, web: str) -> None:

@@ -1125,6 +1125,8 @@ def test_a_task_that_a_loop_drops_and_that_waits_for_a_lasting_event_is_found() 
         "        gone = asyncio.create_task(self.on_closed())\n"
         + WAIT.replace("asyncio.create_task(self.on_closed())", "gone")
         + "\n        await gone",
+        WAIT.replace("done, _", "done, self.rest"),
+        WAIT.replace("done, _", "()"),
         # Each waits for something of this call alone.
         FIRST.replace("self.on_closed()", "promise.wait()"),
         # The event is set in each round, or used again.
@@ -1134,6 +1136,155 @@ def test_a_task_that_a_loop_drops_and_that_waits_for_a_lasting_event_is_found() 
 )
 def test_a_task_that_ends_or_is_cancelled_keeps_nothing(wait: str) -> None:
     assert found(channel=CHANNEL.format(wait=wait)) == ()
+
+
+@pytest.mark.parametrize("target", ["self.task", "self.tasks[text]", "task = self.task"])
+def test_a_task_that_an_object_keeps_is_not_dropped(target: str) -> None:
+    wait = f"        while True:\n            {target} = asyncio.create_task(self.on_closed())\n"
+
+    assert found(channel=CHANNEL.format(wait=wait)) == ()
+
+
+GATE = """\
+import asyncio
+
+
+class Server:
+    def __init__(self):
+        self.ready = asyncio.Event()
+        {made}
+
+    async def opened(self):
+        await self.ready.wait()
+
+    def open(self):
+        self.ready.set()
+
+    async def serve(self, link):
+        {before}
+        while True:
+            asyncio.create_task(self.opened())
+            await link.read()
+
+
+async def main(link):
+    server = Server()
+    {starts}
+    await server.serve(link)
+
+
+asyncio.run(main(connect()))
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "before", "starts", "is_kept"),
+    [
+        ("pass", "pass", "pass", True),
+        ("pass", "pass", "asyncio.create_task(later(server.open))", True),
+        ("self.ready.set()", "pass", "pass", False),
+        ("pass", "self.ready.set()", "pass", False),
+        ("pass", "self.open()", "pass", False),
+        ("pass", "pass", "server.ready.set()", False),
+        ("pass", "pass", "server.open()", False),
+    ],
+)
+def test_an_event_that_is_set_before_the_loop_keeps_nothing(
+    made: str, before: str, starts: str, is_kept: bool
+) -> None:
+    text = GATE.format(made=made, before=before, starts=starts)
+
+    assert names(server=text) == ["self.ready"] * is_kept
+
+
+HANDLER = """\
+import asyncio
+
+
+class Handler(Base):
+    def __init__(self):
+        self.over = asyncio.Event()
+
+    async def on_over(self):
+        await self.over.wait()
+
+    async def do_GET(self):
+        {first}
+        await asyncio.wait([self.read(), self.on_over()], return_when=asyncio.FIRST_COMPLETED)
+        {last}
+
+    def end(self):
+        self.over.set()
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "is_kept"),
+    [
+        ("pass", "pass", True),
+        ("pass", "self.over.set()", False),
+        ("pass", "self.end()", False),
+        ("self.over.set()", "pass", False),
+    ],
+)
+def test_an_event_that_is_set_in_each_call_of_a_library_keeps_nothing(
+    first: str, last: str, is_kept: bool
+) -> None:
+    text = HANDLER.format(first=first, last=last)
+
+    assert names(server=text) == ["self.over"] * is_kept
+
+
+@pytest.mark.parametrize("is_set", [False, True])
+def test_an_event_that_another_part_of_the_program_sets_is_told_as_that(is_set: bool) -> None:
+    text = CHANNEL.format(wait=FIRST)
+    (holder,) = found(channel=text if is_set else text.replace("self.closed.set()", "pass"))
+
+    assert holder.left_waiting is not None
+    assert holder.left_waiting.is_set is is_set
+
+
+def test_a_statement_that_leaves_two_tasks_for_one_event_is_told_once() -> None:
+    two = FIRST.replace("promise.wait()", "self.on_closed()")
+
+    assert names(channel=CHANNEL.format(wait=two)) == ["self.closed"]
+
+
+@pytest.mark.parametrize(
+    ("below", "is_of"),
+    [
+        ('dist.FileStore("/tmp/x", 2)', "FileStore"),
+        ('dist.TCPStore("127.0.0.1", 0)', "TCPStore"),
+        ("dist.PrefixStore('b', dist.HashStore())", "HashStore"),
+        ("given", "FileStore"),
+        ("made", "HashStore"),
+        ("current_store()", "PrefixStore"),
+    ],
+)
+@pytest.mark.parametrize("by", ["'a', {}", "'a', store={}", "prefix='a', store={}"])
+def test_a_prefix_store_is_told_as_the_store_below_it(below: str, is_of: str, by: str) -> None:
+    text = f"""\
+import torch.distributed as dist
+
+
+class Log:
+    def __init__(self, given):
+        made = dist.HashStore()
+        self.store = dist.PrefixStore({by.format(below)})
+
+    def write(self, step, data):
+        self.store.set(f"log/{{step}}", data.tobytes())
+
+
+def main(source):
+    log = Log(dist.FileStore("/tmp/x", 2))
+    for step in range(1000):
+        log.write(step, source.read())
+
+
+main(connect())
+"""
+    assert [each.store for each in found(run=text)] == [is_of]
 
 
 def test_a_loop_over_what_is_there_does_not_go_on_unseen_in_a_coroutine() -> None:

@@ -118,6 +118,24 @@ def test_other_limits(tmp_path: Path, guard: str, rises: str, falls: str, before
 
 
 @pytest.mark.parametrize(
+    ("falls", "by_content"),
+    [
+        ("self.sent -= len(result.rows)", True),
+        ("self.sent -= len(result['rows'])", True),
+        ("self.sent -= len(result)", False),  # as many as have come
+        ("self.sent -= count(result.rows)", False),
+    ],
+)
+def test_only_the_length_of_a_part_of_an_answer_is_its_content(
+    tmp_path: Path, falls: str, by_content: bool
+) -> None:
+    found = limit(tmp_path, falls=falls)
+
+    assert found is not None
+    assert found.by_content is by_content
+
+
+@pytest.mark.parametrize(
     ("guard", "rises", "falls", "other"),
     [
         (WHILE, "self.parts += 1", "self.sent -= 1", "pass"),  # of what is not counted here

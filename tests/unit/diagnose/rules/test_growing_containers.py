@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import ast
+import re
 
 import pytest
 from msgspec.structs import replace
 
 from mpwatch.collect.source.growth.holders import holders
 from mpwatch.collect.source.syntax import ParsedFile
-from mpwatch.diagnose.analysis.growth.holders import Held
+from mpwatch.diagnose.analysis.growth.holders import Held, kept_by, not_at_work
+from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.rules.memory import persistent_workers_leak
 from mpwatch.diagnose.rules.memory.steady_growth import check
 from mpwatch.model.account import Activity, Callers
 from mpwatch.model.findings import Finding
 from mpwatch.model.samples import FdLink, Frame, FrameValues, NameValue, ValuesRead
 from mpwatch.model.snapshot import Snapshot, Thread
-from mpwatch.model.source_code import AddedTo, Holder, LetGo, SourceLine, Statement
+from mpwatch.model.source_code import AddedTo, Holder, LeftWaiting, LetGo, SourceLine, Statement
 from tests.builders.accounts import with_shares
 from tests.builders.snapshots import (
     MAIN,
@@ -220,7 +222,7 @@ def test_a_store_whose_keys_nothing_deletes_is_named_where_its_server_runs() -> 
 
     assert found.cause.startswith(
         'Most likely `store.set(f"policy/{step}", source.read())` at weights.py:7 fit writes ever '
-        "new keys of store, a TCPStore, in each round of `for step in range(steps):` at "
+        "new keys of store, kept by a TCPStore, in each round of `for step in range(steps):` at "
         "weights.py:6 fit, and nothing in the program deletes a key of it (delete_key). The server "
         "of a TCPStore keeps each key with its value until delete_key()."
     )
@@ -734,6 +736,59 @@ def test_tasks_that_each_call_leaves_waiting_are_told_with_their_event() -> None
     )
     assert "cancel() each of the pending ones" in found.advice
     assert "nor does gc.collect() help" in found.advice
+
+
+@pytest.mark.parametrize("is_set", [False, True])
+def test_a_task_that_calls_of_a_library_leave_is_told_without_a_loop(is_set: bool) -> None:
+    left = LeftWaiting(
+        "wait", "self.on_over()", "/home/me/web.py", "on_over",
+        Statement(9, "await self.over.wait()"), is_set=is_set,
+    )  # fmt: skip
+    waits = Statement(13, "await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)")
+    of = Holder(
+        "self.over", "Handler", "/home/me/web.py", "do_GET", waits, 1, False, False, False, (),
+        outside="do_GET", left_waiting=left,
+    )  # fmt: skip
+
+    kept = kept_by([Held((of,), None, None)])
+
+    assert kept is not None
+    assert kept.cause.startswith("It can be that `await" if is_set else "Most likely `await")
+    assert "each time that do_GET() is called" in kept.cause
+    assert ", and nothing in do_GET() sets it. Each" in kept.cause
+    assert kept.evidence.endswith("for self.over of Handler, which nothing in do_GET() sets")
+    assert not {"loop", "rounds"} & set(re.findall(r"\w+", kept.cause + kept.evidence))
+
+
+@pytest.mark.parametrize(
+    ("store", "told"),
+    [
+        ("TCPStore", "The server of a TCPStore"),
+        ("FileStore", "A FileStore only appends"),
+        ("PrefixStore", "A store of torch.distributed keeps each key"),
+    ],
+)
+def test_only_a_store_of_a_known_class_is_told_by_its_class(store: str, told: str) -> None:
+    writes = Statement(9, "self.store.set(key, value)")
+    of = Holder(
+        "self.store", "Log", "/home/me/log.py", "write", writes, 1, False, False, False, (),
+        outside="write", store=store,
+    )  # fmt: skip
+
+    kept = kept_by([Held((of,), None, None)])
+
+    assert kept is not None
+    assert told in kept.cause
+
+
+def test_a_process_without_stacks_is_not_said_to_have_left_a_loop() -> None:
+    job = snapshot_of(main(threads=[]), holders=kept(broker=BROKER, run=RUN))
+    seen = snapshot_of(main(threads=[at("run.py:main:24")]), holders=job.holders)
+
+    none, all_of = (not_at_work(Index(each), each.processes[0]) for each in (job, seen))
+
+    assert none == frozenset()
+    assert all_of != frozenset()
 
 
 def test_a_loop_of_a_coroutine_over_what_is_there_is_named_only_where_it_is_seen() -> None:

@@ -178,7 +178,9 @@ def unattached(text: str = "'/psm_1'") -> WrittenError:
         Frame("attach", "/home/me/frames.py", 18),
     )
     raised = Raised("FileNotFoundError", f"[Errno 2] No such file or directory: {text}", frames)
-    return WrittenError("/home/me/log", 9, raised, script="/home/me/runner.py")
+    return WrittenError(
+        "/home/me/log", 9, raised, script="/home/me/runner.py", writers=(pid(100), pid(300))
+    )
 
 
 def replaced(error: WrittenError) -> Snapshot:
@@ -208,14 +210,41 @@ def test_a_process_that_ended_as_its_block_was_gone_is_told_with_the_block() -> 
     assert failed.severity is Severity.INFO
 
 
-def test_a_process_that_ended_before_it_was_seen_is_told_by_its_script() -> None:
-    job = replaced(unattached())
-    job = replace(job, processes=tuple(each for each in job.processes if each.ended is None))
+def test_a_process_that_its_pid_names_is_told_only_if_it_has_ended() -> None:
+    handled = replace(unattached(), script="", process=pid(200), writers=(pid(300),))
 
-    removed = only(shared_memory_tracker_unlink.check, job)
+    removed = only(shared_memory_tracker_unlink.check, replaced(handled))
+    ended = only(shared_memory_tracker_unlink.check, replaced(replace(handled, process=pid(300))))
 
-    assert "so that a process of runner.py could not attach to it" in removed.summary
-    assert " A process of runner.py came after that" in removed.cause
+    assert (removed.others, ended.others) == ((), (pid(300),))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        replace(unattached(), writers=()),
+        replace(unattached(), writers=(pid(100), pid(200))),
+        replace(unattached(), script="/home/me/other.py"),
+    ],
+)
+def test_a_process_that_may_not_have_written_the_traceback_is_not_named(
+    error: WrittenError,
+) -> None:
+    removed = only(shared_memory_tracker_unlink.check, replaced(error))
+    failed = only(zombie_processes.check, replaced(error))
+
+    assert (removed.severity, removed.others) == (Severity.WARNING, ())
+    assert removed.summary.endswith(
+        "was removed, and an attach to it has failed at frames.py:18 attach"
+    )
+    assert "ended" not in removed.summary + removed.cause
+    assert failed.effect_of is None
+
+
+def test_an_exception_that_has_ended_a_thread_alone_ended_no_process() -> None:
+    of_thread = replace(unattached(), thread_name="Thread-1 (attach)")
+
+    assert only(shared_memory_tracker_unlink.check, replaced(of_thread)).others == ()
 
 
 def test_a_failed_attach_to_another_block_is_another_story() -> None:

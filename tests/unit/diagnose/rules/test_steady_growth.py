@@ -2717,11 +2717,13 @@ def test_the_line_that_the_keys_of_a_cache_come_from_is_told() -> None:
     stores = Statement(33, "child = self.children[values] = self.kind()")
     cache = Mark("cache", "/home/me/train.py", "labels", "self.children", stores)
     takes = Statement(9, "path = request.path")
-    key = Mark("cache-key", "/home/me/web.py", "handle", "/home/me/train.py:33, labels", takes)
+    key = Mark("cache-key", "/home/me/web.py", "handle", "train.py:33, labels", takes)
     serves = main(threads=[thread(MAIN, "train.py:serve:51")])
     past = history(rising("anon_bytes", 900 * MIB, 5 * MIB))
 
     finding = only(check, snapshot_of(serves, marks=(cache, key)), past)
 
-    assert finding.cause.endswith("Its keys come from `path = request.path` at web.py:9 handle.")
+    assert finding.cause.endswith(
+        "As far as names tell, its keys come from `path = request.path` at web.py:9 handle."
+    )
     assert finding.advice.startswith("Look at what the keys from web.py:9 handle can be")
