@@ -356,15 +356,31 @@ def test_a_wait_for_workers_that_share_one_cpu_is_an_effect_without_a_cause_of_i
     job = snapshot_of(
         main(cpus_allowed=1), *pinned(200, 201), cpu_count=8, usable_cpus=1, loaders=(waits,)
     )
+    job = with_shares(job, p200={NO_CORE: 0.5, COMPUTES: 0.5}, p201={NO_CORE: 0.6, COMPUTES: 0.4})
 
     finding = only(loader_starvation.check, job, SHARED)
 
+    assert finding.cause.startswith("The workers wait for that cpu 55% of the time on average")
     assert finding.effect_of == "cpu-affinity-collapse"
     assert finding.summary == (
         "main (100) waits for data 90% of the time: its 2 workers take turns on one of 8 cpus"
     )
     assert "more workers would not help" not in finding.cause
     assert finding.advice.startswith("Let the workers use the other cpus first")
+
+
+@pytest.mark.parametrize("shares", [{}, {NO_CORE: 0.1, COMPUTES: 0.9}])
+def test_workers_on_one_cpu_are_not_said_to_wait_for_it_where_they_hardly_do(
+    shares: Mapping[Activity, float],
+) -> None:
+    waits = Loader(pid(MAIN), 1, 2, batches=100, wait_share=0.9, process_wait_share=0.9)
+    job = snapshot_of(main(cpus_allowed=1), *pinned(200, 201), cpu_count=8, loaders=(waits,))
+    seen = with_shares(job, p200=shares, p201=shares) if shares else job
+
+    finding = only(loader_starvation.check, seen, SHARED)
+
+    assert finding.effect_of != "cpu-affinity-collapse"
+    assert "for that cpu" not in finding.cause
 
 
 def test_an_affinity_that_the_workers_set_themselves_is_not_said_to_be_inherited() -> None:
