@@ -58,6 +58,8 @@ HELD_BACK = 0.3
 """The share of its time from which on a thread loses most to the GIL, if it computes less."""
 CLIENT_WAITS = 0.5
 """A process waits so much of its time for another one that it gets no further than that one."""
+RESTLESS = 0.9
+"""The share of its time from which on a thread is said to go on without a pause."""
 SHOWN_CLIENTS = 3
 SHOWN_LOOPS = 3
 ASKING = 0.1
@@ -145,6 +147,8 @@ class _Holder(Struct, frozen=True):
     """The share of its time in which the other one waits for the GIL."""
     computed: float
     """The share in which that one computes itself."""
+    is_restless: bool
+    """Whether the first one hardly ever waits for anything but the GIL and a core."""
     held_up_at: str
     """Where it waits mostly; empty where no stack shows it."""
 
@@ -233,6 +237,7 @@ def _holds_up(index: Index, process: Process) -> _Holder | None:
         waits=held_up.thread,
         waited=held_up.waited,
         computed=held_up.computed,
+        is_restless=taker.wanted + taker.waited >= RESTLESS,
         held_up_at=_most(_parts(held_up.in_gil)),
     )
 
@@ -337,7 +342,7 @@ def _cause(
             f" The loop around {found.place} does not wait for work: it runs at full speed also "
             "when there is nothing to do."
         )
-    elif endless:
+    elif endless and found.is_restless:
         text += (
             f" As far as its statements show, {endless} has no wait in it: one round follows the "
             "other without a pause."

@@ -138,6 +138,17 @@ def test_threads_of_python_take_turns_and_are_no_pool_of_a_library() -> None:
     assert found(cpu_oversubscription.check, job, RUNNABLE) == []
 
 
+def test_threads_of_the_program_are_not_taken_for_those_of_other_programs() -> None:
+    job = snapshot_of(main(), *served(native=3), usable_cpus=2)
+    runnable = history({}, {"runnable": line(15.0)})
+
+    finding = only(cpu_oversubscription.check, job, runnable)
+
+    assert (
+        "15 threads of the machine are runnable at a time, about 1 of them" in finding.evidence[1]
+    )
+
+
 def test_the_line_of_a_main_thread_that_sleeps_is_not_where_other_threads_compute() -> None:
     job = snapshot_of(main(), *served(native=3), usable_cpus=2)
     asleep = {Activity("sleeping", place="web.py:88 run"): 1.0}
@@ -600,6 +611,8 @@ def test_the_loops_of_a_thread_that_has_the_gil_are_told() -> None:
     loops = "`for row in rows:` (data.py:41 refresh), in `while True:` (data.py:36 refresh)"
     assert f"thread stats is in {loops}" in finding.evidence
     assert "`while True:` (data.py:36) has no wait in it" in finding.cause
+    rests = serving({FOR_GIL: 0.6, COMPUTES: 0.1}, {STATISTICS: 0.5, IN_A_CONDITION: 0.5})
+    assert "without a pause" not in only(gil_bound_threads.check, rests).cause
 
 
 def test_a_process_that_the_gil_holds_up_while_others_wait_for_it_sets_their_pace() -> None:
