@@ -26,7 +26,7 @@ from mpwatch.diagnose.analysis.stack_patterns import user_frame
 from mpwatch.diagnose.analysis.throughput.shares import (
     OBSERVED_S,
     READINGS,
-    main_account,
+    can_end_alone,
     shares,
 )
 from mpwatch.model.account import (
@@ -368,29 +368,14 @@ def _clients(index: Index, process: Process, found: _Holder) -> Sequence[tuple[P
         if each.process == process.process or each.sample.parent_pid == process.pid:
             continue
         waited = sum(
-            share.share for share in shares(index, each) if _is_answer_of(index, process, share)
+            share.share
+            for share in shares(index, each)
+            if share.activity.kind == "waiting"
+            and can_end_alone(index, process, share.activity.providers)
         )
         if waited >= CLIENT_WAITS:
             clients.append((each, waited))
     return clients
-
-
-def _is_answer_of(index: Index, server: Process, share: Share) -> bool:
-    """Whether a share is waits that one process alone can end.
-
-    Others have its end of a pipe or socket by inheritance, and do nothing with it.
-    """
-    activity = share.activity
-    if activity.kind != "waiting" or server.process not in activity.providers:
-        return False
-    others = (index.snapshot.get(e) for e in activity.providers if e != server.process)
-    return all(each is not None and _is_at_rest(index, each) for each in others)
-
-
-def _is_at_rest(index: Index, process: Process) -> bool:
-    """Whether a main thread does nothing before another process or a thread has ended."""
-    account = main_account(index, process.process)
-    return account is not None and account.now.target in ("child", "thread")
 
 
 def _loops(index: Index, process: Process, found: _Holder) -> tuple[str, str]:
