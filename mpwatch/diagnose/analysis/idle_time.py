@@ -117,7 +117,7 @@ def _still_s(index: Index, process: Process, spins: Sequence[Thread]) -> float |
         if not _polls_for_itself(each) and each not in spins
     ]
     if still_s is not None and spins:
-        return min(still_s, *others)
+        return min([still_s, *others])
     if still_s is None or not _began_before(index, still_s):
         return still_s
     return max(watched_s(index), min(still_s, *others)) if others else still_s

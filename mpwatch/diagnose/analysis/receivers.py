@@ -36,6 +36,10 @@ _INVOKES = "_base.py:_invoke_callbacks"
 """In `concurrent/futures/_base.py`, and in `loky/_base.py`."""
 
 
+SPINS_PERCENT = 5.0
+"""Of a core, which a thread that spins gets on any machine; one that waits takes none."""
+
+
 class Callback(Struct, frozen=True):
     """A callback that runs in the thread which receives the results of a pool."""
 
@@ -95,7 +99,8 @@ def spinning(index: Index) -> Mapping[ProcessId, tuple[Thread, ...]]:
     found: defaultdict[ProcessId, tuple[Thread, ...]] = defaultdict(tuple)
     for process, thread in threads_calling(index, _WATCHES_WORKERS):
         held_up = (each.kind == "Pool" and waits_for_ever(each) for each in callbacks_of(process))
-        if user_frame(thread.stack) is None and any(held_up):
+        runs = thread.state == "R" or (thread.cpu_percent or 0.0) >= SPINS_PERCENT
+        if runs and user_frame(thread.stack) is None and any(held_up):
             found[process.process] += (thread,)
     return dict(found)
 

@@ -82,6 +82,9 @@ BUCKETS = "the broadcast of gradient buckets in a forward pass"
 orders its buckets anew (`Reducer::rebuild_buckets`, torch 2.1 to 2.13)."""
 _FUNCTIONAL = "a functional collective"
 _OF_STAGES = "a message between the stages of a pipeline"
+_OF_CHECKPOINT = "the copy of a checkpoint"
+BETWEEN_TWO = frozenset((_OF_STAGES, _OF_CHECKPOINT))
+"""Of these waits, what two ranks do with each other."""
 _NATIVE: Mapping[str, str] = {
     "torch/nn/parallel/distributed.py:_pre_forward": BUCKETS,
     "torch/nn/parallel/distributed.py:main_hook": BUCKETS,
@@ -110,14 +113,14 @@ _NATIVE: Mapping[str, str] = {
     ),
     "torch/distributed/pipelining/schedules.py:_wait_batch_p2p": _OF_STAGES,
     "torch/distributed/_state_dict_utils.py:_broadcast_tensors": "the broadcast of a state dict",
-    "torch/distributed/checkpoint/_pg_transport.py:send_checkpoint": "the copy of a checkpoint",
-    "torch/distributed/checkpoint/_pg_transport.py:recv_checkpoint": "the copy of a checkpoint",
+    "torch/distributed/checkpoint/_pg_transport.py:send_checkpoint": _OF_CHECKPOINT,
+    "torch/distributed/checkpoint/_pg_transport.py:recv_checkpoint": _OF_CHECKPOINT,
 }
 """Functions of torch that wait for other ranks in native code which they call themselves, without a
 public function of torch.distributed: torch 2.13. Their other work has frames of its own."""
 _NATIVE_FUNCTIONS = frozenset(each.rpartition(":")[2] for each in _NATIVE)
-_BETWEEN = ("torch/_ops.py:__call__", ":<listcomp>")
-"""Frames of Python between such a function and the native code."""
+_BETWEEN = (("torch/_ops.py", "__call__"), ("", "<listcomp>"))
+"""Files and functions of frames of Python between such a function and the native code."""
 _C10D = "distributed_c10d.py"
 _WRAPPERS = (_C10D, "/c10d_logger.py", "/contextlib.py", "/nn/parallel/distributed.py")
 """Files between a collective and the public function of torch that calls it (torch 2.13)."""
@@ -325,7 +328,7 @@ def _native_wait(frames: Sequence[Frame]) -> str | None:
         if _bare(frame) in _NATIVE_FUNCTIONS:
             named = f"/{frame.file}:{_bare(frame)}"
             return next((name for key, name in _NATIVE.items() if named.endswith(f"/{key}")), None)
-        if not any(_is(frame, *_parts(each)) for each in _BETWEEN):
+        if not any(_is(frame, *each) for each in _BETWEEN):
             return None
     return None
 

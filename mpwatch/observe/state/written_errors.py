@@ -80,9 +80,9 @@ class WrittenErrorTable:
 
     @property
     def left(self) -> tuple[WrittenError, ...]:
-        """The tracebacks of which it is not known whose they are, in the order of reading.
+        """The tracebacks of which it is not sure whose they are, in the order of reading.
 
-        One that has ended a script may stand below what another process has logged.
+        That of one which has ended a script may stand below what another process has logged.
         """
         return tuple(e for _, e in self._errors if e.process is None or e.script)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -61,7 +63,11 @@ def test_a_call_whose_code_is_not_in_place_is_refused_and_leaves_the_target_alon
 ) -> None:
     prepare = pending_call.prepare
     monkeypatch.setattr(methods, "PASSES_WITHIN_S", 0.0)
-    monkeypatch.setattr(pending_call, "prepare", lambda *arguments: prepare(*arguments[:5], b""))
+
+    def without_code(*arguments: Any) -> pending_call.CallPlan:
+        return replace(prepare(*arguments), code=b"")
+
+    monkeypatch.setattr(pending_call, "prepare", without_code)
     running = start("attach_plain", "idle")
 
     attached = inject(running.process, timeout_s=60)

@@ -524,7 +524,7 @@ def test_a_thread_in_locking_code_is_stopped_again_and_continues(start: Start) -
     memory = TargetMemory(running.pid)
     try:
         plan = pending_call.prepare(
-            cpython_symbols.find(running.pid), pending_call.machine_here(), memory, 1, 1
+            cpython_symbols.find(running.pid), pending_call.machine_here(), memory, 1, 1, b""
         )
     finally:
         memory.close()

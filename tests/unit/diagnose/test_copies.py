@@ -21,7 +21,7 @@ from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import Frame, WaitedOn
 from mpwatch.model.source_code import Mark, SlowKind, SourceLine, Statement
 from mpwatch.model.waits import WaitEdge, WaitGraph
-from tests.builders.accounts import COMPUTES, with_shares
+from tests.builders.accounts import COMPUTES, JOINS, with_shares
 from tests.builders.snapshots import MAIN, main, process, snapshot_of, thread
 
 KEEPS = Mark("kept", "/home/me/train.py", "add", "self.parts", Statement(3, "self.parts.append(x)"))
@@ -428,6 +428,7 @@ def of_receiving(
     does: str = COPYING,
     lines: tuple[SourceLine, ...] = (),
     wants: WaitedOn | None = None,
+    sibling: Activity | None = None,
 ) -> Finding:
     """A finding about the process that gets what another one has saved, which waits for it."""
     line = SourceLine("/home/me/store.py", 20, "put", Statement(20, "pipe.send_bytes(buffer)"))
@@ -435,12 +436,15 @@ def of_receiving(
     own = main(threads=[thread(MAIN)])
     sender = process(200, "spawned", threads=[replace(thread(200, waits=wants), stack=stack)])
     gives = GIVES._replace(about="put, 1, tensor self.rows, 31 recent: self.rows[a:b]")
-    seen = snapshot_of(own, sender, source=(line, *lines), marks=(SAVES, gives))
-    edge = WaitEdge(sender.process, 200, "pipe-write", what, (own.process,))
+    third = process(300, "spawned")
+    ends = (own.process,) if sibling is None else (own.process, third.process)
+    seen = snapshot_of(own, sender, third, source=(line, *lines), marks=(SAVES, gives))
+    edge = WaitEdge(sender.process, 200, "pipe-write", what, ends)
     seen = replace(seen, waits=WaitGraph((edge,)))
-    waits = Activity("waiting", what, "pipe", (own.process,), "store.py:20 put")
+    waits = Activity("waiting", what, "pipe", ends, "store.py:20 put")
     reads = Activity("computing", does, place="load.py:26 poll")
-    seen = with_shares(seen, p100={reads: 1.0}, p200={waits: share, COMPUTES: 1 - share})
+    of_sender = {waits: share, COMPUTES: 1 - share}
+    seen = with_shares(seen, p100={reads: 1.0}, p200=of_sender, p300={sibling or COMPUTES: 1.0})
     slow = replace(finding("page-fault-cost"), process=own.process, summary="main is slow")
     return with_saved_parts(Index(seen), slow)
 
@@ -467,6 +471,15 @@ def test_a_part_is_not_told_of_one_that_spends_its_time_otherwise(
     what: str, share: float, does: str
 ) -> None:
     assert of_receiving(what, share, does).summary == "main is slow"
+
+
+@pytest.mark.parametrize(("sibling", "is_told"), [(COMPUTES, False), (JOINS, True)])
+def test_a_part_is_not_told_of_one_that_may_only_have_inherited_the_pipe(
+    sibling: Activity, is_told: bool
+) -> None:
+    told = of_receiving("room in a full pipe", sibling=sibling)
+
+    assert ("is saved for each" in told.summary) is is_told
 
 
 @pytest.mark.parametrize(

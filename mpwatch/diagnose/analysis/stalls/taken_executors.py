@@ -12,10 +12,15 @@ from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.mechanisms.cases import Mechanism
 from mpwatch.diagnose.analysis.process_queries import all_called, called, counted
 from mpwatch.diagnose.analysis.source.lines import mark_place, mark_words, marks, source_of
-from mpwatch.diagnose.analysis.stack_patterns import user_frame
+from mpwatch.diagnose.analysis.stack_patterns import threads_calling, user_frame
 from mpwatch.diagnose.analysis.waits.chains import waiting_behind
 from mpwatch.diagnose.analysis.waits.edges import blocked_for_s
-from mpwatch.diagnose.analysis.waits.futures import TakenPool, abandoned, taken_pools
+from mpwatch.diagnose.analysis.waits.futures import (
+    POOL_THREAD,
+    TakenPool,
+    abandoned,
+    taken_pools,
+)
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Thread
@@ -62,11 +67,12 @@ def taken_executors(index: Index) -> tuple[TakenExecutor, ...]:
     Without those of processes whose main thread waits for a result of them: `standing-still` has
     these.
     """
+    having_pools = {each.process: each for each, _ in threads_calling(index, POOL_THREAD)}
     found = (
         _taken(index, process, pool)
-        for process in index.snapshot.living()
-        if abandoned(index, process.process) is None
+        for process in having_pools.values()
         for pool in taken_pools(process)
+        if abandoned(index, process.process) is None
     )
     return tuple(each for each in found if each is not None)
 

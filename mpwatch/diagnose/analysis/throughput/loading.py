@@ -44,8 +44,10 @@ class SharedCpu(NamedTuple):
     """Of the machine."""
     percent: float
     """What the workers use of it together."""
-    waits: float | None
-    """Mean part of their time in which they wait for it, where they use little of it."""
+    waits: float
+    """Mean part of their time in which they wait for it, 0 to 1."""
+    is_waited_for: bool
+    """Whether at least two of them wait for it `NO_CORE_SHARE` of their time or more."""
 
 
 def shared_cpu(index: Index, workers: Sequence[Process]) -> SharedCpu | None:
@@ -64,12 +66,11 @@ def shared_cpu(index: Index, workers: Sequence[Process]) -> SharedCpu | None:
         return None
     if sum(load >= 10 for load in known) < 2:
         return None
-    if sum(known) >= ONE_CPU[0]:
-        return SharedCpu(cpus, sum(known), None)
     waits = [core_share(index, worker) for worker in workers]
-    if sum(each >= NO_CORE_SHARE for each in waits) < 2:
+    is_waited_for = sum(each >= NO_CORE_SHARE for each in waits) >= 2
+    if sum(known) < ONE_CPU[0] and not is_waited_for:
         return None
-    return SharedCpu(cpus, sum(known), mean(waits))
+    return SharedCpu(cpus, sum(known), mean(waits), is_waited_for)
 
 
 class OwnLoading(Struct, frozen=True):

@@ -6,19 +6,25 @@ large message counts only once all of it is written, and for the one that reads 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
 
 from msgspec import Struct
 
-from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.stack_patterns import calls
-from mpwatch.diagnose.analysis.throughput.shares import OVER_S
+from mpwatch.diagnose.analysis.index import Index, derived
+from mpwatch.diagnose.analysis.source.lines import line_at
+from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread
+from mpwatch.diagnose.analysis.throughput.shares import OVER_S, can_end_alone, is_work, shares
+from mpwatch.model.account import COPYING, PICKLING, UNPICKLING
 from mpwatch.model.history import Series, first_at, rise
 from mpwatch.model.snapshot import Process, Thread
 
 LARGE_BYTES = 1 << 20
 LATEST_S = 8.0
 """A count of bytes that is older does not show what a process transfers now."""
+RECEIVES_SHARE = 0.15
+"""Of the time of a process, in copying and unpickling."""
+_RECEIVING = re.compile(r"\b(?:recv\w*|torch\.load|pickle\.loads?)\(")
+"""A statement that receives a message, or loads what was received."""
 _RECEIVES = (
     "multiprocessing/connection.py:_recv",
     "multiprocessing/connection.py:recv",
@@ -51,11 +57,14 @@ def under_way(index: Index) -> Message | None:
 
 
 def on_its_way_to(index: Index, receiver: Process) -> Message | None:
-    """The largest message that a process is to read; `None` where none is seen."""
+    """The largest message that a process is to read; `None` where none is seen.
+
+    Not one that another process may read as well, see `can_end_alone`.
+    """
     writers = {
         edge.tid
         for edge in index.snapshot.waits.edges
-        if edge.kind == "pipe-write" and receiver.process in edge.providers
+        if edge.kind == "pipe-write" and can_end_alone(index, receiver, edge.providers)
     }
     found = (
         each
@@ -65,7 +74,9 @@ def on_its_way_to(index: Index, receiver: Process) -> Message | None:
     return max(found, key=lambda each: each.n_bytes, default=None)
 
 
-def _under_way(index: Index) -> Iterator[Message]:
+@derived
+def _under_way(index: Index) -> tuple[Message, ...]:
+    found = []
     for process in index.snapshot.living():
         for thread in process.threads:
             wait = thread.waits_on
@@ -74,10 +85,37 @@ def _under_way(index: Index) -> Iterator[Message]:
             # A read that a stack shows to be of no message may ask for more than there is.
             is_written = wait.kind == "pipe-write"
             if is_written or not thread.stack or calls(thread.stack, _RECEIVES[0]):
-                yield Message(wait.wanted_bytes, thread, process, is_written)
+                found.append(Message(wait.wanted_bytes, thread, process, is_written))
+    return tuple(found)
 
 
 _PIPES = ("pipe-read", "pipe-write")
+
+
+def is_receiving(index: Index, process: Process) -> bool:
+    """Whether a process spends its time on what it receives, and not only on what it does next."""
+    found = shares(index, process)
+    pickled, unpickled, copied = (
+        sum(each.share for each in found if each.activity.what == what)
+        for what in (PICKLING, UNPICKLING, COPYING)
+    )
+    # What is copied may be what it sends.
+    is_sender = pickled > unpickled or sends(main_thread(process))
+    if unpickled + (0.0 if is_sender else copied) >= RECEIVES_SHARE:
+        return True
+    message = on_its_way_to(index, process)
+    is_large = message is not None and message.n_bytes >= LARGE_BYTES
+    if not is_large or receives(main_thread(process)):
+        return is_large
+    # A stack of a hook does not show whether bytes are copied or waited for; its lines do.
+    known = lines_at = 0.0
+    for each in found:
+        if each.activity.place and is_work(each.activity):
+            known += each.share
+            line = line_at(index, each.activity.place)
+            if line is not None and _RECEIVING.search(line.statement.text):
+                lines_at += each.share
+    return lines_at > 0 and lines_at >= known / 2
 
 
 def receives(thread: Thread | None) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
@@ -21,21 +20,14 @@ from mpwatch.diagnose.analysis.source.lines import (
     marks,
     places_named,
 )
-from mpwatch.diagnose.analysis.stack_patterns import main_thread
-from mpwatch.diagnose.analysis.throughput.messages import LARGE_BYTES, on_its_way_to, receives
-from mpwatch.diagnose.analysis.throughput.shares import is_work, shares
-from mpwatch.model.account import COPYING, UNPICKLING
+from mpwatch.diagnose.analysis.throughput.messages import is_receiving
+from mpwatch.diagnose.analysis.throughput.shares import can_end_alone, shares
 from mpwatch.model.findings import Finding
 from mpwatch.model.snapshot import Process
 from mpwatch.model.source_code import Mark
 
 SENDS_SHARE = 0.3
 """Of the time of a process, in the function that sends what it has saved."""
-
-
-RECEIVES_SHARE = 0.15
-_RECEIVES = re.compile(r"\b(?:recv\w*|torch\.load|pickle\.loads?)\(")
-"""A statement that receives a message, or loads what was received."""
 
 
 class _SavedPart(Struct, frozen=True):
@@ -81,33 +73,12 @@ def _saved_part(index: Index, finding: Finding) -> _SavedPart | None:
         if (found := _saved_at(index, finding, place, own)) is not None:
             return found
     receiver = index.snapshot.get(finding.process) if finding.process is not None else None
-    if receiver is None or not _is_receiving(index, receiver):
+    if receiver is None or not is_receiving(index, receiver):
         return None
-    for sender, place in _senders(index, finding):
+    for sender, place in _senders(index, receiver):
         if (found := _saved_at(index, finding, place, [sender])) is not None:
             return replace(found, sender=sender)
     return None
-
-
-def _is_receiving(index: Index, process: Process) -> bool:
-    """Whether a process spends its time on what it receives, and not only on what it does next."""
-    found = shares(index, process)
-    received = sum(e.share for e in found if e.activity.what in (COPYING, UNPICKLING))
-    if received >= RECEIVES_SHARE:
-        return True
-    message = on_its_way_to(index, process)
-    is_large = message is not None and message.n_bytes >= LARGE_BYTES
-    if not is_large or receives(main_thread(process)):
-        return is_large
-    # A stack of a hook does not show whether bytes are copied or waited for; its lines do.
-    known = lines_at = 0.0
-    for each in found:
-        if each.activity.place and is_work(each.activity):
-            known += each.share
-            line = line_at(index, each.activity.place)
-            if line is not None and _RECEIVES.search(line.statement.text):
-                lines_at += each.share
-    return lines_at > 0 and lines_at >= known / 2
 
 
 def _saved_at(
@@ -146,12 +117,12 @@ def _given_part(
     return found[0] if len(found) == 1 else None
 
 
-def _senders(index: Index, finding: Finding) -> Iterator[tuple[Process, str]]:
-    """The processes that wait for room in a pipe to the one of a finding, and at which lines.
+def _senders(index: Index, receiver: Process) -> Iterator[tuple[Process, str]]:
+    """The processes that wait for room in a pipe that one process reads, and at which lines.
 
     Each with the last line of its function that it spends its time at.
     """
-    for process in index.snapshot.living() if finding.process is not None else ():
+    for process in index.snapshot.living():
         lines: defaultdict[tuple[str, str], dict[int, float]] = defaultdict(dict)
         sends: set[tuple[str, str]] = set()
         for each in shares(index, process):
@@ -162,7 +133,8 @@ def _senders(index: Index, finding: Finding) -> Iterator[tuple[Process, str]]:
                 continue
             at = lines[file, function]
             at[int(number)] = at.get(int(number), 0.0) + each.share
-            if finding.process in activity.providers and activity.what.startswith(ROOM):
+            is_room = activity.what.startswith(ROOM)
+            if is_room and can_end_alone(index, receiver, activity.providers):
                 sends.add((file, function))
         for file, function in sends:
             of_function = lines[file, function]

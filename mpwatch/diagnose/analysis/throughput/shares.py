@@ -6,7 +6,7 @@ Also the lines at which they ask a server, such as a Manager, and how often.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from operator import itemgetter
 from typing import TypeAlias
@@ -203,6 +203,29 @@ def exchanges(index: Index, process: Process) -> bool:
 _ANSWERS: frozenset[Target] = frozenset(
     ("barrier", "batch", "collective", "event", "pipe", "queue", "socket")
 )
+
+
+def can_end_alone(index: Index, process: Process, providers: Collection[ProcessId]) -> bool:
+    """Whether a process alone can end a wait, of all that have the other end of what it is for.
+
+    The others have that end by inheritance, and do nothing with it: each waits for the end of a
+    process or of a thread. One that does anything else may be the one that uses it.
+
+    Args:
+        index: The snapshot.
+        process: The process.
+        providers: Those that may end the wait, as in `Activity.providers`.
+    """
+    if process.process not in providers:
+        return False
+    others = (each for each in providers if each != process.process)
+    return all(_is_at_rest(index, each) for each in others)
+
+
+def _is_at_rest(index: Index, identity: ProcessId) -> bool:
+    """Whether a main thread does nothing before another process or a thread has ended."""
+    account = main_account(index, identity)
+    return account is not None and account.now.target in ("child", "thread")
 
 
 def core_share(index: Index, process: Process) -> float:

@@ -404,6 +404,9 @@ def _may_be_of_another_pool(
     receiving = [each for each in others if receives_for(each) == callback.kind]
     if any(callback_in(each) is not None for each in receiving) or (receiving and not are_idle):
         return True
+    # The workers of a ThreadPool are threads of this process.
+    if receiving and any(_runs_a_call_of_a_thread_pool(each) for each in others):
+        return True
     if callback.kind == "Pool":
         return False
     return not all(
@@ -412,6 +415,10 @@ def _may_be_of_another_pool(
         or (each.tid == process.pid and _waits_inside(each))
         for each in others
     )
+
+
+def _runs_a_call_of_a_thread_pool(thread: Thread) -> bool:
+    return _calls(thread, THREAD_POOL) and not _calls_first(thread, THREAD_POOL)
 
 
 def _waits_inside(thread: Thread) -> bool:

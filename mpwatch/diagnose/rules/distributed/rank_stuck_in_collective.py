@@ -9,6 +9,7 @@ from math import inf
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mpwatch.describe.findings import capital
 from mpwatch.describe.frames import frame_words, own_frames, program_frames
 from mpwatch.describe.processes import names_text, wait_verb
 from mpwatch.describe.waits import LOCK_OF_THREADS, object_words
@@ -97,6 +98,7 @@ from mpwatch.diagnose.analysis.source.origins import (
 )
 from mpwatch.diagnose.analysis.stack_merge import merge
 from mpwatch.diagnose.analysis.stack_patterns import (
+    BETWEEN_TWO,
     calls,
     functions_of,
     has_stacks,
@@ -498,8 +500,10 @@ def _end_words(collective: str) -> str:
             "A collective of NCCL returns at once, runs on the GPU and ends when all ranks have "
             "launched it; the program waits for it at the next line that needs a result."
         )
-    named = collective.removeprefix("the ")
-    name = f"The {named}" if named != collective else collective
+    # A call keeps its name: `all_reduce`.
+    name = capital(collective) if " " in collective else collective
+    if collective in BETWEEN_TWO:
+        return f"{name} ends when the rank at its other end has sent or received it as well."
     return f"{name} ends when all ranks have entered it."
 
 

@@ -47,8 +47,8 @@ def check(index: Index) -> Iterator[Finding]:
     Also for a callback that waits for a result which only its own thread could receive, whatever
     the main thread does meanwhile.
     """
-    held_up = dict(_held_up(index))
-    yield from held_up.values()
+    of_callbacks = dict(_of_callbacks(index))
+    yield from of_callbacks.values()
     if not any(_may_be_stalled(index, process) for process in index.snapshot.living()):
         return
     waits = wait_graph(index)
@@ -58,7 +58,7 @@ def check(index: Index) -> Iterator[Finding]:
     for chain in waits.chains:
         if chain.verdict not in ("cycle", "dead-end") or _leads_into(chain, reported):
             continue
-        if chain.links[-1].process in held_up:
+        if chain.links[-1].process in of_callbacks:
             continue
         certain = _certain_end(index, chain)
         if certain is not None and certain.process in ends:
@@ -84,7 +84,7 @@ def check(index: Index) -> Iterator[Finding]:
         yield _finding(index, chain, why, lasted, is_certain=certain is not None)
 
 
-def _held_up(index: Index) -> Iterator[tuple[ProcessId, Finding]]:
+def _of_callbacks(index: Index) -> Iterator[tuple[ProcessId, Finding]]:
     """The findings about callbacks that wait for a result which their own thread would receive."""
     for process in processes_with_callbacks(index):
         held = held_up(index, process.process)

@@ -49,10 +49,12 @@ from mpwatch.diagnose.analysis.throughput.shares import (
     doing_words,
     idle_share,
     imported_until_s,
+    is_computing,
     is_work,
     main_account,
     shares,
     shares_lately,
+    shares_of_all_threads,
     switches_between,
     switches_per_s,
     times_faster,
@@ -173,7 +175,9 @@ def check(index: Index) -> Iterator[Finding]:
             quiet_s = min(without_progress_s(each, index) or 0.0 for each in clients)
             if min(waits.values()) >= ALWAYS and quiet_s >= ANSWERS_S:
                 continue  # it answers none of them: `no-progress` says that
-            yield _finding(process, busy if is_busy else None, clients, sum(waits.values()), lines)
+            yield _finding(
+                index, process, busy if is_busy else None, clients, sum(waits.values()), lines
+            )
     yield from _held_back(index)
     yield from _averaged_each_time(index)
     yield from _reduced_one_by_one(index)
@@ -974,6 +978,7 @@ def _wait_share(index: Index, client: Process) -> float | None:
 
 
 def _finding(
+    index: Index,
     server: Process,
     busy: float | None,
     clients: Sequence[Process],
@@ -1002,9 +1007,7 @@ def _finding(
     if not places:
         at = ((each, own_lines(each)) for each in clients[:2])
         evidence += [f"{called(each)} asks at {lines}" for each, lines in at if lines]
-    main = main_thread(server)
-    sleeps = main is not None and main.waits_on is not None and main.waits_on.kind == "timer"
-    if not sleeps and (lines := own_lines(server)) is not None:  # else other threads answer
+    if _main_works(index, server) and (lines := own_lines(server)) is not None:
         evidence.append(f"{called(server)} is at {lines}")
     is_one = len(clients) == 1
     waiters = f"{called(clients[0])} waits" if is_one else f"{len(clients)} processes wait"
@@ -1026,6 +1029,15 @@ def _finding(
         ),
         advice=_manager_advice(places) if is_manager else _ADVICE,
     )
+
+
+def _main_works(index: Index, server: Process) -> bool:
+    """Whether the main thread does most of what a process computes, and not other threads."""
+    own, of_all = (
+        sum(each.share for each in found if is_computing(each.activity))
+        for found in (shares(index, server), shares_of_all_threads(index, server))
+    )
+    return own > 0 and own >= MAIN_PART * of_all
 
 
 def _makes_round_trips(line: Asked) -> bool:

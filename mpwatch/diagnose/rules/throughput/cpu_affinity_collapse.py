@@ -35,7 +35,7 @@ def check(index: Index) -> Iterator[Finding]:
                 f"together they use {found.percent:.0f}% of a cpu",
                 *(
                     [f"they wait for a free core {found.waits:.0%} of the time"]
-                    if found.waits is not None
+                    if found.is_waited_for
                     else []
                 ),
             ),

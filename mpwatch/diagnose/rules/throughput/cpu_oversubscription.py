@@ -270,12 +270,13 @@ def _has_small_pool(index: Index, process: Process, cpus: int) -> bool:
 def _busy_threads(process: Process) -> int:
     """The number of threads that compute, or would if they got a cpu.
 
-    Those that run Python code have the GIL by turns: all of them together count as one. Without any
-    stack nothing shows which these are.
+    All threads of the program together count as one, beside those that a library has started for
+    them: how many it starts itself is its own choice, which no setting of a library changes.
+    Without any stack nothing shows which these are.
     """
     busy = [each for each in process.threads if _is_busy(each)]
-    native = sum(not each.stack for each in busy)
-    return native + (native < len(busy))
+    of_library = sum(not each.stack for each in busy)
+    return of_library + (of_library < len(busy))
 
 
 def _is_busy(thread: Thread) -> bool:
@@ -304,7 +305,8 @@ def _finding(
     runnable: float,
 ) -> Finding:
     crowded = [process for process, _ in counts]
-    others = max(0, round(runnable) - sum(map(_busy_threads, index.snapshot.living())))
+    of_job = sum(_is_busy(each) for p in index.snapshot.living() for each in p.threads)
+    others = max(0, round(runnable) - of_job)
     most, most_threads = max(counts, key=lambda each: each[1])
     evidence = [
         f"{threads} computing threads in {all_called(crowded)}, {cpus} usable cpus",

@@ -26,7 +26,7 @@ from mpwatch.diagnose.analysis.stack_patterns import user_frame
 from mpwatch.diagnose.analysis.throughput.shares import (
     OBSERVED_S,
     READINGS,
-    main_account,
+    can_end_alone,
     shares,
 )
 from mpwatch.model.account import (
@@ -58,6 +58,8 @@ HELD_BACK = 0.3
 """The share of its time from which on a thread loses most to the GIL, if it computes less."""
 CLIENT_WAITS = 0.5
 """A process waits so much of its time for another one that it gets no further than that one."""
+RESTLESS = 0.9
+"""The share of its time from which on a thread is said to go on without a pause."""
 SHOWN_CLIENTS = 3
 SHOWN_LOOPS = 3
 ASKING = 0.1
@@ -145,6 +147,8 @@ class _Holder(Struct, frozen=True):
     """The share of its time in which the other one waits for the GIL."""
     computed: float
     """The share in which that one computes itself."""
+    is_restless: bool
+    """Whether the first one hardly ever waits for anything but the GIL and a core."""
     held_up_at: str
     """Where it waits mostly; empty where no stack shows it."""
 
@@ -233,6 +237,7 @@ def _holds_up(index: Index, process: Process) -> _Holder | None:
         waits=held_up.thread,
         waited=held_up.waited,
         computed=held_up.computed,
+        is_restless=taker.wanted + taker.waited >= RESTLESS,
         held_up_at=_most(_parts(held_up.in_gil)),
     )
 
@@ -337,7 +342,7 @@ def _cause(
             f" The loop around {found.place} does not wait for work: it runs at full speed also "
             "when there is nothing to do."
         )
-    elif endless:
+    elif endless and found.is_restless:
         text += (
             f" As far as its statements show, {endless} has no wait in it: one round follows the "
             "other without a pause."
@@ -363,29 +368,14 @@ def _clients(index: Index, process: Process, found: _Holder) -> Sequence[tuple[P
         if each.process == process.process or each.sample.parent_pid == process.pid:
             continue
         waited = sum(
-            share.share for share in shares(index, each) if _is_answer_of(index, process, share)
+            share.share
+            for share in shares(index, each)
+            if share.activity.kind == "waiting"
+            and can_end_alone(index, process, share.activity.providers)
         )
         if waited >= CLIENT_WAITS:
             clients.append((each, waited))
     return clients
-
-
-def _is_answer_of(index: Index, server: Process, share: Share) -> bool:
-    """Whether a share is waits that one process alone can end.
-
-    Others have its end of a pipe or socket by inheritance, and do nothing with it.
-    """
-    activity = share.activity
-    if activity.kind != "waiting" or server.process not in activity.providers:
-        return False
-    others = (index.snapshot.get(e) for e in activity.providers if e != server.process)
-    return all(each is not None and _is_at_rest(index, each) for each in others)
-
-
-def _is_at_rest(index: Index, process: Process) -> bool:
-    """Whether a main thread does nothing before another process or a thread has ended."""
-    account = main_account(index, process.process)
-    return account is not None and account.now.target in ("child", "thread")
 
 
 def _loops(index: Index, process: Process, found: _Holder) -> tuple[str, str]:

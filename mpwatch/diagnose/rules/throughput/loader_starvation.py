@@ -630,7 +630,7 @@ def _special_finding(
         return _finding_of_imports(owner, workers, evidence, share, imports[0])
     if (dropped := _dropped(index, owner)) is not None:
         return _finding_of_dropped(owner, dropped, evidence, share)
-    if (shared := shared_cpu(index, workers)) is not None:
+    if (shared := shared_cpu(index, workers)) is not None and shared.is_waited_for:
         return _finding_of_shared_cpu(owner, workers, evidence, share, shared)
     return None
 
@@ -774,8 +774,8 @@ def _finding_of_shared_cpu(
         ),
         evidence=evidence,
         cause=(
-            "A worker waits for that cpu for most of the time that it takes for an item, whatever "
-            "it computes."
+            f"The workers wait for that cpu {shared.waits:.0%} of the time on average. That "
+            "part of it is not spent on what they compute for an item."
         ),
         advice=(
             "Let the workers use the other cpus first. Whether an item takes too long, or more "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
 
@@ -16,6 +15,7 @@ from mpwatch.diagnose.analysis.stack_patterns import main_thread, user_frame
 from mpwatch.diagnose.analysis.throughput.messages import (
     LARGE_BYTES,
     bytes_per_s,
+    is_receiving,
     on_its_way_to,
     receives,
 )
@@ -24,14 +24,14 @@ from mpwatch.diagnose.analysis.throughput.shares import (
     WATCHED_S,
     Place,
     core_share,
-    is_work,
+    is_computing,
     main_account,
     shares,
     shares_lately,
     times_faster,
     work_place,
 )
-from mpwatch.model.account import COPYING, IMPORTS, UNPICKLING, Activity
+from mpwatch.model.account import COPYING, UNPICKLING
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History, ProcessMetric, first_at, rise
 from mpwatch.model.ids import ProcessId
@@ -120,10 +120,11 @@ def _finding(index: Index, found: Sequence[tuple[float, Process, _Use]]) -> Find
     processes = [each for _, each, _ in found]
     received = _received(index, process, found[0][2])
     place = _place(index, processes)
-    at = f" at {place.words}" if place is not None and place.is_main else ""
+    line = place.words if place is not None and place.is_main else ""
     if received is not None:
-        at = f" for what it receives{f' at {received.place}' if received.place else at}"
-    lines = None if _PLACED.search(at) else own_lines(process)
+        line = received.place  # the line of most work may be of what it does with it
+    at = " for what it receives" * (received is not None) + (f" at {line}" if line else "")
+    lines = None if line else own_lines(process)
     return Finding(
         rule=RULE,
         severity=Severity.INFO,
@@ -165,12 +166,9 @@ def _finding(index: Index, found: Sequence[tuple[float, Process, _Use]]) -> Find
     )
 
 
-_PLACED = re.compile(r" at \S+\.py:\d+ ")
-
-
 def _place(index: Index, processes: Sequence[Process]) -> Place | None:
     """The function of most of the work lately; `None` where the processes have left it."""
-    place = work_place(index, processes, _may_allocate, shares_lately)
+    place = work_place(index, processes, is_computing, shares_lately)
     if place is None:
         return None
     where, _, function = place.words.partition(" ")
@@ -188,10 +186,6 @@ def _place(index: Index, processes: Sequence[Process]) -> Place | None:
     return None
 
 
-def _may_allocate(activity: Activity) -> bool:
-    return is_work(activity) and activity.what != IMPORTS
-
-
 class _Received(Struct, frozen=True):
     """Messages that a process receives into fresh memory."""
 
@@ -201,18 +195,19 @@ class _Received(Struct, frozen=True):
 
 
 def _received(index: Index, process: Process, use: _Use) -> _Received | None:
-    """The messages for which a process needs fresh memory; `None` where it reads too little.
+    """The messages for which a process needs fresh memory; `None` where others may need it.
 
-    Each is read in parts, joined and loaded, so that the memory is several times the message.
+    Bytes that are read count files as well. Each message is read in parts, joined and loaded, so
+    that the memory is several times the message.
     """
     per_s = bytes_per_s(index, process, is_written=False)
     if per_s is None or per_s < READ_PART * use.faults * PAGE_BYTES:
         return None
+    if not is_receiving(index, process):
+        return None
     thread, message = main_thread(process), on_its_way_to(index, process)
     is_large = message is not None and message.n_bytes >= LARGE_BYTES
     frame = user_frame(thread.stack) if thread is not None and receives(thread) else None
-    if frame is None and not is_large:
-        return None
     lines = [
         each.activity.place
         for each in shares_lately(index, process)

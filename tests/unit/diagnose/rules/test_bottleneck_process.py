@@ -17,7 +17,14 @@ from mpwatch.model.progress import Counts, ProgressSource
 from mpwatch.model.samples import ThreadSample, WaitedOn
 from mpwatch.model.snapshot import GpuUse, Hook, Process, Snapshot
 from mpwatch.model.source_code import Mark, SourceLine, Statement
-from tests.builders.accounts import COMPUTES, JOINS, SLEEPS, answers_from, with_shares
+from tests.builders.accounts import (
+    COMPUTES,
+    IN_A_CONDITION,
+    JOINS,
+    SLEEPS,
+    answers_from,
+    with_shares,
+)
 from tests.builders.snapshots import (
     MAIN,
     NOW_S,
@@ -69,7 +76,9 @@ def past(busy: float = 95.0, own: float = 10.0, share: float = 0.7) -> History:
 
 
 def test_a_busy_process_that_others_wait_for_is_the_bottleneck() -> None:
-    finding = only(check, job(*map(client, CLIENTS)), past())
+    seen = with_shares(job(*map(client, CLIENTS)), **{f"p{SERVER}": {COMPUTES: 1.0}})
+
+    finding = only(check, seen, past())
 
     assert finding.severity is Severity.INFO
     assert finding.process == pid(SERVER)
@@ -79,6 +88,17 @@ def test_a_busy_process_that_others_wait_for_is_the_bottleneck() -> None:
     assert "spawned 200 (200) asks at train.py:31 ask" in finding.evidence
     assert "spawned 150 (150) is at train.py:9 answer" in finding.evidence
     assert "Manager" not in finding.cause
+
+
+@pytest.mark.parametrize("does", [JOINS, IN_A_CONDITION])
+def test_the_line_of_a_main_thread_that_waits_while_others_answer_is_not_told(
+    does: Activity,
+) -> None:
+    seen = with_shares(job(*map(client, CLIENTS)), **{f"p{SERVER}": {does: 1.0}})
+
+    finding = only(check, seen, past())
+
+    assert "spawned 150 (150) is at" not in " ".join(finding.evidence)
 
 
 TWO_WRITES = Mark(

@@ -159,6 +159,22 @@ def test_of_two_pools_the_other_one_has_to_be_idle() -> None:
     assert found(standing_still.check, job(*threads, idle=False), BUSY) == []
 
 
+def test_a_thread_pool_that_computes_may_give_the_result() -> None:
+    inner = ("threading.py:wait", f"{POOL}:wait", f"{POOL}:get", f"{POOL}:map")
+    waits = receiver(*inner, ON_RESULT)
+    downloads = thread(MAIN + 7, "data.py:download:3", f"{POOL}:worker", waits=DATA)
+
+    assert (
+        found(standing_still.check, job(watcher(), SENDER, waits, AT_REST, downloads), BUSY) == []
+    )
+
+
+def test_a_watcher_that_is_not_woken_up_is_not_said_to_be() -> None:
+    finding = only(standing_still.check, job(watcher("S", 0.0), SENDER, WAITS_FOR_POOL), BUSY)
+
+    assert "_handle_workers" not in " ".join(finding.evidence)
+
+
 def test_a_callback_that_waits_for_a_lock_holds_up_all_who_wait_for_the_pool() -> None:
     locked = receiver("train.py:on_result:49")
     waits = thread(MAIN, "threading.py:wait", f"{POOL}:wait", "train.py:f:3", waits=LOCK)

@@ -138,6 +138,17 @@ def test_threads_of_python_take_turns_and_are_no_pool_of_a_library() -> None:
     assert found(cpu_oversubscription.check, job, RUNNABLE) == []
 
 
+def test_threads_of_the_program_are_not_taken_for_those_of_other_programs() -> None:
+    job = snapshot_of(main(), *served(native=3), usable_cpus=2)
+    runnable = history({}, {"runnable": line(15.0)})
+
+    finding = only(cpu_oversubscription.check, job, runnable)
+
+    assert (
+        "15 threads of the machine are runnable at a time, about 1 of them" in finding.evidence[1]
+    )
+
+
 def test_the_line_of_a_main_thread_that_sleeps_is_not_where_other_threads_compute() -> None:
     job = snapshot_of(main(), *served(native=3), usable_cpus=2)
     asleep = {Activity("sleeping", place="web.py:88 run"): 1.0}
@@ -356,15 +367,31 @@ def test_a_wait_for_workers_that_share_one_cpu_is_an_effect_without_a_cause_of_i
     job = snapshot_of(
         main(cpus_allowed=1), *pinned(200, 201), cpu_count=8, usable_cpus=1, loaders=(waits,)
     )
+    job = with_shares(job, p200={NO_CORE: 0.5, COMPUTES: 0.5}, p201={NO_CORE: 0.6, COMPUTES: 0.4})
 
     finding = only(loader_starvation.check, job, SHARED)
 
+    assert finding.cause.startswith("The workers wait for that cpu 55% of the time on average")
     assert finding.effect_of == "cpu-affinity-collapse"
     assert finding.summary == (
         "main (100) waits for data 90% of the time: its 2 workers take turns on one of 8 cpus"
     )
     assert "more workers would not help" not in finding.cause
     assert finding.advice.startswith("Let the workers use the other cpus first")
+
+
+@pytest.mark.parametrize("shares", [{}, {NO_CORE: 0.1, COMPUTES: 0.9}])
+def test_workers_on_one_cpu_are_not_said_to_wait_for_it_where_they_hardly_do(
+    shares: Mapping[Activity, float],
+) -> None:
+    waits = Loader(pid(MAIN), 1, 2, batches=100, wait_share=0.9, process_wait_share=0.9)
+    job = snapshot_of(main(cpus_allowed=1), *pinned(200, 201), cpu_count=8, loaders=(waits,))
+    seen = with_shares(job, p200=shares, p201=shares) if shares else job
+
+    finding = only(loader_starvation.check, seen, SHARED)
+
+    assert finding.effect_of != "cpu-affinity-collapse"
+    assert "for that cpu" not in finding.cause
 
 
 def test_an_affinity_that_the_workers_set_themselves_is_not_said_to_be_inherited() -> None:
@@ -584,6 +611,8 @@ def test_the_loops_of_a_thread_that_has_the_gil_are_told() -> None:
     loops = "`for row in rows:` (data.py:41 refresh), in `while True:` (data.py:36 refresh)"
     assert f"thread stats is in {loops}" in finding.evidence
     assert "`while True:` (data.py:36) has no wait in it" in finding.cause
+    rests = serving({FOR_GIL: 0.6, COMPUTES: 0.1}, {STATISTICS: 0.5, IN_A_CONDITION: 0.5})
+    assert "without a pause" not in only(gil_bound_threads.check, rests).cause
 
 
 def test_a_process_that_the_gil_holds_up_while_others_wait_for_it_sets_their_pace() -> None:

@@ -603,11 +603,7 @@ def reads(per_s: float) -> History:
 
 
 def test_fresh_memory_for_messages_is_said_to_be_for_what_is_received() -> None:
-    seen = watched(reading)
-    edge = WaitEdge(pid(300), 300, "pipe-write", "room in a full pipe", (pid(200),))
-    seen = replace(seen, waits=WaitGraph((edge,)))
-
-    finding = only(page_fault_cost.check, seen, reads(300e6))
+    finding = only(page_fault_cost.check, to_200(watched(reading), 200), reads(300e6))
 
     assert finding.summary.endswith("fresh memory for what it receives at data.py:26 poll")
     assert (
@@ -628,6 +624,61 @@ def test_other_fresh_memory_is_not_said_to_be_for_messages(
     seen = watched(lambda second: reading(second, stack=stack))
 
     assert "receives" not in only(page_fault_cost.check, seen, reads(per_s)).summary
+
+
+def test_fresh_memory_of_a_process_that_sends_is_not_said_to_be_for_what_it_receives() -> None:
+    send = ("multiprocessing/connection.py:_send", "multiprocessing/connection.py:send_bytes")
+
+    def make(second: int) -> Snapshot:
+        own = thread(200, *send, "data.py:publish:40", is_active=True, **RUNS)
+        sender = process(200, "spawned", threads=[own])
+        return job(second, main(threads=[waits()]), ticked(sender, {200: 100 * second}))
+
+    finding = only(page_fault_cost.check, watched(make), reads(300e6))
+
+    assert "receives" not in finding.summary
+
+
+def to_200(seen: Snapshot, *providers: int) -> Snapshot:
+    """The message of 300 fills a pipe whose other end these processes have."""
+    room = "room in a full pipe"
+    edge = WaitEdge(pid(300), 300, "pipe-write", room, tuple(map(pid, providers)))
+    return replace(seen, waits=WaitGraph((edge,)))
+
+
+def test_one_stack_in_a_call_that_receives_is_no_sign_that_fresh_memory_is_for_messages() -> None:
+    gets = ("multiprocessing/queues.py:get", "data.py:poll:26")
+
+    def make(second: int) -> Snapshot:
+        return reading(second, stack=gets if second == SECONDS else ("data.py:padded:23",))
+
+    # What it reads may come from files.
+    finding = only(page_fault_cost.check, watched(make), reads(300e6))
+
+    assert "receives" not in finding.summary
+    assert "Send less" not in finding.advice
+
+
+@pytest.mark.parametrize(("providers", "is_told"), [((200,), True), ((200, MAIN), False)])
+def test_a_message_that_another_process_may_read_is_not_said_to_be_on_its_way(
+    providers: tuple[int, ...], is_told: bool
+) -> None:
+    seen = to_200(watched(reading), *providers)
+
+    finding = only(page_fault_cost.check, seen, reads(300e6))
+
+    assert ("is on its way to it" in " ".join(finding.evidence)) is is_told
+
+
+def test_the_line_of_most_work_is_not_said_to_be_the_one_that_receives() -> None:
+    loads = SourceLine("/home/me/data.py", 30, "load", Statement(30, "x = torch.load(raw)"))
+    seen = watched(lambda second: reading(second, stack=("data.py:load:30",)))
+    seen = to_200(replace(seen, source=(loads,)), 200)
+
+    finding = only(page_fault_cost.check, seen, reads(300e6))
+
+    assert finding.summary.endswith("fresh memory for what it receives")
+    assert "spawned 200 (200) was last seen at data.py:30 load" in finding.evidence
 
 
 def test_a_line_that_a_process_has_left_is_not_told_as_the_place_of_the_work() -> None:
