@@ -104,6 +104,7 @@ from mpwatch.collect.source.rank_differences import (
     find_cut_graphs,
     find_empty_on_ranks,
     find_hashes,
+    find_loaded_alone,
     find_own_values,
     find_restored_starts,
     find_resumed_alone,
@@ -366,6 +367,7 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     yield from find_set_order(nodes, known.sets)
     yield from find_restored_starts(module.tree, function, nodes, known.functions)
     yield from find_resumed_alone(function, nodes, known.functions)
+    yield from find_loaded_alone(module, nodes)
     yield from find_hashes(function, nodes, known.functions)
     yield from find_shared_state(nodes)
     yield from find_clocks(function, nodes, known.clocks)
