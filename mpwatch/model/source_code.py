@@ -581,6 +581,9 @@ MarkKind: TypeAlias = Literal[
     # Lets a Pool or an executor of processes make a task of each item, as its chunksize is 1.
     # About: the method.
     "one-by-one",
+    # Opens a connection to a server, or makes what opens one. About: the variable that refers to
+    # it, and what is called, `self.db, psycopg2.connect`.
+    "opens-connection",
     # Stores a key in a dictionary that its function returns, and only under a condition on data,
     # where the function stores other keys without it. About: the condition, `if found.any(): in
     # line 38`.

@@ -71,6 +71,7 @@ from mpwatch.collect.source.pipes_and_signals import (
     BufferedFiles,
     buffered_files,
     find_buffered_reads,
+    find_connections,
     find_default_sigpipe,
     find_kills,
     find_prompts,
@@ -410,6 +411,7 @@ def _found_of_processes(
     yield from find_kills(module, function)
     yield from find_signals(nodes)
     yield from find_terminations(nodes)
+    yield from find_connections(nodes)
     yield from find_unflushed(module, nodes)
     yield from find_prompts(module, function)
     yield from find_buffered_reads(function, nodes, known.buffered)

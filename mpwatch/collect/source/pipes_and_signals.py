@@ -16,6 +16,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from signal import Signals
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from mpwatch.collect.source.growth.kept import container_of
@@ -530,6 +531,58 @@ def find_terminations(nodes: Sequence[ast.AST]) -> Iterator[Found]:
         receiver = receiver_of(call)
         if last_name(call.func) == "terminate" and receiver and receiver not in programs:
             yield "terminates", receiver, call
+
+
+_OPENS: Final = frozenset(
+    (
+        "ConnectionPool",
+        "Elasticsearch",
+        "HTTPConnection",
+        "HTTPSConnection",
+        "MongoClient",
+        "Redis",
+        "SimpleConnectionPool",
+        "StrictRedis",
+        "ThreadedConnectionPool",
+        "connect",
+        "create_connection",
+        "create_engine",
+        "create_pool",
+        "insecure_channel",
+        "open_connection",
+    )
+)
+_OPENS_OF: Final = MappingProxyType({"Client": "httpx", "Session": "requests", "from_url": "redis"})
+"""What opens connections in one library, by common names."""
+_IN_FILES: Final = frozenset(("aiosqlite", "duckdb", "sqlite3"))
+"""Libraries whose connections are to a file."""
+_IS_SOCKET: Final = re.compile(r"sock|conn|client", re.IGNORECASE)
+
+
+def find_connections(nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """`self.db = psycopg2.connect(...)`, and `self.sock.connect(address)`."""
+    for node in nodes:
+        for target, value in bindings(node):
+            call = value.value if isinstance(value, ast.Await) else value
+            if isinstance(call, ast.Call) and _opens(call):
+                yield "opens-connection", _opening(expression_text(target), call), node
+        call = node.value if isinstance(node, ast.Expr) else None
+        if isinstance(call, ast.Call) and last_name(call.func) == "connect" and call.args:
+            receiver = receiver_of(call)
+            if _IS_SOCKET.search(receiver.rpartition(".")[2]):
+                yield "opens-connection", _opening(receiver, call), node
+
+
+def _opens(call: ast.Call) -> bool:
+    name = last_name(call.func)
+    if name not in _OPENS and name not in _OPENS_OF:
+        return False
+    receiver = receiver_of(call).rpartition(".")[2]
+    return receiver == _OPENS_OF[name] if name in _OPENS_OF else receiver not in _IN_FILES
+
+
+def _opening(variable: str, call: ast.Call) -> str:
+    return f"{variable}, {expression_text(call.func)}"
 
 
 _ENDS_UNHANDLED: Final = frozenset(("SIGHUP", "SIGUSR1", "SIGUSR2"))

@@ -529,6 +529,28 @@ def test_callbacks_of_a_pool_that_may_raise_a_key_error_are_marked() -> None:
     ]
 
 
+def test_what_opens_a_connection_is_marked() -> None:
+    text = """
+        conn = psycopg2.connect(DSN)
+        session = requests.Session()
+        files = sqlite3.connect(PATH)
+        session = tf.Session()
+        button.connect(pressed)
+
+        class Store:
+            async def begin(self):
+                self.pool = await asyncpg.create_pool(DSN)
+                self.sock.connect((HOST, PORT))
+    """
+
+    assert sorted(found(text, "opens-connection"), key=lambda each: each[2]) == [
+        ("<module>", "conn, psycopg2.connect", 2),
+        ("<module>", "session, requests.Session", 3),
+        ("begin", "self.pool, asyncpg.create_pool", 10),
+        ("begin", "self.sock, self.sock.connect", 11),
+    ]
+
+
 def test_ends_of_processes_by_terminate_are_marked() -> None:
     text = """
         def shrink(self):
