@@ -38,6 +38,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
 )
 from mpwatch.diagnose.analysis.waits.edges import surroundings
 from mpwatch.diagnose.analysis.waits.futures import forked_without_executor
+from mpwatch.diagnose.analysis.waits.lock_order import OppositeLocks, Waits, opposite_locks
 from mpwatch.diagnose.analysis.waits.providers import Nested, nested_in, waits_for_lock
 from mpwatch.diagnose.analysis.waits.threads import (
     AT_BARRIER,
@@ -96,6 +97,7 @@ def waits_for_own_threads(case: Case) -> Mechanism | None:
         or _skipped_release(case.index, process, waiting)
         or _puts_into_what_it_empties(case.index, process, waiting)
         or (_waits_while_logging(process, waiting) if len(waiting) > 1 else None)
+        or in_opposite_order(case.index, process)
         or held_up_words(case.index, process)
     )
     if known is not None:
@@ -487,6 +489,73 @@ def _skipped_release(index: Index, process: Process, waiting: Sequence[Thread]) 
             f"{these} at {frame_words(frame)} for a lock that no thread is past: likely an "
             f"exception has skipped `{back.text}` of line {back.line}."
         ),
+    )
+
+
+def in_opposite_order(index: Index, process: Process) -> Mechanism | None:
+    """Why two threads of a process wait for each other's lock, whatever its other threads do."""
+    found = opposite_locks(index, process.process)
+    if found is None:
+        return None
+    one, other = found.one, found.other
+    first, second = (_thread_words(process, each.thread) for each in (one, other))
+    places = [frame_words(each.wants.frame) for each in (one, other)]
+    ways = [
+        f"{words} took {_taking(each)} and waits at {frame_words(each.wants.frame)} for "
+        f"`{each.wants.name}`"
+        for words, each in ((first, one), (second, other))
+    ]
+    lasted = index.lasting(found.waited_s)
+    opposite = (
+        "Most likely each of them has, as its first lock, the second one of the other: both go "
+        "through these lines with the same two objects in opposite order."
+        if found.is_one_line
+        else "Most likely these are the same two locks, taken in opposite order: each thread has "
+        "the one that the other waits for."
+    )
+    return Mechanism(
+        cause=(
+            f"In {called(process)}, {ways[0]}; {ways[1]}. {opposite} Neither releases its lock "
+            "before it has both, so these two wait for ever, and with them all that come to either "
+            "lock."
+        ),
+        advice=_advice_on_order(found),
+        evidence=(f"neither of the two threads has run for {lasted}",),
+        headline=(
+            f"{capital(first)} and {second} of {called(process)} wait for each other's lock, at "
+            f"{places[0]}{'' if places[0] == places[1] else f' and {places[1]}'}."
+        ),
+    )
+
+
+def _thread_words(process: Process, thread: Thread) -> str:
+    return "the main thread" if thread.tid == process.pid else f"thread {thread.name}"
+
+
+def _taking(waits: Waits) -> str:
+    """`` `self.a` by `with self.a:` (line 12 of store.py, in add()) ``."""
+    holds = waits.holds
+    file = holds.frame.file.rpartition("/")[2]
+    return (
+        f"`{holds.name}` by `{holds.statement.text}` ({file}:{holds.statement.line}, in "
+        f"{holds.frame.function}())"
+    )
+
+
+def _advice_on_order(found: OppositeLocks) -> str:
+    if found.is_one_line:
+        return (
+            "Take the locks of two objects in an order that does not depend on which of them comes "
+            "first: sort the two by a number or a key of their own (or by id()) before the outer "
+            "block. An RLock does not help: these are two threads."
+        )
+    other = found.other
+    return (
+        "Take the two locks in one order everywhere: at "
+        f"{frame_words(other.wants.frame)}, either take `{other.wants.name}` first, around "
+        f"`{other.holds.statement.text}`, or leave that block before `{other.wants.name}` is "
+        "needed. Or use one lock in place of the two. An RLock does not help: these are two "
+        "threads."
     )
 
 
