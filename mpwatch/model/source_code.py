@@ -535,6 +535,10 @@ MarkKind: TypeAlias = Literal[
     # Adds a loss itself, of which the loop runs the backward pass, to a sum that outlives the
     # round. About: the sum.
     "graph-summed",
+    # Compares the time since something was noted with a limit, in a file that ends other processes.
+    # About: the name of what was noted, the last line of its body, and the limit as written,
+    # `seen, 52, self.ttl`.
+    "judges-silence",
     # Adds an exception that was caught, or an object that is made of it, to a container from which
     # nothing in the file removes anything, in each round of a loop of the program. About: the
     # container and the loop, `self.failures; main.py:35-43 work`, as for "registers".
@@ -578,6 +582,10 @@ MarkKind: TypeAlias = Literal[
     "no-grad",
     # Leaves gradients unreduced for a while.
     "no-sync",
+    # Sets an element or an attribute to what a clock says. About: its name as in "judges-silence",
+    # `async` in a coroutine, and whether a loop of its function does it `again` or it does so
+    # `once`, `seen, async again`.
+    "notes-time",
     # Lets a Pool or an executor of processes make a task of each item, as its chunksize is 1.
     # About: the method.
     "one-by-one",

@@ -76,6 +76,7 @@ from mpwatch.collect.source.pipes_and_signals import (
     find_kills,
     find_prompts,
     find_signals,
+    find_silence,
     find_terminations,
     find_two_writes,
     find_unflushed,
@@ -412,6 +413,7 @@ def _found_of_processes(
     yield from find_signals(nodes)
     yield from find_terminations(nodes)
     yield from find_connections(nodes)
+    yield from find_silence(module.tree, function, nodes)
     yield from find_unflushed(module, nodes)
     yield from find_prompts(module, function)
     yield from find_buffered_reads(function, nodes, known.buffered)
