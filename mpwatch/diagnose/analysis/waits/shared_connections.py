@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 
 from msgspec import Struct
 
@@ -150,10 +151,19 @@ def _may_have_lost(
     )
 
 
+def is_told(index: Index, process: Process) -> bool:
+    """Whether a process reads a connection that another one reads as well: that is why it waits."""
+    return any(
+        len(each.readers) > 1 and any(reader.process is process for reader in each.readers)
+        for each in shared_connections(index)
+    )
+
+
 def _opened_by(index: Index, threads: Sequence[Thread]) -> Mark | None:
     """The statement that most likely opens what some threads read from.
 
-    The one whose variable their lines name, else the only one of the program.
+    The one whose variable their lines name, in whole or by its last part, else the only one of the
+    program.
     """
     opening = marks(index, "opens-connection")
     lines = [
@@ -163,9 +173,17 @@ def _opened_by(index: Index, threads: Sequence[Thread]) -> Mark | None:
         if (line := source_of(index, frame)) is not None
     ]
     names = {name for line in lines for name in re.findall(r"\w+", line.statement.text)}
+    dotted = {name for line in lines for name in _prefixes(line.statement.text)}
+    whole = [each for each in opening if each.about.partition(", ")[0] in dotted]
     named = [each for each in opening if _variable(each) in names]
-    found = named or opening
+    found = whole or named or opening
     return found[0] if len(found) == 1 else None
+
+
+def _prefixes(text: str) -> Iterator[str]:
+    """`self`, `self.client` and `self.client.recv` of `self.client.recv(1)`."""
+    for name in re.findall(r"\w+(?:\.\w+)*", text):
+        yield from accumulate(name.split("."), "{}.{}".format)
 
 
 def _variable(mark: Mark) -> str:

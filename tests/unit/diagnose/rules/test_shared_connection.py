@@ -6,12 +6,23 @@ from typing import Any
 
 import pytest
 
+from mpwatch.diagnose.rules.hangs import stuck_worker_io
 from mpwatch.diagnose.rules.results import shared_connection
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import FdLink, WaitedOn
 from mpwatch.model.snapshot import Process
 from mpwatch.model.source_code import Mark, SourceLine, Statement
-from tests.builders.snapshots import MAIN, fds, found, main, process, snapshot_of, socket, thread
+from tests.builders.snapshots import (
+    MAIN,
+    cpu,
+    fds,
+    found,
+    main,
+    process,
+    snapshot_of,
+    socket,
+    thread,
+)
 
 INODE, SERVER = 700, 900
 TCP = "tcp 10.0.0.1:4000 > 10.0.0.2:5432"
@@ -100,6 +111,25 @@ def test_two_statements_of_which_no_line_names_one_are_not_chosen_from() -> None
     (it,) = told(worker(0, reads()), worker(1, reads()), marks=(OPENS, OTHER))
 
     assert "opened by" not in it.cause
+
+
+def test_a_variable_is_told_by_its_whole_name_first() -> None:
+    own = OPENS._replace(about="self.db, connect", statement=Statement(3, "self.db = connect()"))
+    other = OPENS._replace(about="data.db, connect", statement=Statement(9, "data.db = connect()"))
+    line = SourceLine("/home/me/data.py", 31, "fetch", Statement(31, "return self.db.recv(8)"))
+
+    (it,) = told(worker(0, reads()), worker(1, reads()), source=(line,), marks=(own, other))
+
+    assert "opened by `self.db = connect()`" in it.cause
+
+
+def test_a_worker_that_shares_its_connection_is_not_told_to_have_no_answer() -> None:
+    """The peer may have answered: another worker has read it."""
+    shared = snapshot_of(parent(), worker(0, reads()), worker(1, reads()))
+    idle = cpu(w200=0.0, w201=0.0)
+
+    assert found(stuck_worker_io.check, snapshot_of(parent(), worker(0, reads())), idle)
+    assert not found(stuck_worker_io.check, shared, idle)
 
 
 def test_copies_that_only_one_process_reads() -> None:
