@@ -78,13 +78,24 @@ def test_one_whose_thread_notes_the_time_itself() -> None:
     assert it.advice.startswith("Let a thread of its own show")
 
 
+def test_one_that_was_at_several_lines_of_one_function() -> None:
+    other = COMPUTES._replace(place="train.py:10 work")
+    shares = {COMPUTES: 0.5, other: 0.5}
+
+    it = killed(*WORKS, shares=shares)
+
+    assert "had been in work() of train.py for at least 60 s by then" in it.cause
+    here = BEATS._replace(function="work")
+    assert "while it" not in killed(*WORKS, shares=shares, marks=(JUDGES, here)).summary
+
+
 @pytest.mark.parametrize("doing", [COMPUTES, SLEEPS, ASKS])
 def test_one_that_blocks_its_event_loop(doing: Activity) -> None:
     beat = BEATS._replace(about="beats, async again", function="beat")
 
     it = killed(*LOOP, shares={doing: 1.0}, marks=(JUDGES, beat))
 
-    assert "is done by a coroutine of the event loop that this line blocks" in it.cause
+    assert "is done by a coroutine of the event loop that this blocks" in it.cause
     assert "asyncio.to_thread" in it.advice
 
 

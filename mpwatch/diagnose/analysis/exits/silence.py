@@ -47,13 +47,16 @@ _LINE = re.compile(r" in line (\d+)$")
 
 
 class AtWork(Struct, frozen=True):
-    """A process that was at one line for long when it was ended after a comparison of times."""
+    """A process that was at one line, or in one function, for long when it was ended.
+
+    What has ended it has compared times first.
+    """
 
     process: Process
     place: str
-    """`cleaning.py:18 normalize`."""
+    """`at cleaning.py:18 normalize`, or `in normalize() of cleaning.py`."""
     spent_s: float
-    """How long it was at that line by then, at least."""
+    """How long it was there by then, at least."""
     doing: Activity
     by: By
     judged: Mark
@@ -71,7 +74,7 @@ class AtWork(Struct, frozen=True):
     def brief(self) -> str:
         """For the summary, after the way it ended."""
         was = "waited" if self.doing.target == "socket" else "was at work"
-        return f", while it {was} at {self.place}"
+        return f", while it {was} {self.place}"
 
     @property
     def cause(self) -> str:
@@ -84,7 +87,7 @@ class AtWork(Struct, frozen=True):
         if self.doing == NO_CORE:
             doing = "it waited for a free core"
         return (
-            f"{name} had been at {self.place} for at least {spent} by then, where {doing}. "
+            f"{name} had been {self.place} for at least {spent} by then, where {doing}. "
             f"{self._silence} The condition compares the time since `{noted}` was noted with "
             f"{limit}, which does not tell a process at work from one that is stuck."
         )
@@ -94,17 +97,17 @@ class AtWork(Struct, frozen=True):
         if self.by == "alone" or self.beat is None:
             return (
                 "It had no other thread with Python code: whatever was to show that it is alive "
-                "had to come from this one, after that line."
+                "had to come from this one, after that."
             )
         beat = mark_words(self.beat)
         if self.by == "loop":
             return (
                 f"What shows that it is alive, {beat}, is done by a coroutine of the event loop "
-                "that this line blocks: no coroutine gets its turn before the line has returned."
+                "that this blocks: no coroutine gets its turn before it has returned."
             )
         return (
             f"What shows that it is alive, {beat}, is done by the same thread, before and after "
-            "that line only."
+            "that only."
         )
 
     @property
@@ -117,7 +120,7 @@ class AtWork(Struct, frozen=True):
         )
         if self.by == "loop":
             return (
-                f"Run what {self.place} calls outside of the event loop: await "
+                f"Run what takes so long {self.place} outside of the event loop: await "
                 "asyncio.to_thread(...), loop.run_in_executor(), or an asynchronous client. Code "
                 f"that holds the GIL for long needs a process of its own.{longer}"
             )
@@ -148,26 +151,39 @@ def silent_at_work(
         kill: The statement that has most likely sent the signal, without a sender.
 
     Returns:
-        `None` where it was at several lines, or for a shorter time than the limit where that is a
-        number, or where another thread may have shown that it is alive.
+        `None` where it was in several functions, or for a shorter time than the limit where that is
+        a number, or where another thread may have shown that it is alive.
     """
     judged = _judged(index, sender, kill)
     thread, account = main_thread(process), main_account(index, process.process)
     frame = user_frame(thread.stack) if thread is not None else None
     if judged is None or thread is None or frame is None or account is None:
         return None
-    place = frame_words(frame)
-    spent_s = _spent_s(account, place)
-    limit_s = _number(judged.about.split(", ", 2)[2])
-    if not _is_at_work(account.now) or spent_s < LEAST_S or spent_s + BUCKET_S < limit_s:
-        return None
     found = _beat_of(index, process, judged, frame)
-    if found is not None and found[0] == "alone" and account.now.target == "socket":
+    limit_s = _number(judged.about.split(", ", 2)[2])
+    if found is None or not _is_at_work(account.now):
         return None
+    by, beat = found
+    if by == "alone" and account.now.target == "socket":
+        return None  # it may be idle
+    is_noted_here = beat is not None and (beat.file, beat.function) == (frame.file, frame.function)
+    places = _places(frame)[: 1 if is_noted_here else None]
+    spent = [(_spent_s(account, place), words) for place, words in places]
+    spent_s, words = max(spent, key=lambda each: each[0])  # the line, where both are as long
+    if spent_s < LEAST_S or spent_s + BUCKET_S < limit_s:
+        return None
+    return AtWork(process, words, spent_s, account.now, by, judged, beat)
+
+
+def _places(frame: Frame) -> tuple[tuple[re.Pattern[str], str], ...]:
+    """A line and its function, as patterns of `Activity.place`, and as words."""
+    file = frame.file.rpartition("/")[2]
     return (
-        None
-        if found is None
-        else AtWork(process, place, spent_s, account.now, found[0], judged, found[1])
+        (re.compile(re.escape(frame_words(frame))), f"at {frame_words(frame)}"),
+        (
+            re.compile(rf"{re.escape(file)}:\d+ {re.escape(frame.function)}"),
+            f"in {frame.function}() of {file}",
+        ),
     )
 
 
@@ -210,12 +226,12 @@ def _is_at_work(now: Activity) -> bool:
     )
 
 
-def _spent_s(account: ThreadAccount, place: str) -> float:
-    """How long a thread was last at one line, without the bucket in which it came there."""
+def _spent_s(account: ThreadAccount, place: re.Pattern[str]) -> float:
+    """How long a thread was last at one place, without the bucket in which it came there."""
     spent_s = 0.0
     for bucket in reversed(account.buckets):
         seen = bucket.tally.seen
-        here = sum(s for each, s in seen.items() if each.place == place or each == NO_CORE)
+        here = sum(s for each, s in seen.items() if each == NO_CORE or place.fullmatch(each.place))
         if here < _HERE * sum(seen.values()):
             break
         spent_s += here
