@@ -837,7 +837,7 @@ RESULTS = (
         title="ask a server in all workers through a connection that was opened before the fork",
         neighbour="connects anew in each worker",
         expected=("shared-connection",),
-        also=("loader-starvation", "no-progress", "standing-still", "stuck-worker-io"),
+        also=("loader-starvation",),
         shows_s=15.0,
     ),
     Scenario(

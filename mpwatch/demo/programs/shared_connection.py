@@ -31,7 +31,7 @@ def serve(listener):
             clients.append(client)
         except BlockingIOError:
             pass
-        for client in clients:
+        for client in tuple(clients):
             try:
                 request = client.recv(REQUEST.size)
             except BlockingIOError:
@@ -39,6 +39,9 @@ def serve(listener):
             if request:
                 (number,) = REQUEST.unpack(request)
                 client.sendall(ANSWER.pack(number, number * number))
+            else:
+                clients.remove(client)
+                client.close()
 
 
 class Squares(Dataset):
@@ -74,6 +77,7 @@ def main():
         Squares(listener.getsockname()),
         batch_size=20,
         num_workers=2,
+        persistent_workers=True,
         multiprocessing_context=context,
         worker_init_fn=connect_again if mended() else None,
     )
