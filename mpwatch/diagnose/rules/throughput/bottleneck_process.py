@@ -955,11 +955,11 @@ def _is_client(process: Process, server: ProcessId) -> bool:
 
 def _connected(index: Index, server: Process, waiting: Collection[ProcessId]) -> Iterator[Process]:
     """The processes that wait for a server now, or have a connection to it."""
-    own = {link.inode for link in server.sample.links if link.kind == "socket"}
+    own = {link.channel for link in server.sample.links if link.kind == "socket"}
     for process in index.snapshot.living():
         if process.process in waiting or (
             _is_client(process, server.process)
-            and any(link.peer in own for link in process.sample.links if link.peer is not None)
+            and any(link.other_end in own for link in process.sample.links if link.peer is not None)
         ):
             yield process
 
