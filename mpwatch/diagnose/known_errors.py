@@ -171,7 +171,9 @@ def explained(finding: Finding) -> Explained | None:
     return next((row for row in found if all(text in whole for text in row.texts)), None)
 
 
-_FIX_THERE = re.compile(r"^Fix the code .*?\.(?: Catch expected exceptions\b.*?\.)?(?: (?=[A-Z])|$)")
+_FIX_THERE = re.compile(
+    r"^Fix the code .*?\.(?: Catch expected exceptions\b.*?\.)?(?: (?=[A-Z])|$)"
+)
 """The first sentences of an advice: to mend the line that raised the exception, or to catch it."""
 _STD = (
     "The standard deviation of a single element is NaN (std() divides by n - 1): if a batch or an "
