@@ -9,6 +9,7 @@ simulate an accelerator.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
 import functools
 import importlib.util
@@ -18,6 +19,8 @@ import resource
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
 
 import mpwatch.demo.guardian
 
@@ -114,25 +117,32 @@ def has_gpu() -> bool:
 
 def _has_cgroup(controller: str) -> bool:
     """Whether a cgroup can be created that has a limit of this controller."""
-    for parent, v2 in _cgroup_folders(controller):
-        group = os.path.join(parent, f"mpwatch-demo-probe-{os.getpid()}")
+    found = _made_cgroup(controller, f"mpwatch-demo-probe-{os.getpid()}")
+    if found is None:
+        return False
+    os.rmdir(os.path.dirname(found))
+    return True
+
+
+def _made_cgroup(controller: str, name: str) -> str | None:
+    """The file with the limit of a new cgroup that has this controller; `None` if there is none.
+
+    In version 2 a cgroup with processes in it gives its children no controllers, so the new one is
+    beside that of this process, or beside one of its ancestors: the nearest that has the
+    controller and may be written to.
+    """
+    membership = Path("/proc/self/cgroup").read_text()
+    for parent, file in cgroup_folders(membership, controller):
+        group = os.path.join(parent, name)
         try:
             os.mkdir(group)
         except OSError:
             continue
-        try:
-            if os.path.exists(os.path.join(group, _limit_file(controller, v2))):
-                return True
-        finally:
-            os.rmdir(group)
-    return False
-
-
-def _limit_file(controller: str, v2: bool) -> str:
-    """The name of the file of a cgroup that contains the limit."""
-    if controller == "pids":
-        return "pids.max"
-    return "memory.max" if v2 else "memory.limit_in_bytes"
+        limit = os.path.join(group, file)
+        if os.path.exists(limit):
+            return limit
+        os.rmdir(group)
+    return None
 
 
 def small_cgroup(controller: str, limit: int) -> None:
@@ -142,37 +152,36 @@ def small_cgroup(controller: str, limit: int) -> None:
         controller: `memory` or `pids`.
         limit: Bytes or processes.
     """
-    name = f"mpwatch-demo-{os.getpid()}"
-    for parent, v2 in _cgroup_folders(controller):
-        group = os.path.join(parent, name)
-        try:
-            os.mkdir(group)
-        except OSError:
-            continue
+    made = _made_cgroup(controller, f"mpwatch-demo-{os.getpid()}")
+    if made is not None:
+        group = os.path.dirname(made)
         with open(os.path.join(tempfile.gettempdir(), "cgroup"), "w") as note:
             note.write(group)
-        try:
-            _write(os.path.join(group, _limit_file(controller, v2)), str(limit))
+        with contextlib.suppress(OSError):  # no right to move itself there: told below
+            _write(made, str(limit))
             _write(os.path.join(group, "cgroup.procs"), str(os.getpid()))
-        except OSError:
-            continue
-        return
+            return
     _give_up(
         f"this program needs the right to make a cgroup with a {controller} limit: run as root"
     )
 
 
-def _cgroup_folders(controller: str) -> list[tuple[str, bool]]:
-    """Folders of this process's own cgroup, with whether each is of version 2."""
-    found = []
-    with open("/proc/self/cgroup") as lines:
-        for line in lines:
-            _, controllers, path = line.rstrip("\n").split(":", 2)
-            if controller in controllers.split(","):
-                found.append((f"/sys/fs/cgroup/{controllers}{path}", False))
-            elif not controllers:
-                found.append((f"/sys/fs/cgroup{path}", True))
-    return found
+def cgroup_folders(membership: str, controller: str) -> Iterator[tuple[str, str]]:
+    """Where a cgroup with a limit may be made, and the name of the file with its limit.
+
+    Args:
+        membership: What /proc/self/cgroup says.
+        controller: `memory` or `pids`.
+    """
+    limits = {"pids": "pids.max", "memory": "memory.limit_in_bytes"}
+    for line in membership.splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controller in controllers.split(","):
+            yield f"/sys/fs/cgroup/{controllers}{path}", limits[controller]
+        elif not controllers:
+            own = PurePosixPath(path)
+            for each in (own, *own.parents):
+                yield f"/sys/fs/cgroup{each}", f"{controller}.max"
 
 
 def simulate_accelerator() -> None:

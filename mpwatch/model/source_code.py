@@ -557,6 +557,9 @@ MarkKind: TypeAlias = Literal[
     "length-of-text",
     # Sets a limit of its process, such as RLIMIT_CPU. About: its name, `RLIMIT_CPU`.
     "limit",
+    # Loads the state of optimizers or schedulers on one rank only. About: them, and the condition,
+    # `optimizer, scheduler; if rank == 0: in line 24`.
+    "loads-alone",
     # Calls a blocking collective of one tensor in a loop over parameters or other tensors. About:
     # its name, the lines of the loop, and what that goes through,
     # `all_reduce, 25-27, net.parameters()`.

@@ -104,6 +104,7 @@ from mpwatch.collect.source.rank_differences import (
     find_cut_graphs,
     find_empty_on_ranks,
     find_hashes,
+    find_loaded_alone,
     find_own_values,
     find_restored_starts,
     find_resumed_alone,
@@ -355,23 +356,15 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     yield from find_managed(nodes, known.managers)
     yield from _passed_over(nodes)
     yield from _truncates(nodes, known.assigned)
-    yield from find_empty_on_ranks(module, nodes)
     yield from find_cut_graphs(module, function, nodes)
+    yield from _found_of_ranks(module, function, known, nodes)
     yield from find_pitfalls(function, nodes, known.has_wrappers)
     yield from known.patterns.find(function, nodes)
     yield from find_text_order(module.tree, nodes)
     yield from find_renewed_deadlines(module.tree, function, nodes)
     yield from (found for of, found in known.uncounted if of is function)
     yield from (("unfreezes", about, node) for of, about, node in known.unfrozen if of is function)
-    yield from find_set_order(nodes, known.sets)
-    yield from find_restored_starts(module.tree, function, nodes, known.functions)
-    yield from find_resumed_alone(function, nodes, known.functions)
-    yield from find_hashes(function, nodes, known.functions)
     yield from find_shared_state(nodes)
-    yield from find_clocks(function, nodes, known.clocks)
-    yield from find_set_by_clock(module.tree, nodes, known.clocks)
-    if known.plateaus:
-        yield from find_own_values(nodes, known.plateaus, known.functions)
     yield from find_registered(function, nodes, known.registries)
     yield from find_groups(module.tree, nodes)
     if function is module.tree:
@@ -381,6 +374,22 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     if name not in ("", "__init__"):
         yield from find_kept(nodes, known.emptied)
         yield from find_kept_to_end(nodes, known.at_end)
+
+
+def _found_of_ranks(
+    module: ParsedFile, function: ast.AST, known: _Names, nodes: Sequence[ast.AST]
+) -> Iterator[Found]:
+    """The statements of one function that do not do the same on each rank."""
+    yield from find_empty_on_ranks(module, nodes)
+    yield from find_set_order(nodes, known.sets)
+    yield from find_restored_starts(module.tree, function, nodes, known.functions)
+    yield from find_resumed_alone(function, nodes, known.functions)
+    yield from find_loaded_alone(module, nodes)
+    yield from find_hashes(function, nodes, known.functions)
+    yield from find_clocks(function, nodes, known.clocks)
+    yield from find_set_by_clock(module.tree, nodes, known.clocks)
+    if known.plateaus:
+        yield from find_own_values(nodes, known.plateaus, known.functions)
 
 
 def _found_of_processes(

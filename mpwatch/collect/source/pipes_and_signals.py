@@ -19,7 +19,7 @@ from signal import Signals
 from typing import Final, NamedTuple
 
 from mpwatch.collect.source.growth.kept import container_of
-from mpwatch.collect.source.rank_differences import reads_clock
+from mpwatch.collect.source.lines.leaves import reads_clock
 from mpwatch.collect.source.syntax import (
     FUNCTIONS,
     LOOPS,

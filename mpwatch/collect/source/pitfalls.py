@@ -18,8 +18,8 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from mpwatch.collect.source.growth.kept import MODELS
+from mpwatch.collect.source.lines.leaves import reads_clock
 from mpwatch.collect.source.pipes_and_signals import left_before
-from mpwatch.collect.source.rank_differences import reads_clock
 from mpwatch.collect.source.syntax import (
     ADDS,
     FUNCTIONS,

@@ -20,6 +20,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from mpwatch.collect.source.lines.deciding import starts_of
+from mpwatch.collect.source.lines.leaves import names_rank, reads_clock
 from mpwatch.collect.source.syntax import (
     FUNCTIONS,
     ORDERS,
@@ -34,6 +35,7 @@ from mpwatch.collect.source.syntax import (
     functions_by_name,
     functions_in,
     is_inside,
+    last_line,
     last_name,
     names_in,
     of_file,
@@ -197,24 +199,11 @@ def clocks_of(tree: ast.AST) -> frozenset[str]:
         found |= more
 
 
-def reads_clock(node: ast.AST) -> bool:
-    """Whether an expression is a call that tells the time: `time.monotonic()`."""
-    return isinstance(node, ast.Call) and (
-        (last_name(node.func) in _CLOCKS and not node.args)
-        or (last_name(node.func) == "time" and receiver_of(node) == "time")
-    )
-
-
 def _uses(node: ast.AST, names: Container[str]) -> bool:
     """Whether an expression calls one of some functions, or reads a property of such a name."""
     if isinstance(node, ast.Call):
         return last_name(node.func) in names
     return isinstance(node, ast.Attribute) and node.attr in names
-
-
-_CLOCKS: Final = frozenset(
-    ("monotonic", "monotonic_ns", "now", "perf_counter", "perf_counter_ns", "time_ns", "utcnow")
-)
 
 
 def find_clocks(
@@ -549,6 +538,78 @@ def find_resumed_alone(
             if later and not any(_may_be_collective(each, functions) for each in calls):
                 yield "resumes-alone", f"{first_line(call)}", later[0]
             return
+
+
+_STEPPED: Final = re.compile(
+    r"(?:\w*_)?(?:opt|optim|optimizer|sched|scheduler|scaler)s?(?:_\w+)?", re.IGNORECASE
+)
+"""Names of what has a state of its own that no wrapper of a model sends to the other ranks."""
+_LOADS: Final = re.compile(
+    r"load_state_dict|(?:re)?load|load_\w*|restore\w*|resume\w*", re.IGNORECASE
+)
+
+
+def find_loaded_alone(module: ParsedFile, nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """`if rank == 0: optimizer.load_state_dict(state)`: no other rank gets that state.
+
+    Also `if rank != 0: return` before it. Not of what the function gives to a call, or calls a
+    method of, outside of that branch: the others may get it there.
+
+    Args:
+        module: The file.
+        nodes: The syntax of one function.
+    """
+    calls = sorted((each for each in nodes if isinstance(each, ast.Call)), key=first_line)
+    for test in (each for each in nodes if isinstance(each, ast.If)):
+        first = _is_of_first(test.test)
+        if first is None or (first is False and not _leaves(test)):
+            continue
+        inside: list[ast.Call] = []
+        outside: list[ast.Call] = []
+        for call in calls:
+            is_alone = is_inside(call, test) if first else first_line(call) > last_line(test)
+            (inside if is_alone else outside).append(call)
+        loads = [each for each in inside if _LOADS.fullmatch(last_name(each.func))]
+        used = {name for each in outside for name in _stepped_in(each)}
+        names = list(dict.fromkeys(n for each in loads for n in _stepped_in(each) if n not in used))
+        if names:
+            header = quoted(module, test)
+            about = f"{', '.join(names)}; {header.text} in line {header.line}"
+            yield "loads-alone", about, next(e for e in loads if not used >= _stepped_in(e))
+
+
+def _is_of_first(test: ast.expr) -> bool | None:
+    """Whether a condition holds on one rank (or on all others); `None` if neither shows."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        is_first = _is_of_first(test.operand)
+        return None if is_first is None else not is_first
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+        return True if any(_is_of_first(each) for each in test.values) else None
+    if isinstance(test, ast.Compare) and len(test.ops) == 1:
+        sides = (test.left, test.comparators[0])
+        if any(isinstance(e, ast.Constant) and e.value == 0 for e in sides) and names_rank(test):
+            return {ast.Eq: True, ast.NotEq: False, ast.Gt: False}.get(type(test.ops[0]))
+        return None
+    if not names_rank(test):
+        return None
+    called = test.func if isinstance(test, ast.Call) else test
+    return "rank" not in last_name(called).lower().replace("rank_zero", "").replace("rank0", "")
+
+
+def _leaves(test: ast.If) -> bool:
+    """Whether the function is left where a condition holds."""
+    return isinstance(test.body[-1], ast.Return | ast.Raise)
+
+
+def _stepped_in(call: ast.Call) -> set[str]:
+    """The optimizers and schedulers that a call is of or gets."""
+    of = [call.func.value] if isinstance(call.func, ast.Attribute) else []
+    given = (*of, *call.args, *(each.value for each in call.keywords))
+    return {
+        expression_text(each)
+        for each in given
+        if isinstance(each, ast.Name | ast.Attribute) and _STEPPED.fullmatch(last_name(each))
+    }
 
 
 def _is_of(call: ast.Call, functions: Mapping[str, ast.AST]) -> bool:

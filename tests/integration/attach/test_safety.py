@@ -447,7 +447,7 @@ def test_a_tracer_that_is_frozen_during_an_injection_is_killed_and_releases_the_
     running.drain()
     require_right_digest(running.newest_line())
     monkeypatch.undo()
-    assert eventually(lambda: inject(running.process).state == "ready")
+    assert eventually(lambda: inject(running.process).state == "ready", 60.0)
 
 
 def test_a_target_is_released_where_observer_and_tracer_are_both_stopped(

@@ -11,7 +11,6 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from mpwatch.collect.source.rank_differences import reads_clock
 from mpwatch.collect.source.syntax import expression_text, last_name, receiver_of
 from mpwatch.model.source_code import OriginKind
 
@@ -41,6 +40,9 @@ _SHARES: Final = re.compile(
 )
 _TO_ONE: Final = frozenset(("gather", "gather_object", "reduce"))
 _OF_TORCH: Final = frozenset(("dist", "distributed"))
+_CLOCKS: Final = frozenset(
+    ("monotonic", "monotonic_ns", "now", "perf_counter", "perf_counter_ns", "time_ns", "utcnow")
+)
 _RANDOM: Final = frozenset(
     (
         *("bernoulli", "betavariate", "choice", "choices", "gauss", "getrandbits", "integers"),
@@ -159,6 +161,14 @@ def asks_rank(name: str) -> bool:
 def _kind_of_variable(name: ast.expr | None) -> OriginKind:
     text = name.value if isinstance(name, ast.Constant) else None
     return "rank" if text in _RANK_VARIABLES else "environment"
+
+
+def reads_clock(node: ast.AST) -> bool:
+    """Whether an expression is a call that tells the time: `time.monotonic()`."""
+    return isinstance(node, ast.Call) and (
+        (last_name(node.func) in _CLOCKS and not node.args)
+        or (last_name(node.func) == "time" and receiver_of(node) == "time")
+    )
 
 
 _OF_ARGUMENTS: Final = re.compile(

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from mpwatch.collect.source.call_graph import Function, Program, assignments, expressions_of
-from mpwatch.collect.source.rank_differences import reads_clock
+from mpwatch.collect.source.lines.leaves import reads_clock
 from mpwatch.collect.source.syntax import (
     FUNCTIONS,
     ORDERS,

@@ -1913,6 +1913,73 @@ def test_functions_that_compare_the_time_are_read(tmp_path: Path) -> None:
     assert found == [("asks-clock", 5, "enough"), ("asks-clock", 8, "over")]
 
 
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("""\
+    if dist.get_rank() == 0:
+        state = torch.load(path)
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        self.scheduler.load_state_dict(state["scheduler"])
+    dist.broadcast(step, 0)
+""", (5, "optimizer, self.scheduler; if dist.get_rank() == 0: in line 2")),
+        ("""\
+    if self.rank != 0:
+        return
+    optimizer.load_state_dict(torch.load(path))
+""", (4, "optimizer; if self.rank != 0: in line 2")),
+        ("""\
+    if is_main_process() and path:
+        restore(path, model, optimizer)
+""", (3, "optimizer; if is_main_process() and path: in line 2")),
+        ("""\
+    if not is_main_process():
+        return
+    optimizer.load_state_dict(torch.load(path))
+""", (4, "optimizer; if not is_main_process(): in line 2")),
+        ("""\
+    if rank == 0:
+        optimizer.load_state_dict(torch.load(path))
+    broadcast_optimizer_state(optimizer, root=0)
+""", None),
+        ("""\
+    if rank == 0:
+        optimizer.load_state_dict(torch.load(path))
+    else:
+        optimizer.load_state_dict(received())
+""", None),
+        ("""\
+    if rank == 0:
+        model.load_state_dict(torch.load(path))
+""", None),
+        ("""\
+    if rank == 0:
+        torch.save(optimizer.state_dict(), path)
+""", None),
+        ("""\
+    if rank == 1:
+        optimizer.load_state_dict(torch.load(path))
+""", None),
+        ("""\
+    if rank != 0:
+        log(path)
+    optimizer.load_state_dict(torch.load(path))
+""", None),
+    ],
+)  # fmt: skip
+def test_a_state_that_one_rank_loads_is_read(
+    tmp_path: Path, body: str, told: tuple[int, str] | None
+) -> None:
+    text = f"def load(self, path, rank, model, optimizer):\n{body}"
+
+    found = [
+        each[1:] for each in marks_of(tmp_path / "resume.py", text) if each[0] == "loads-alone"
+    ]
+
+    assert found == ([] if told is None else [told])
+
+
 PLATEAU = """\
 def mean(value):
     dist.all_reduce(value)

@@ -31,3 +31,22 @@ def test_one_process_or_a_program_without_such_a_statement_has_no_finding() -> N
     assert found(ranks_decide_alone.check, snapshot_of(main(), marks=(STEPS,))) == []
     assert found(ranks_decide_alone.check, snapshot_of(main(), RANKS[0], marks=(STEPS,))) == []
     assert found(ranks_decide_alone.check, snapshot_of(main(), *RANKS)) == []
+
+
+def test_a_state_that_one_rank_alone_loads_is_told_as_possible() -> None:
+    loads = Mark(
+        "loads-alone",
+        "resume.py",
+        "load",
+        "optimizer, self.scheduler; if rank == 0: in line 24",
+        Statement(27, 'optimizer.load_state_dict(state["optimizer"])'),
+    )
+
+    finding = only(ranks_decide_alone.check, snapshot_of(main(), *RANKS, marks=(loads,)))
+
+    assert finding.severity is Severity.INFO
+    assert "different states of optimizer, self.scheduler" in finding.summary
+    assert "resume.py:27 load" in finding.summary
+    assert finding.evidence[0].startswith("`if rank == 0: in line 24` decides who loads")
+    assert "broadcast the state of optimizer, self.scheduler" in finding.advice
+    assert found(ranks_decide_alone.check, snapshot_of(main(), RANKS[0], marks=(loads,))) == []
