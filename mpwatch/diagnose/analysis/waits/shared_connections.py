@@ -24,7 +24,7 @@ from mpwatch.diagnose.analysis.stack_patterns import own_threads
 from mpwatch.diagnose.analysis.waits.connections import read_by
 from mpwatch.diagnose.analysis.waits.edges import blocked_for_s
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.samples import FdLink
+from mpwatch.model.samples import Channel, FdLink
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.source_code import Mark
 from mpwatch.model.waits import SETTLED_S
@@ -69,20 +69,22 @@ def shared_connections(index: Index) -> tuple[SharedConnection, ...]:
     Of a single reader only where it is a forked child that has inherited the connection, as its
     siblings have, none of which reads from another socket: those may have one each.
     """
-    waiting: defaultdict[int, dict[ProcessId, Reader]] = defaultdict(dict)
+    waiting: defaultdict[Channel, dict[ProcessId, Reader]] = defaultdict(dict)
     for process in index.snapshot.living():
         for thread in own_threads(index, process):
-            inode, waited_s = read_by(thread), blocked_for_s(thread) or 0.0
+            read, waited_s = read_by(thread), blocked_for_s(thread) or 0.0
             wait = thread.waits_on
-            if inode is not None and wait is not None and len(wait.targets) == 1:
-                waiting[inode].setdefault(process.process, Reader(process, thread, waited_s))
+            if read is not None and wait is not None and len(wait.targets) == 1:
+                waiting[read].setdefault(process.process, Reader(process, thread, waited_s))
     if not waiting:
         return ()
     held = _holders(index, waiting)
     found = []
-    for inode, readers in waiting.items():
-        link, holders = held.get(inode, (None, ()))
-        if link is None or len(holders) < 2 or not _is_client(index, link):
+    for channel, readers in waiting.items():
+        if channel not in held:
+            continue
+        link, holders = held[channel]
+        if len(holders) < 2 or not _is_client(index, link):
             continue
         settled = [each for each in readers.values() if each.waited_s >= SETTLED_S]
         kept = tuple(each for each in settled if any(p is each.process for p in holders))
@@ -94,26 +96,27 @@ def shared_connections(index: Index) -> tuple[SharedConnection, ...]:
 
 
 def _holders(
-    index: Index, inodes: Mapping[int, object]
-) -> dict[int, tuple[FdLink, tuple[Process, ...]]]:
+    index: Index, channels: Mapping[Channel, object]
+) -> dict[Channel, tuple[FdLink, tuple[Process, ...]]]:
     """The living processes that have each of some sockets under one number, and that descriptor.
 
     A socket that was handed over by a message has another number in each process.
     """
-    by_number: defaultdict[tuple[int, int], list[Process]] = defaultdict(list)
-    known: dict[tuple[int, int], FdLink] = {}
-    links = all_links(index)
+    by_number: defaultdict[tuple[Channel, int], list[Process]] = defaultdict(list)
+    known: dict[tuple[Channel, int], FdLink] = {}
+    links, inodes = all_links(index), {each.inode for each in channels if each.kind == "socket"}
     for process in index.snapshot.living():
         if process.role in SERVICE_ROLES or process.sample.state == "Z":
             continue
+        # Of thousands few are asked for.
         for link in [each for each in links.get(process.process, ()) if each.inode in inodes]:
-            if link.inode is not None and link.kind == "socket" and link.fd > _STANDARD:
-                key = (link.inode, link.fd)
-                known[key] = link
-                by_number[key].append(process)
-    found: dict[int, tuple[FdLink, tuple[Process, ...]]] = {}
+            channel = link.channel
+            if channel is not None and channel in channels and link.fd > _STANDARD:
+                known[channel, link.fd] = link
+                by_number[channel, link.fd].append(process)
+    found: dict[Channel, tuple[FdLink, tuple[Process, ...]]] = {}
     for key, processes in by_number.items():
-        if len(processes) > len(found.get(key[0], (None, ()))[1]):
+        if key[0] not in found or len(processes) > len(found[key[0]][1]):
             found[key[0]] = known[key], tuple(processes)
     return found
 
@@ -128,16 +131,21 @@ def _is_client(index: Index, link: FdLink) -> bool:
     if address.startswith("tcp ") and LISTENS not in address:
         port = address.removeprefix("tcp ").partition(" > ")[0].rpartition(":")[2]
         return all(port not in listening_at(each) for each in index.snapshot.living())
-    if address != "unix" or link.peer is None or index.snapshot.part_of is not None:
+    end = link.other_end
+    if address != "unix" or end is None or index.snapshot.part_of is not None:
         return False
-    return all(each.inode != link.peer for links in all_links(index).values() for each in links)
+    return all(
+        each.inode != end.inode or each.channel != end
+        for links in all_links(index).values()
+        for each in links
+    )
 
 
 def _may_have_lost(
     index: Index,
     reader: Reader,
     others: Sequence[Process],
-    waiting: Mapping[int, Mapping[ProcessId, Reader]],
+    waiting: Mapping[Channel, Mapping[ProcessId, Reader]],
 ) -> bool:
     """Whether a sibling of the only reader may have read what that one waits for."""
     siblings = [each for each in others if is_sibling(index, reader.process, each)]
