@@ -98,7 +98,10 @@ def test_a_call_of_another_thread_that_does_not_wake_the_loop_up_is_named() -> N
     assert "`threading.Thread(target=self.work).start()` at train.py:12 start" in finding.cause
     assert "`await self.done.wait()` at train.py:31 ask" in finding.cause
     assert "loop.call_soon_threadsafe(self.done.set)" in finding.advice
-    assert "thread worker-101 waits for an item of a queue at train.py:20 work" in finding.evidence
+    assert (
+        "main: thread worker-101 waits for an item of a queue at train.py:20 work"
+        in finding.evidence
+    )
 
 
 def test_a_call_of_a_thread_that_has_ended_is_named_as_well() -> None:
@@ -182,9 +185,9 @@ def test_a_task_that_has_ended_and_that_nobody_reads_is_named() -> None:
         "train.py:41 main for what only the task produce() does, which has ended"
     )
     assert "`await task` in line 44 would raise its exception" in finding.cause
-    assert "So it has ended, by an exception or a return" in finding.cause
+    assert "no timer, connection or call in a thread for which it could wait" in finding.cause
     in_thread = job(waiting(101, *GETS), unread=[TASK])
-    assert "Most likely it has ended" in only(standing_still.check, in_thread).cause
+    assert "no timer or connection for which it" in only(standing_still.check, in_thread).cause
 
 
 def test_a_task_that_may_wait_itself_is_not_said_to_have_ended() -> None:

@@ -34,7 +34,6 @@ from mpwatch.diagnose.analysis.process_queries import (
 from mpwatch.diagnose.analysis.source.lines import mark_words, marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import (
     calls,
-    own_threads,
     runs_event_loop,
     user_frame,
 )
@@ -53,6 +52,7 @@ from mpwatch.diagnose.analysis.waits.threads import (
     HANDLED,
     IDLE_IN_POOL,
     is_at_exit,
+    others_that_wait,
     purpose,
     reads_own_end,
     sentence,
@@ -620,22 +620,16 @@ def idle_loop(case: Case) -> Mechanism | None:
 
 def _nothing_left(index: Index, process: Process) -> Mechanism:
     """No timer, connection or thread is left that could wake up the event loop of a process."""
-    others = [
-        each
-        for each in own_threads(index, process)
-        if each.tid != process.pid and user_frame(each.stack) is not None
-    ]
     state = "no other thread could call into it"
-    if others:
+    if others_that_wait(index, process, None):
         state = "its other threads wait as well"
     start = (
         f"The event loop of {called(process)} watches no file or connection but its own wake-up "
         f"socket and has no timer, and {state}"
     )
-    waits = tuple(sentence(process, each) for each in others[:NAMED])
     known = unsafe_wake(index, process) or unread_task(index, process)
     if known is not None:
-        return replace(known, cause=f"{start}. {known.cause}", evidence=(*waits, *known.evidence))
+        return replace(known, cause=f"{start}. {known.cause}")
     lost = may_lose_permits(index)
     what = "another task, a queue, lock, event or future that nothing completes"
     return Mechanism(
@@ -651,7 +645,7 @@ def _nothing_left(index: Index, process: Process) -> Mechanism:
             "TaskGroup ends the others, too). Give the awaits a limit (asyncio.wait_for), and put "
             "the end mark of a queue in a finally block."
         ),
-        evidence=(*waits, *((lost.evidence,) if lost is not None else ())),
+        evidence=(lost.evidence,) if lost is not None else (),
         headline=f"no task of the event loop of {called(process)} can continue: each awaits "
         "another.",
     )

@@ -186,12 +186,11 @@ def _state_of(task: UnreadTask, *, may_be_in_thread: bool) -> str:
             f"Either it has ended, by an exception or a return, or it waits itself in "
             f"`{task.waits.text}` of line {task.waits.line}."
         )
-    what = "No timer and no connection is left" if may_be_in_thread else _NOTHING_LEFT
-    sure = "Most likely" if may_be_in_thread else "So"
-    return f"{what} for which it could wait. {sure} it has ended, by an exception or a return."
-
-
-_NOTHING_LEFT = "No timer, connection or call in a thread is left"
+    left = "timer or connection" if may_be_in_thread else "timer, connection or call in a thread"
+    return (
+        f"There is no {left} for which it could wait: most likely it has ended, by an exception or "
+        "a return."
+    )
 
 
 def _of_start(task: UnreadTask) -> str:
