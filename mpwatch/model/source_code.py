@@ -421,6 +421,76 @@ class DroppedResult(NamedTuple):
     statement: Statement
 
 
+class UnsafeWake(NamedTuple):
+    """A statement of another thread that completes an object of asyncio, or calls a loop.
+
+    What it schedules is done in the next round of the loop, which it does not begin.
+    """
+
+    kind: str
+    """`Event`, `Future`, `Queue`, `Task`, `Condition` or `loop`."""
+    name: str
+    """Of the object, as written: `self.done`."""
+    method: str
+    file: str
+    function: str
+    """That the other thread runs."""
+    statement: Statement
+    is_in_loop: bool
+    """Whether it is in a loop of its function."""
+    started_file: str
+    started_in: str
+    """The function that has the next."""
+    started: Statement
+    """What has the thread run it; the header of `run` of a class that is derived from Thread."""
+    wakes_at_end: bool
+    """Whether the loop is woken up when the function returns, as asyncio.to_thread does."""
+    awaited_file: str = ""
+    awaited_in: str = ""
+    awaited: Statement | None = None
+    """Where a coroutine waits for the object, as far as that shows."""
+    made: str = ""
+    """What makes it, or its annotation: `asyncio.Event()`; empty where that does not show."""
+
+
+UnreadHow: TypeAlias = Literal["dropped", "kept", "together", "later"]
+"""`dropped`: nothing keeps the task. `kept`: something does, and nothing awaits it. `together`: it
+is awaited with others until all have ended. `later`: it is awaited after the wait."""
+
+
+class UnreadTask(NamedTuple):
+    """A task that alone would end a wait of another coroutine, and whose exception nobody reads."""
+
+    coroutine: str
+    """The function that it runs."""
+    file: str
+    started_file: str
+    started_in: str
+    """The function that has the next."""
+    started: Statement
+    how: UnreadHow
+    read: Statement | None
+    """Of `together` and `later`: what would raise its exception, in the function that starts it."""
+    name: str
+    """What the others wait for, as the task writes it: `self.queue`."""
+    method: str
+    gives: Statement
+    """What would end the wait: `await queue.put(item)`."""
+    awaited_file: str
+    awaited_in: str
+    awaited: Statement
+    """The wait of the others: `item = await queue.get()`."""
+    waits: Statement | None = None
+    """A statement of its own at which it may wait for another task, in place of having ended."""
+
+
+class Coroutines(Struct, frozen=True):
+    """What the source shows of waits of coroutines, which are on no stack."""
+
+    unsafe: tuple[UnsafeWake, ...] = ()
+    unread: tuple[UnreadTask, ...] = ()
+
+
 MarkKind: TypeAlias = Literal[
     # Runs a backward pass in each round of a loop after which an optimizer takes one step, outside
     # of no_sync(). About: the lines of the loop and of the step, `48, 56`.
@@ -908,3 +978,5 @@ class SourceRead(Struct, frozen=True):
     """Files at which the reading itself failed, each in one sentence."""
     origins: tuple[Origin, ...] = ()
     """Of the conditions, loops and calls of these lines, each once."""
+    coroutines: Coroutines | None = None
+    """Those of all files that were read until then, in place of earlier ones; `None`: as before."""

@@ -19,6 +19,7 @@ from typing import Final
 from mpwatch.collect.process.foreign_files import open_as_owner
 from mpwatch.collect.source.ambiguous_patterns import FileNames
 from mpwatch.collect.source.call_graph import Program, program_of
+from mpwatch.collect.source.coroutines import coroutines_in
 from mpwatch.collect.source.growth.holders import holders_in
 from mpwatch.collect.source.growth.kept import ARRAYS, ReturnedSlice, returned_slices_of
 from mpwatch.collect.source.growth.kept_references import (
@@ -73,6 +74,7 @@ from mpwatch.model.samples import Frame
 from mpwatch.model.source_code import (
     INNER,
     LINES_LIMIT,
+    Coroutines,
     DroppedResult,
     Holder,
     LoopEnd,
@@ -128,6 +130,8 @@ class SourceCode:
         """Of the files that were marked: others may import them."""
         self._searched = 0
         """Files in which containers were looked for."""
+        self._awaited = 0
+        """Files in which waits of coroutines were looked for."""
         self._program: Program | None = None
         self._program_files = 0
         """Files of which that is made."""
@@ -209,6 +213,16 @@ class SourceCode:
             return None
         self._searched = self._program_files
         return () if program is None else holders_in(program)
+
+    def coroutines(self) -> Coroutines | None:
+        """What the files that were read show of waits of coroutines, `None` where none is new."""
+        program = self._current_program()
+        if self._awaited == self._program_files:
+            return None
+        self._awaited = self._program_files
+        if program is None or self._origins is None:
+            return Coroutines()
+        return coroutines_in(program, self._origins.elsewhere)
 
     def _current_program(self) -> Program | None:
         """The program of the files that were read, made anew once there are a quarter more."""

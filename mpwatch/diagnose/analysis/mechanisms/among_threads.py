@@ -22,8 +22,9 @@ from mpwatch.describe.processes import wait_verb
 from mpwatch.describe.waits import FULL_QUEUE
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.cases import NAMED, Case, Mechanism, at_line
+from mpwatch.diagnose.analysis.mechanisms.coroutines import unread_task, unsafe_wake
 from mpwatch.diagnose.analysis.mechanisms.lost_results import held_up_words
-from mpwatch.diagnose.analysis.mechanisms.unreleased import skipped_release
+from mpwatch.diagnose.analysis.mechanisms.unreleased import may_lose_permits, skipped_release
 from mpwatch.diagnose.analysis.process_queries import (
     SERVICE_ROLES,
     all_called,
@@ -52,6 +53,7 @@ from mpwatch.diagnose.analysis.waits.threads import (
     HANDLED,
     IDLE_IN_POOL,
     is_at_exit,
+    others_that_wait,
     purpose,
     reads_own_end,
     sentence,
@@ -93,7 +95,8 @@ def waits_for_own_threads(case: Case) -> Mechanism | None:
     if (reader := _reader_of_own_end(case, process, waiting)) is not None:
         return _reads_own_end(name, cause, reader, waiting)
     known = (
-        next(filter(None, (_lost_signal(case.index, process, each) for each in waiting)), None)
+        unsafe_wake(case.index, process)
+        or next(filter(None, (_lost_signal(case.index, process, each) for each in waiting)), None)
         or _skipped_release(case.index, process, waiting)
         or _puts_into_what_it_empties(case.index, process, waiting)
         or (_waits_while_logging(process, waiting) if len(waiting) > 1 else None)
@@ -681,18 +684,37 @@ def idle_loop(case: Case) -> Mechanism | None:
             ),
             headline=f"{called(process)} waits for an executor whose threads were not forked.",
         )
+    return _nothing_left(case.index, process)
+
+
+def _nothing_left(index: Index, process: Process) -> Mechanism:
+    """No timer, connection or thread is left that could wake up the event loop of a process."""
+    state = "no other thread could call into it"
+    if others_that_wait(index, process, None):
+        state = "its other threads wait as well"
+    start = (
+        f"The event loop of {called(process)} watches no file or connection but its own wake-up "
+        f"socket and has no timer, and {state}"
+    )
+    known = unsafe_wake(index, process) or unread_task(index, process)
+    if known is not None:
+        return replace(known, cause=f"{start}. {known.cause}")
+    lost = may_lose_permits(index)
+    what = "another task, a queue, lock, event or future that nothing completes"
     return Mechanism(
         cause=(
-            f"The event loop of {called(process)} watches no file or connection but its own "
-            "wake-up socket and has no timer, and no other thread could call into it. So each of "
-            "its tasks awaits another task, a queue, lock, event or future that nothing completes. "
-            "A task that raised has ended, and nothing is printed until it is awaited."
+            f"{start}. So each of its tasks awaits {what}. A task that raised has ended, and "
+            "nothing is printed until it is awaited."
+            f"{f' {lost.cause}' if lost is not None else ''}"
         ),
-        advice=(
+        advice=lost.advice
+        if lost is not None
+        else (
             "Await or gather the tasks that are started, so that their exceptions arrive (a "
             "TaskGroup ends the others, too). Give the awaits a limit (asyncio.wait_for), and put "
             "the end mark of a queue in a finally block."
         ),
+        evidence=(lost.evidence,) if lost is not None else (),
         headline=f"no task of the event loop of {called(process)} can continue: each awaits "
         "another.",
     )
