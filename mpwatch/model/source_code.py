@@ -574,6 +574,14 @@ MarkKind: TypeAlias = Literal[
     # Gets a logger by a name that is put together from values of its function or object, and a
     # handler is added to it there. About: the variable of the logger, `self.logger`.
     "named-logger",
+    # Makes what stays until its counterpart is called, and nothing that the round reaches calls
+    # that. About: the `NeverClosedKind`, the class or function, the method that would release it
+    # (with an attribute where it is of another object, empty where there is none), where a class of
+    # the program takes it, how it is left, and the loop that repeats it. It is left by `none` where
+    # nothing releases it, by `over` where an attribute is given a new one, or under the condition
+    # of the only call: `threads, Feed, close, feed.py:12, none; main.py:51-57 work` or
+    # `pipe, Sim, free, sim.py:9, over if self.viewer: in line 40; main.py:51-57 work`.
+    "never-closed",
     # Switches autograd off.
     "no-grad",
     # Leaves gradients unreduced for a while.
@@ -804,6 +812,24 @@ MarkKind: TypeAlias = Literal[
     "wraps",
 ]
 """What a statement of the program does that can be the reason for what is observed."""
+
+
+NeverClosedKind: TypeAlias = Literal[
+    "any",
+    "event",
+    "figures",
+    "file",
+    "memory",
+    "pipe",
+    "processes",
+    "shm",
+    "threads",
+    "writers",
+]
+"""`any`, `event`, `file`, `pipe`, `shm`: a descriptor that is a plain number, by what it is of.
+`figures`: one of matplotlib.pyplot. `memory`: native memory of a library. `processes`: a child.
+`threads`: a thread that runs a method of the object. `writers`: a SummaryWriter, with its thread
+and file."""
 
 
 SlowKind: TypeAlias = Literal[

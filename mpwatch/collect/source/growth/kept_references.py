@@ -735,7 +735,7 @@ _OF_OS: Final[Mapping[str, tuple[str, int]]] = {
 }
 """Functions of `os`: the kind of what they open, and how many descriptors they return."""
 _TEMPORARY: Final = "mkstemp"
-_KEEPS_OPEN: Final = frozenset(
+KEEPS_OPEN: Final = frozenset(
     (
         *("fchmod", "fchown", "fdatasync", "flock", "fstat", "fsync", "ftruncate", "get_blocking"),
         *("isatty", "lockf", "lseek", "posix_fadvise", "posix_fallocate", "pread", "print"),
@@ -845,7 +845,7 @@ def _leaves_open(use: ast.Name, parent: ast.AST | None) -> bool:
             for each in parent.keywords
         )
     # mmap duplicates the descriptor that it is given (mmapmodule.c).
-    return name in _KEEPS_OPEN or expression_text(parent.func) == "mmap.mmap"
+    return name in KEEPS_OPEN or expression_text(parent.func) == "mmap.mmap"
 
 
 def _opened(call: ast.Call) -> str:

@@ -29,6 +29,7 @@ from mpwatch.diagnose.analysis.growth.memory import (
     explain_memory,
     may_end_at_bound,
 )
+from mpwatch.diagnose.analysis.growth.never_closed import left_children, left_threads
 from mpwatch.diagnose.analysis.growth.newest import (
     are_of_groups,
     has_zombies,
@@ -308,9 +309,10 @@ def _limit_words(near: Headroom | None, *, is_reached: bool) -> str:
 
 
 def _of_children(index: Index, found: Growing) -> Explanation:
-    return Explanation(
+    words = newest_children_words(index, found.process, found.growth.gained)
+    return left_children(index, found, words) or Explanation(
         "child processes",
-        newest_children_words(index, found.process, found.growth.gained),
+        words,
         "It starts processes and does not join them: those that have exited stay as zombies."
         if has_zombies(index, found.process)
         else "It starts processes faster than they end.",
@@ -335,7 +337,7 @@ def _of_threads(index: Index, found: Growing) -> Explanation:
         )
     if are_of_groups(found.process, found.growth.gained):
         return _of_groups(index, newest.words)
-    return Explanation(
+    return left_threads(index, found, newest.words) or Explanation(
         "threads",
         newest.words,
         "It starts threads that do not end. Each has a stack, and counts against the number of "
