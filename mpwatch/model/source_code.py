@@ -567,6 +567,11 @@ MarkKind: TypeAlias = Literal[
     # Makes a ThreadPoolExecutor that a name refers to. About: the name, max_workers where that is a
     # number, and thread_name_prefix where that is written there, `self.pool, 8, exchange`.
     "makes-executor",
+    # Makes a file or folder of which the name is written out in part. About: the name, with `*` for
+    # the rest, and what removes it: `none` if nothing in its file does, the condition of the only
+    # call that does, empty if that is not known, `ocr_*.npy; none` or
+    # `part-*.bin; if done: in line 40`.
+    "makes-file",
     # Makes a process group of torch.distributed, in a file that ends none. About: the function.
     "makes-group",
     # Makes a queue without a bound in the process of a Manager. About: the queue.

@@ -29,6 +29,7 @@ from mpwatch.collect.source.growth.kept_references import (
     registrations,
     unclosed,
 )
+from mpwatch.collect.source.growth.made_files import made_files
 from mpwatch.collect.source.growth.never_closed import never_closed
 from mpwatch.collect.source.handing_over import admissions
 from mpwatch.collect.source.lines.cache_keys import key_origins
@@ -179,6 +180,7 @@ class SourceCode:
         for path, module in modules:
             found += _first_of_each(marks(path, module, elsewhere, self._names[path], parts))
             found += islice(named_loggers(path, module), MARKS_OF_KIND)
+            found += islice(made_files(path, module), MARKS_OF_KIND)
             self._unrepeated += islice(registrations(path, module), MARKS_OF_KIND)
             self._unrepeated += islice(handed_to_unrun_loops(path, module), MARKS_OF_KIND)
             self._unrepeated += islice(kept_exceptions(path, module), MARKS_OF_KIND)

@@ -858,38 +858,38 @@ def _opened(call: ast.Call) -> str:
         return ""  # the most, and their receivers are not written out
     of = receiver_of(call)
     if name == _TEMPORARY:
-        return f"file {_temporary_name(call)}" if of in ("", "tempfile") else ""
+        return f"file {temporary_name(call)}" if of in ("", "tempfile") else ""
     if of != "os":
         return ""
     kind, _ = _OF_OS[name]
     if kind not in ("file", "shm"):
         return f"{kind} *"
-    name = (_pattern(call.args[0]) if call.args else "*").rpartition("/")[2] or "*"
+    name = (pattern_of(call.args[0]) if call.args else "*").rpartition("/")[2] or "*"
     return f"{kind} memfd:{name}" if kind == "shm" else f"{kind} {name}"  # as the kernel calls it
 
 
-def _temporary_name(call: ast.Call) -> str:
+def temporary_name(call: ast.Call) -> str:
     """`ocr_*.npy` of `mkstemp(prefix="ocr_", suffix=".npy")`, whose arguments have defaults."""
     given = dict(zip(("suffix", "prefix"), call.args, strict=False))
     for each in call.keywords:
         if each.arg is None:  # **options
             return "*"
         given[each.arg] = each.value
-    prefix = _pattern(given["prefix"]) if "prefix" in given else "tmp"
-    suffix = _pattern(given["suffix"]) if "suffix" in given else ""
+    prefix = pattern_of(given["prefix"]) if "prefix" in given else "tmp"
+    suffix = pattern_of(given["suffix"]) if "suffix" in given else ""
     return f"{prefix}*{suffix}".replace("**", "*")
 
 
-def _pattern(value: ast.expr) -> str:
+def pattern_of(value: ast.expr) -> str:
     """A text as far as it is written out, with `*` for the rest."""
     if isinstance(value, ast.Constant):
         return value.value if isinstance(value.value, str) else "*"
     if isinstance(value, ast.JoinedStr):
-        return "".join(map(_pattern, value.values))
+        return "".join(map(pattern_of, value.values))
     if isinstance(value, ast.Call) and last_name(value.func) == "join" and value.args:
-        return f"*/{_pattern(value.args[-1])}"
+        return f"*/{pattern_of(value.args[-1])}"
     if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Div):
-        return f"*/{_pattern(value.right)}"
+        return f"*/{pattern_of(value.right)}"
     return "*"
 
 

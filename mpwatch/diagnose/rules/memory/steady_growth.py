@@ -16,11 +16,13 @@ from mpwatch.diagnose.analysis.growth.growing import (
     GrowingFiles,
     GrowingSegments,
     Headroom,
+    MadeFiles,
     Resource,
     growing,
     growing_files,
     growing_segments,
     headroom,
+    made_by,
     urgency,
 )
 from mpwatch.diagnose.analysis.growth.holders import kept_to_end
@@ -180,6 +182,8 @@ def _finding_of_files(index: Index, found: GrowingFiles) -> Finding:
     """Describe files that pile up, and the processes that make them where these are known."""
     growth, files, kind = found.growth, found.files, found.kind
     cause, advice = _FILES[kind]
+    if kind in _BY_NAME and (made := made_by(index, files)) is not None:
+        cause = f"{_made_words(made)} {cause}"
     span, where = seconds_text(growth.span_s), f"{files.key.folder}/{files.pattern}"
     pace = _pace("threads", growth.per_s)
     if found.bytes_per_s >= 1:
@@ -215,6 +219,24 @@ def _finding_of_files(index: Index, found: GrowingFiles) -> Finding:
         advice=advice,
         eta_s=found.eta_s,
     )
+
+
+_BY_NAME = ("files in memory", "temporary files", "files")
+"""Kinds of files whose names the program gives."""
+
+
+def _made_words(made: MadeFiles) -> str:
+    """Which statement makes files, and what removes them, as far as that is sure."""
+    likely = "" if made.is_sure else "Most likely "
+    file = made.mark.file.rpartition("/")[2]
+    removal = ""
+    if made.removal:
+        header, _, line = made.removal.rpartition(" in line ")
+        removal = f", and removes it only under `{header}` in line {line}"
+    if made.removal == "none":
+        removal = f", and nothing in {file} removes a file"
+    words = f"{mark_words(made.mark)} makes them: its name is {made.pattern}, as theirs are"
+    return f"{likely}{words}{removal}."
 
 
 def _making_words(index: Index, found: GrowingFiles) -> Iterator[str]:
