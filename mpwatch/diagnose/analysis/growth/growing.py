@@ -928,7 +928,7 @@ def _named_after_ended(index: Index, files: NewFiles) -> _Traced | None:
     if len(named) < LEAST_ENDED:
         return None
     words = (
-        f"their names hold the pids of {counted(len(named), 'process')} of this job that "
+        f"their names hold the pids of {len(named)} processes of this job that "
         f"have ended, such as {called(named[0])}"
     )
     return _Traced((), words)
