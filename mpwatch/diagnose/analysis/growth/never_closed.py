@@ -30,7 +30,7 @@ _EVENTS = "events.out.tfevents."
 """Begins the names of the files of a SummaryWriter."""
 _WRITES_EVENTS = "event_file_writer.py"
 """Has the function that the thread of a SummaryWriter runs, in tensorboard and tensorboardX."""
-_NUMBERS: Mapping[str, Collection[FdKind]] = {
+_NUMBERS: Mapping[str, Sequence[FdKind]] = {
     "any": ("file", "pipe", "socket", "shm", "device", "event"),
     "event": ("event",),
     "file": ("file", "shm", "device"),
