@@ -34,7 +34,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     label_stem,
 )
 from mpwatch.diagnose.analysis.resources import fd_limit, map_limit
-from mpwatch.diagnose.analysis.source.lines import line_at, marks, source_of
+from mpwatch.diagnose.analysis.source.lines import line_at, mark_words, marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import main_thread
 from mpwatch.diagnose.analysis.throughput.shares import (
     core_share,
@@ -798,7 +798,7 @@ def growing_files(index: Index) -> Iterator[GrowingFiles]:
 
     Other jobs of the same user may make files as well. Only those are reported that a process of
     this job had open, whose names hold its pid, that occupy what it has written in the same time,
-    or, of blocks and semaphores, for which its resource tracker has read enough messages: that is
+    whose name a statement of the program writes out, or, of blocks and semaphores, for which its resource tracker has read enough messages: that is
     how they are registered, also under a name of the program (multiprocessing/resource_tracker.py,
     CPython 3.10 to 3.14). What a program writes permanently is reported only if it fills its file
     system within a day.
@@ -900,6 +900,13 @@ def _traced(index: Index, files: NewFiles, growth: Growth) -> _Traced | None:
                 f"they occupy: that it makes them is likely, and not certain"
             )
             return _Traced((process,), words)
+    made = made_by(index, files)
+    if made is not None and made.is_sure:
+        words = (
+            f"their name is the one that {mark_words(made.mark)} gives, {made.pattern}; another "
+            "run of the same program would count as well"
+        )
+        return _Traced((), words)
     if _is_below_tmpdir(index, files):
         words = "they are in the TMPDIR of this job; other jobs of the user with the same one count"
         return _Traced((), words)

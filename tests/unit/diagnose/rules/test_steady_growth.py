@@ -2773,3 +2773,22 @@ def test_files_named_after_processes_that_have_ended() -> None:
     finding = only(check, snapshot_of(main(), *ended, new_files=(files,)), history(files=counts))
 
     assert "hold the pids of 2 processes of this job that have ended" in finding.evidence[1]
+
+
+@pytest.mark.parametrize(
+    ("about", "is_told"), [("clips_*; none", True), ("tmp*; none", False), ("part-*; none", False)]
+)
+def test_folders_that_nothing_has_open_are_known_by_the_name_that_a_statement_gives(
+    about: str, is_told: bool
+) -> None:
+    key = FilesKey("/tmp", "clips_*")
+    files, counts = piling(key, size_bytes=0, is_shared=True, file_system=space(GIB, GIB // 2))
+
+    findings = found(
+        check,
+        snapshot_of(main(), new_files=(files,), marks=(makes_file(about),)),
+        history(files=counts),
+    )
+
+    assert [each.subject for each in findings] == ["temporary files"] * is_told
+    assert all("gives, clips_*; another run" in each.evidence[1] for each in findings)
