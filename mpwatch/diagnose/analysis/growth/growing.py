@@ -798,9 +798,10 @@ def growing_files(index: Index) -> Iterator[GrowingFiles]:
 
     Other jobs of the same user may make files as well. Only those are reported that a process of
     this job had open, whose names hold its pid, that occupy what it has written in the same time,
-    whose name a statement of the program writes out, or, of blocks and semaphores, for which its resource tracker has read enough messages: that is
-    how they are registered, also under a name of the program (multiprocessing/resource_tracker.py,
-    CPython 3.10 to 3.14). What a program writes permanently is reported only if it fills its file
+    whose name a statement of the program writes out, or, of blocks and semaphores, for which its
+    resource tracker has read enough messages: that is how they are registered, also under a name
+    of the program (multiprocessing/resource_tracker.py, CPython 3.10 to 3.14). What a program
+    writes permanently is reported only if it fills its file
     system within a day.
     """
     found: dict[FileKind, GrowingFiles] = {}
