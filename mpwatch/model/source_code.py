@@ -641,6 +641,11 @@ MarkKind: TypeAlias = Literal[
     # Makes a ThreadPoolExecutor that a name refers to. About: the name, max_workers where that is a
     # number, and thread_name_prefix where that is written there, `self.pool, 8, exchange`.
     "makes-executor",
+    # Makes a file or folder of which the name is written out in part. About: the name, with `*` for
+    # the rest, and what removes it: `none` if nothing in its file does, the condition of the only
+    # call that does, empty if that is not known, `ocr_*.npy; none` or
+    # `part-*.bin; if done: in line 40`.
+    "makes-file",
     # Makes a process group of torch.distributed, in a file that ends none. About: the function.
     "makes-group",
     # Makes a queue without a bound in the process of a Manager. About: the queue.
@@ -648,6 +653,14 @@ MarkKind: TypeAlias = Literal[
     # Gets a logger by a name that is put together from values of its function or object, and a
     # handler is added to it there. About: the variable of the logger, `self.logger`.
     "named-logger",
+    # Makes what stays until its counterpart is called, and nothing that the round reaches calls
+    # that. About: the `NeverClosedKind`, the class or function, the method that would release it
+    # (with an attribute where it is of another object, empty where there is none), where a class of
+    # the program takes it, how it is left, and the loop that repeats it. It is left by `none` where
+    # nothing releases it, by `over` where an attribute is given a new one, or under the condition
+    # of the only call: `threads, Feed, close, feed.py:12, none; main.py:51-57 work` or
+    # `pipe, Sim, free, sim.py:9, over if self.viewer: in line 40; main.py:51-57 work`.
+    "never-closed",
     # Switches autograd off.
     "no-grad",
     # Leaves gradients unreduced for a while.
@@ -885,6 +898,24 @@ MarkKind: TypeAlias = Literal[
     "wraps",
 ]
 """What a statement of the program does that can be the reason for what is observed."""
+
+
+NeverClosedKind: TypeAlias = Literal[
+    "any",
+    "event",
+    "figures",
+    "file",
+    "memory",
+    "pipe",
+    "processes",
+    "shm",
+    "threads",
+    "writers",
+]
+"""`any`, `event`, `file`, `pipe`, `shm`: a descriptor that is a plain number, by what it is of.
+`figures`: one of matplotlib.pyplot. `memory`: native memory of a library. `processes`: a child.
+`threads`: a thread that runs a method of the object. `writers`: a SummaryWriter, with its thread
+and file."""
 
 
 SlowKind: TypeAlias = Literal[

@@ -30,6 +30,8 @@ from mpwatch.collect.source.growth.kept_references import (
     registrations,
     unclosed,
 )
+from mpwatch.collect.source.growth.made_files import made_files
+from mpwatch.collect.source.growth.never_closed import never_closed
 from mpwatch.collect.source.handing_over import admissions
 from mpwatch.collect.source.lines.cache_keys import key_origins
 from mpwatch.collect.source.lines.control_flow import (
@@ -144,6 +146,8 @@ class SourceCode:
         self._caches: list[Mark] = []
         """Those of which it is not known where their keys come from: another file may tell."""
         self._calls: defaultdict[str, list[Call]] = defaultdict(list)
+        self._left: set[Mark] = set()
+        """What was told as never closed."""
 
     def dropped(self, process: ProcessId, file: str, since_s: float) -> tuple[DroppedResult, ...]:
         """The calls of a file that start a task and drop its result; see `line`."""
@@ -180,6 +184,7 @@ class SourceCode:
         for path, module in modules:
             found += _first_of_each(marks(path, module, elsewhere, self._names[path], parts))
             found += islice(named_loggers(path, module), MARKS_OF_KIND)
+            found += islice(made_files(path, module), MARKS_OF_KIND)
             self._unrepeated += islice(registrations(path, module), MARKS_OF_KIND)
             self._unrepeated += islice(handed_to_unrun_loops(path, module), MARKS_OF_KIND)
             self._unrepeated += islice(kept_exceptions(path, module), MARKS_OF_KIND)
@@ -199,7 +204,20 @@ class SourceCode:
             found += (mark for _, mark in pairs)
             told = [each for each, _ in pairs]
             self._unrepeated = [each for each in self._unrepeated if each not in told]
+        found += self._never_closed() if modules else ()
         return tuple(found)
+
+    def _never_closed(self) -> Iterator[Mark]:
+        """What loops make and nothing closes, of all files: another one may close it or repeat it.
+
+        So it is told once its loop is known, and the files that were read then have no such call.
+        """
+        for _, mark in islice(
+            repeated(never_closed([*self._parsed()]), self._calls), MARKS_OF_KIND
+        ):
+            if mark not in self._left:
+                self._left.add(mark)
+                yield mark
 
     def holders(self) -> tuple[Holder, ...] | None:
         """The containers that grow in the files that were read, `None` where there is no new one.
