@@ -790,6 +790,15 @@ THROUGHPUT = (
         is_alone=True,
     ),
     Scenario(
+        name="program-per-round",
+        title="start an interpreter for each file whose size is asked for",
+        neighbour="asks for the sizes in the process itself",
+        expected=("program-per-round",),
+        layer="stacks",
+        shows_s=25,
+        is_alone=True,
+    ),
+    Scenario(
         name="disk-waits",
         title="write a log record by record, each through to the disk",
         neighbour="leaves writing to the kernel",
