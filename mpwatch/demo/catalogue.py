@@ -753,6 +753,15 @@ THROUGHPUT = (
         is_alone=True,
     ),
     Scenario(
+        name="blocked-event-loop",
+        title="ask eight questions at a time in coroutines, with a client that is not awaited",
+        neighbour="awaits the answers",
+        expected=("blocked-event-loop",),
+        layer="stacks",
+        shows_s=25,
+        is_alone=True,
+    ),
+    Scenario(
         name="lock-contention",
         title="hold the lock of a result while computing it, in four processes",
         neighbour="takes the lock for the addition only",

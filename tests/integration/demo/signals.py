@@ -362,6 +362,11 @@ def children_wait_for_a_disk(program: Program) -> bool:
     return all(eventually(waits) for _ in range(5))
 
 
+def main_reads_from_a_socket(program: Program) -> bool:
+    """Its main thread is found in a read from a socket again and again, and not in epoll."""
+    return all(eventually(lambda: procfs.call(program.pid) == RECV) for _ in range(5))
+
+
 def children_follow_each_other(program: Program) -> bool:
     """Each of several readings finds a child that the others have not found."""
     seen: set[int] = set()
@@ -510,6 +515,7 @@ SIGNALS: dict[str, Signal] = {
     "pipeline-bottleneck": main_is_blocked,
     "pickling-cost": children_write_much,
     "many-small-tensors": workers_hold_many_tensors,
+    "blocked-event-loop": main_reads_from_a_socket,
     "program-per-round": children_follow_each_other,
     "disk-waits": children_wait_for_a_disk,
     "page-fault-cost": children_take_fresh_pages,
