@@ -18,9 +18,10 @@ from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called
 from mpwatch.diagnose.analysis.source.lines import line_at, source_of
 from mpwatch.diagnose.analysis.stack_patterns import calls
-from mpwatch.diagnose.analysis.throughput.shares import OBSERVED_S, READINGS
+from mpwatch.diagnose.analysis.throughput.shares import OBSERVED_S, READINGS, shares_apart
 from mpwatch.model.account import (
     FUTURE_RESULT,
+    OTHER,
     RUNNING_KINDS,
     Activity,
     ProcessAccount,
@@ -199,8 +200,9 @@ def _holder(
 
 # --- held during work ----------------------------------------------------------------------------
 
-WORKS_SHARE = 0.3
-"""All threads together work at lines inside of the lock this part of the time, at least."""
+TAKES_SHARE, WORKS_SHARE = 0.3, 0.2
+"""The parts of the time in which stacks show that a thread waits for the lock, and that any of them
+works at lines inside of it; many waits are too short for a stack."""
 ONE_AT_A_TIME = 1.35
 """What all of them do beside waiting for it, in units of one thread's time; more is no mutual
 exclusion. The part above 1 is what they do outside of it, and the error of the shares."""
@@ -283,11 +285,11 @@ def _working_holder(
         return None  # several at a time are at several locks, or at a semaphore with a count
     unit, (inside, work) = found[0]
     taken_at = _place_of_line(taken)
-    shares = {each.thread.tid: each.shares() for each in units}
+    shares = {e.thread.tid: shares_apart(e.account.thread(e.number)) for e in units}
     waiting = [
         Waiting(each.process, each.thread, waited, LOCK_OF_THREADS)
         for each in units
-        if (waited := _waited(shares[each.thread.tid], taken_at)) >= WAITS_SHARE
+        if (waited := _waited(shares[each.thread.tid], taken_at)) >= TAKES_SHARE
     ]
     group = {each.thread.tid for each in waiting} | {unit.thread.tid}
     of_group = [share for tid in group for share in shares[tid]]
@@ -297,17 +299,23 @@ def _working_holder(
     working = [each for each in of_group if _is_of_work(each.activity, is_program=is_program)]
     there = [s for s in working if _is_there(index, s.activity.place, taken, work)]
     together, share = (sum(each.share for each in some) for some in (working, there))
+    together += sum(each.share for each in of_group if each.activity.what == OTHER)
     in_python = sum(each.share for each in there if each.activity.what == "Python code")
     if share < WORKS_SHARE or together > ONE_AT_A_TIME or 2 * in_python > share:
         return None
     does = max(there, key=lambda each: each.share).activity
     line = source_of(index, work)
     is_wait = does.kind not in RUNNING_KINDS
-    if is_wait and (line is None or _RECEIVES.search(line.statement.text)):
+    if is_wait and (line is None or _receives_next(line)):
         return None
     return WorkingHolder(
         unit.process, unit.thread, taken, inside, work, does, min(1.0, share), waiting, together
     )
+
+
+def _receives_next(line: SourceLine) -> bool:
+    """Whether a statement waits for what comes next, and not for the answer to what was sent."""
+    return line.asked is None and _RECEIVES.search(line.statement.text) is not None
 
 
 def _waited(found: Sequence[Share], taken_at: str) -> float:

@@ -8,9 +8,7 @@ from operator import itemgetter
 
 from msgspec import Struct
 
-from mpwatch.describe.account import sentence
 from mpwatch.describe.frames import frame_words, is_library, own_frames
-from mpwatch.describe.processes import unique_names
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.process_queries import (
     SERVICE_ROLES,
@@ -21,13 +19,12 @@ from mpwatch.diagnose.analysis.process_queries import (
 from mpwatch.diagnose.analysis.source.lines import line_at, mark_words, marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import calls
 from mpwatch.diagnose.analysis.throughput.shares import (
-    OBSERVED_S,
-    READINGS,
     can_end_alone,
     shares,
+    shares_apart,
 )
 from mpwatch.diagnose.analysis.waits.connections import has_accepted
-from mpwatch.model.account import FUTURE_RESULT, Activity, ProcessAccount, Share, ThreadAccount
+from mpwatch.model.account import FUTURE_RESULT, Activity, ProcessAccount, ThreadAccount
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Thread
@@ -35,8 +32,11 @@ from mpwatch.model.source_code import SourceLine
 
 RULE = "blocked-event-loop"
 IS_OF_SHARES = True
-BLOCKED_SHARE = 0.3
-"""The part of its time that the thread of a loop waits in calls of coroutines, at least."""
+BLOCKED_SHARE = 0.15
+"""The part of its time in which stacks show the thread of a loop waiting in calls of coroutines.
+Many of such waits are too short for a stack, so it is more than that."""
+LIKELY_SHARE = 0.3
+"""The part that it is if those without a stack are like the others."""
 CLIENT_WAITS = 0.3
 """A process waits so much of its time for the one with the loop, to be called one that is held up.
 """
@@ -52,14 +52,13 @@ class _Blocked(Struct, frozen=True):
 
     process: Process
     account: ThreadAccount
-    found: Sequence[Share]
     place: str
     """The line of most of these waits."""
     coroutine: str
     """The innermost coroutine there."""
     does: Activity
     share: float
-    """Of the thread's time, in all such waits, 0 to 1."""
+    """Of the thread's time, in all such waits that a stack shows, 0 to 1."""
     siblings: tuple[str, ...]
     """What shows that other tasks are there, each as a sentence of evidence."""
     clients: tuple[Process, ...]
@@ -84,7 +83,7 @@ def check(index: Index) -> Iterator[Finding]:
             if thread is not None and _has_loop(index, thread.stack):
                 blocked = _blocked(index, process, thread, account, number)
                 if blocked is not None:
-                    yield _finding(index, blocked)
+                    yield _finding(blocked)
 
 
 @derived
@@ -99,15 +98,16 @@ def _blocked(
 ) -> _Blocked | None:
     """Where the coroutines of a loop make its thread wait, if that holds up others."""
     known = account.thread(number)
-    tally = known.last_minute()
-    if tally.readings < READINGS or tally.observed_s < OBSERVED_S:
-        return None
-    found = tally.shares()
+    found = shares_apart(known)
     at: defaultdict[str, float] = defaultdict(float)
     for each in found:
         if _coroutines_at(index, thread, each.activity):
             at[each.activity.place] += each.share
-    if sum(at.values()) < BLOCKED_SHARE:
+    share = min(1.0, sum(at.values()))
+    waits = [each for each in found if _waits(each.activity)]
+    with_place = sum(each.share for each in waits if each.activity.place)
+    likely = share * sum(each.share for each in waits) / with_place if with_place else 0.0
+    if share < BLOCKED_SHARE or likely < LIKELY_SHARE:
         return None
     place = max(at.items(), key=itemgetter(1))[0]
     here = [each for each in found if each.activity.place == place]
@@ -120,11 +120,10 @@ def _blocked(
     return _Blocked(
         process,
         known,
-        found,
         place,
         names[0],
         does,
-        min(1.0, sum(at.values())),
+        share,
         siblings,
         clients,
     )
@@ -189,7 +188,7 @@ def _clients(index: Index, process: Process) -> tuple[Process, ...]:
     )
 
 
-def _finding(index: Index, blocked: _Blocked) -> Finding:
+def _finding(blocked: _Blocked) -> Finding:
     name, place, clients = called(blocked.process), blocked.place, blocked.clients
     does, instead = _words(blocked)
     verb = "waits" if len(clients) == 1 else "wait"
@@ -207,11 +206,12 @@ def _finding(index: Index, blocked: _Blocked) -> Finding:
         tid=None if blocked.account.tid == blocked.process.pid else blocked.account.tid,
         subject="event loop",
         summary=(
-            f"{whose} is blocked {blocked.share:.0%} of the time: its coroutine "
+            f"{whose} is blocked at least {blocked.share:.0%} of the time: its coroutine "
             f"{blocked.coroutine}() {does} at {place} in a call that is not awaited"
         ),
         evidence=(
-            f"the thread of the loop: {sentence(blocked.found, unique_names(index.snapshot))}",
+            f"the thread of the loop was found in such waits {blocked.share:.0%} of the time, "
+            f"mostly at {place}; waits that are too short for a stack are not counted",
             *blocked.siblings,
             *([f"{all_called(clients, SHOWN)} {verb} for {name}"] if clients else ()),
         ),

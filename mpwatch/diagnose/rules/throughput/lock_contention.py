@@ -157,8 +157,8 @@ def _finding_of_work(holder: WorkingHolder) -> Finding:
         process=holder.process.process,
         subject=holder.place,
         summary=(
-            f"{count} of {name} wait {mean:.0%} of the time for the lock of {holder.place}, inside "
-            f"of which one thread at a time {does} at {work}"
+            f"{count} of {name} wait at least {mean:.0%} of the time for the lock of "
+            f"{holder.place}, inside of which one thread at a time {does} at {work}"
         ),
         evidence=(
             *(
@@ -166,7 +166,7 @@ def _finding_of_work(holder: WorkingHolder) -> Finding:
                 for each in waiting[:SHOWN]
             ),
             f"thread {holder.thread.name} has it and is at {work}{through}; at lines inside of it "
-            f"one of them {does} {holder.share:.0%} of the time",
+            f"one of them {does} at least {holder.share:.0%} of the time",
             f"together they do as much as {holder.together:.1f} threads would that never wait",
         ),
         cause=(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -21,12 +20,11 @@ from mpwatch.diagnose.analysis.source.lines import source_of
 from mpwatch.diagnose.analysis.source.loops import loop_around
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread
 from mpwatch.diagnose.analysis.throughput.shares import (
-    OBSERVED_S,
-    READINGS,
     doing_words,
     main_account,
+    shares_apart,
 )
-from mpwatch.model.account import LAST_MINUTE_S, Activity, ThreadAccount
+from mpwatch.model.account import LAST_MINUTE_S, Activity
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import VFORKED, Frame
@@ -45,9 +43,6 @@ SHORT_S = 3.0
 SHOWN = 3
 _SYSTEM = re.compile(r"\bos\.(?:system|popen|spawn\w+|wait\w*)\(")
 """In a statement that waits for a program without a frame of the standard library."""
-
-
-_Test: TypeAlias = Callable[[Activity], bool]
 
 
 class _Programs(Struct, frozen=True):
@@ -124,7 +119,11 @@ def _waits(index: Index, process: Process, programs: _Programs) -> _Waits | None
         each.parent == process.process and each.role in WORK_ROLES
         for each in index.snapshot.living()
     )
-    share = _share(account, lambda activity: _is_for_program(activity, place, not has_workers))
+    share = sum(
+        each.share
+        for each in shares_apart(account)
+        if _is_for_program(each.activity, place, not has_workers)
+    )
     if share < WAITS_SHARE:
         return None
     return _Waits(process, programs, frames[0], loop, share)
@@ -143,23 +142,6 @@ def _is_for_program(activity: Activity, place: str, are_pipes: bool) -> bool:
     if activity.target == "child" or activity.what == VFORKED:
         return True
     return activity.target == "pipe" and (are_pipes or activity.place == place)
-
-
-def _share(account: ThreadAccount, is_counted: _Test) -> float:
-    """The share of some activities in the last minute; 0 where too little was seen.
-
-    Bucket by bucket: each program is a target of its own, and of a minute only few are kept apart.
-    """
-    observed_s = counted_s = readings = 0.0
-    for bucket in account.buckets:
-        tally = bucket.tally
-        observed_s += tally.observed_s
-        readings += tally.readings
-        part = sum(each.share for each in tally.shares() if is_counted(each.activity))
-        counted_s += part * tally.observed_s
-    if readings < READINGS or observed_s < OBSERVED_S:
-        return 0.0
-    return counted_s / observed_s
 
 
 def _finding(index: Index, waiting: Sequence[_Waits]) -> Finding:

@@ -59,8 +59,8 @@ def test_a_coroutine_that_waits_for_a_socket_is_named_with_the_tasks_beside_it()
 
     assert finding.severity is Severity.INFO
     assert finding.summary == (
-        "the event loop of main (100) is blocked 80% of the time: its coroutine fetch() waits for "
-        "a socket at train.py:12 get in a call that is not awaited"
+        "the event loop of main (100) is blocked at least 80% of the time: its coroutine fetch() "
+        "waits for a socket at train.py:12 get in a call that is not awaited"
     )
     assert finding.evidence[-1] == (
         "`await gather(*tasks)` at train.py:30 crawl starts tasks of fetch() that run beside each "
@@ -72,7 +72,7 @@ def test_a_coroutine_that_waits_for_a_socket_is_named_with_the_tasks_beside_it()
 def test_a_coroutine_that_sleeps_itself_is_known_without_its_stack() -> None:
     finding = only(check, job({SLEEPS: 0.6, LISTENS: 0.4}, stack=IDLE))
 
-    assert "is blocked 60% of the time: its coroutine fetch() sleeps" in finding.summary
+    assert "is blocked at least 60% of the time: its coroutine fetch() sleeps" in finding.summary
     assert finding.advice.startswith("Use await asyncio.sleep()")
 
 

@@ -333,15 +333,24 @@ def test_threads_that_wait_while_one_asks_a_server_inside_of_the_lock_are_named(
 
     assert finding.severity is Severity.INFO
     assert finding.summary == (
-        "3 threads of spawned 200 (200) wait 67% of the time for the lock of `with self.lock:` at "
-        "train.py:48 take, inside of which one thread at a time waits for an answer by a socket at "
-        "train.py:44 pause"
+        "3 threads of spawned 200 (200) wait at least 67% of the time for the lock of `with "
+        "self.lock:` at train.py:48 take, inside of which one thread at a time waits for an answer "
+        "by a socket at train.py:44 pause"
     )
     assert finding.evidence[-2:] == (
         "thread fetch-2 has it and is at train.py:44 pause, called at train.py:49 take; at lines "
-        "inside of it one of them waits for an answer by a socket 100% of the time",
+        "inside of it one of them waits for an answer by a socket at least 100% of the time",
         "together they do as much as 1.0 threads would that never wait",
     )
+
+
+def test_an_answer_to_what_was_sent_is_no_wait_for_the_next_request() -> None:
+    receives = threads_in_turn(TURN, TURN, TURN, text="return self.connection.recv(64)")
+    assert found(check, receives) == []
+
+    sent = Statement(43, "self.connection.sendall(question)")
+    line = replace(receives.source[0], asked=sent)
+    only(check, replace(receives, source=(line, *receives.source[1:])))
 
 
 def computing(what: str) -> Snapshot:
