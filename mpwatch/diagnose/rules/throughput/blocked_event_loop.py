@@ -165,8 +165,8 @@ def _several(index: Index, coroutines: Sequence[str]) -> Iterator[str]:
 
 def _connected(index: Index, process: Process) -> Iterator[str]:
     """How many clients have a connection to the process, if they are several."""
-    links = [each for each in process.sample.links if each.kind == "socket" and each.inode]
-    count = sum(has_accepted(index, process, each.inode) for each in links if each.inode)
+    channels = [each.channel for each in process.sample.links]
+    count = sum(has_accepted(index, process, each) for each in channels if each is not None)
     if count > 1:
         yield f"{counted(count, 'client')} have a connection to {called(process)}"
 
