@@ -147,12 +147,15 @@ def _of_commits(index: Index, loss: Loss) -> str:
     """Why a transaction is committed in each round of a loop; empty where that is not seen.
 
     The thread has to be at the statement now, in a loop of its function or of one that calls it.
+    Where its syncs were too short for a stack, they have to be those of a database of SQLite.
     """
-    line = line_at(index, loss.place)
-    commits = _COMMITS.search(line.statement.text) if line is not None else None
     thread = next((e for e in loss.process.threads if e.tid == loss.thread.tid), None)
     frames = program_frames(thread.stack) if thread is not None else []
-    if commits is None or not frames or frame_words(frames[0]) != loss.place:
+    place = frame_words(frames[0]) if frames else ""
+    is_there = loss.place == place if loss.place else any(e.endswith(_JOURNALS) for e in loss.kinds)
+    line = line_at(index, place) if is_there else None
+    commits = _COMMITS.search(line.statement.text) if line is not None else None
+    if commits is None:
         return ""
     loop = loop_around(index, frames)
     if loop is None:
@@ -162,13 +165,15 @@ def _of_commits(index: Index, loss: Loss) -> str:
         "" if commits["by"] else "execute() commits by itself where no transaction is open. "
     )
     return (
-        f"{loss.place} is reached in each round of `{header.text}` ({file}:{header.line} "
+        f"{place} is reached in each round of `{header.text}` ({file}:{header.line} "
         f"{loop[0].function}), and each time a transaction is committed. {by_itself}A commit "
         "returns when its rows are on the disk: some milliseconds each time, however few rows it "
         "has, and longer while others use the disk."
     )
 
 
+_JOURNALS = ("-journal", "-wal")
+"""How the names of the files end that SQLite syncs in a commit, beside the database itself."""
 _BY_ITSELF = "execute() commits by itself where no transaction is open."
 _ADVICE_COMMITS = (
     "Make one transaction of many rounds: begin it before the loop and commit after it, or once "

@@ -524,6 +524,17 @@ def test_a_commit_in_each_round_of_a_loop_is_told_as_the_reason_for_its_sync() -
     assert "execute() commits by itself where no transaction is open" in cause
 
 
+@pytest.mark.parametrize(("file", "is_told"), [("/runs/t.db-journal", True), (STORE, False)])
+def test_syncs_too_short_for_a_stack_are_those_of_commits_of_sqlite(
+    file: str, is_told: bool
+) -> None:
+    taken = with_line_12("self.db.commit()", ROWS)
+    short = Activity("waiting", f"fdatasync of {file}", "file")
+    taken = with_shares(taken, p100={short: 0.0}, p200={short: 0.6, COMPUTES: 0.4})
+
+    assert ("transaction is committed" in only(disk_waits.check, taken).cause) is is_told
+
+
 @pytest.mark.parametrize(
     "other",
     [
