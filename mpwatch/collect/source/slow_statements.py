@@ -13,7 +13,7 @@ import re
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from mpwatch.collect.source.growth.kept import names_dropped_from, names_set, variables_of
 from mpwatch.collect.source.repetition import Repeatable, functions_with_classes, loop_around
@@ -702,6 +702,7 @@ def _about(start: ast.Call) -> str:
 _TASKS: Final = frozenset(("create_task", "ensure_future", "start_soon"))
 _SERVES: Final = frozenset(("serve", "start_server", "start_unix_server"))
 """Calls that make a task of a coroutine for each connection."""
+_Elements: TypeAlias = ast.ListComp | ast.SetComp | ast.GeneratorExp
 _OF_ELEMENTS: Final = (ast.ListComp, ast.SetComp, ast.GeneratorExp)
 
 
@@ -712,9 +713,14 @@ def find_several_tasks(nodes: Sequence[ast.AST]) -> Iterator[Found]:
     `start_server(answer, port=8000)`.
     """
     calls = [each for each in nodes if isinstance(each, ast.Call) and each.args]
+    gathers = [each for each in calls if last_name(each.func) == "gather"]
+    made: dict[str, _Elements] = {}
+    for each in nodes if gathers else ():
+        if isinstance(each, ast.Assign) and isinstance(each.value, _OF_ELEMENTS):
+            made.setdefault(last_name(each.targets[0]), each.value)
     for call in calls:
         name = last_name(call.func)
-        coroutines = sorted(_gathered(call, nodes)) if name == "gather" else []
+        coroutines = sorted(_gathered(call, made)) if name == "gather" else []
         if name in _SERVES:
             coroutines = [last_name(call.args[0])]
         if any(coroutines):
@@ -732,16 +738,19 @@ def find_several_tasks(nodes: Sequence[ast.AST]) -> Iterator[Found]:
             yield "several-tasks", coroutine, call
 
 
-def _gathered(call: ast.Call, nodes: Iterable[ast.AST]) -> set[str]:
-    """The coroutines of which gather() is given many, or at least two."""
+def _gathered(call: ast.Call, made: Mapping[str, _Elements]) -> set[str]:
+    """The coroutines of which gather() is given many, or at least two.
+
+    Args:
+        call: The call.
+        made: Lists that the function makes, by their names.
+    """
     single = {_coroutine(each) for each in call.args if isinstance(each, ast.Call)}
     found = single if len(call.args) > 1 else set()
     for each in call.args:
         value = each.value if isinstance(each, ast.Starred) else None
         if isinstance(value, ast.Name):
-            lists = (e for e in nodes if isinstance(e, ast.Assign) and len(e.targets) == 1)
-            named = (e.value for e in lists if last_name(e.targets[0]) == value.id)
-            value = next((e for e in named if isinstance(e, _OF_ELEMENTS)), None)
+            value = made.get(value.id)
         if isinstance(value, _OF_ELEMENTS) and isinstance(value.elt, ast.Call):
             found.add(_coroutine(value.elt))
     return found - _TASKS - {""}
