@@ -343,6 +343,8 @@ class SourceLine(Struct, frozen=True):
     """The statements that would end a wait at it, or in the loop around it."""
     ends_around: tuple[LoopEnd, ...] = ()
     """The conditions that leave the loops around the innermost one of its function, as `ends`."""
+    is_async: bool = False
+    """Whether its function is a coroutine (`async def`)."""
 
 
 OriginKind: TypeAlias = Literal[
@@ -799,6 +801,9 @@ MarkKind: TypeAlias = Literal[
     "set-order",
     # Sets the cpus that a process may use. About: `one` where it names one; empty otherwise.
     "sets-affinity",
+    # Starts several tasks of asyncio that run beside each other, or one for each connection. About:
+    # the coroutines, `fetch, report`.
+    "several-tasks",
     # Goes through the parameters of a model in a function that calls a collective.
     "shares-parameters",
     # Takes long for what it does (`SlowKind`). About: its `SlowKind` and the expression, `deepcopy:

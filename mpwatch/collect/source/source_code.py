@@ -341,6 +341,7 @@ class SourceCode:
             asked(module, function, inside),
             tuple(islice(endings(frame.file, function, inside, self._parsed()), ENDINGS)),
             tuple(islice(_ends_around(module, inside), NESTED)),
+            isinstance(function, ast.AsyncFunctionDef),
         )
         self._ask_of(function, found)
         return found
