@@ -19,7 +19,7 @@ from typing import Final
 from mpwatch.collect.process.foreign_files import open_as_owner
 from mpwatch.collect.source.ambiguous_patterns import FileNames
 from mpwatch.collect.source.call_graph import Program, program_of
-from mpwatch.collect.source.growth.holders import holders_in
+from mpwatch.collect.source.growth.holders import holders_in, walks_in
 from mpwatch.collect.source.growth.kept import ARRAYS, ReturnedSlice, returned_slices_of
 from mpwatch.collect.source.growth.kept_references import (
     handed_to_unrun_loops,
@@ -53,6 +53,7 @@ from mpwatch.collect.source.lines.endings import ENDINGS, endings
 from mpwatch.collect.source.lines.origins import OriginSearch
 from mpwatch.collect.source.marks import marks
 from mpwatch.collect.source.repetition import Call, Repeatable, calls_of, repeated
+from mpwatch.collect.source.same_again import same_again
 from mpwatch.collect.source.saved_parts import Part, returned_parts_of
 from mpwatch.collect.source.slow_statements import find_rewrites, tensors_in
 from mpwatch.collect.source.syntax import (
@@ -73,6 +74,7 @@ from mpwatch.model.samples import Frame
 from mpwatch.model.source_code import (
     INNER,
     LINES_LIMIT,
+    Again,
     DroppedResult,
     Holder,
     LoopEnd,
@@ -128,6 +130,8 @@ class SourceCode:
         """Of the files that were marked: others may import them."""
         self._searched = 0
         """Files in which containers were looked for."""
+        self._looked_through = 0
+        """Files in which statements were looked for that do the same again."""
         self._program: Program | None = None
         self._program_files = 0
         """Files of which that is made."""
@@ -209,6 +213,14 @@ class SourceCode:
             return None
         self._searched = self._program_files
         return () if program is None else holders_in(program)
+
+    def again(self) -> tuple[Again, ...] | None:
+        """What the files that were read do again in each round; `None` as for `holders`."""
+        program = self._current_program()
+        if self._looked_through == self._program_files:
+            return None
+        self._looked_through = self._program_files
+        return () if program is None else (*same_again(program), *walks_in(program))
 
     def _current_program(self) -> Program | None:
         """The program of the files that were read, made anew once there are a quarter more."""

@@ -42,6 +42,7 @@ from mpwatch.model.sanitize import clean
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.source_code import (
     LINES_LIMIT,
+    Again,
     DroppedResult,
     Holder,
     Mark,
@@ -193,9 +194,11 @@ class SourceReads:
             if line is not None:
                 lines.append(line)
         holders: tuple[Holder, ...] | None = None
+        again: tuple[Again, ...] | None = None
         origins: tuple[Origin, ...] = ()
         try:
             holders = code.holders()
+            again = code.again()
             origins = code.origins()
         except Exception as error:  # noqa: BLE001 - the lines are there
             what = clean(f"{type(error).__name__}: {error}", PROBLEM_LIMIT)
@@ -213,6 +216,7 @@ class SourceReads:
             holders,
             tuple(problems),
             origins,
+            again,
         )
 
 
