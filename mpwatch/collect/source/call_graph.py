@@ -387,6 +387,18 @@ class Program:
         """Whether a function of the program, and not a method, has a name."""
         return any(each.owner is None for each in self._named.get(name, ()))
 
+    def is_known_call(self, site: Site) -> bool:
+        """Whether a call leads to a function for more reason than a name that others have too."""
+        if site.call is None:
+            return False
+        func = site.call.func
+        if (
+            not isinstance(func, ast.Attribute)
+            or self.class_of(func.value, site.caller) is not None
+        ):
+            return True
+        return func.attr not in _ORDINARY and len(self._named.get(func.attr, ())) == 1
+
     def has_method(self, name: str) -> bool:
         """Whether a class of the program has a method of a name."""
         return any(each.owner is not None for each in self._named.get(name, ()))

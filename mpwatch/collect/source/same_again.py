@@ -55,6 +55,8 @@ from mpwatch.model.source_code import Again, AgainKind, Fixed, FixedHow, RoundOf
 
 AGAIN: Final = 64
 """Calls kept of one program."""
+STEPS: Final = 200_000
+"""Expressions and statements of one program that are looked at; for as many it takes a second."""
 _CALLS_UP: Final = 6
 _WAYS: Final = 4
 _DEPTH: Final = 8
@@ -63,6 +65,8 @@ _NAMES: Final = 6
 """Names of one call that are told."""
 _SITES: Final = 8
 """Calls of one function; of more it is not said what it is given."""
+_SENDS: Final = 4
+"""Calls of one statement that send."""
 _MAKES: Final = ("__init__", "__new__", "__post_init__")
 
 _READS: Final = re.compile(
@@ -199,6 +203,11 @@ class _Search:
 
     def __init__(self, program: Program) -> None:
         self._program = program
+        self._steps = 0
+        self._waiting: dict[int, bool] = {}
+        """Loops and functions that were asked for, with whether something in them waits."""
+        self._sending: dict[int, bool] = {}
+        """Loops and comprehensions that were asked for, with whether they only send."""
         self._files = {e.file: e for e in program.functions if isinstance(e.node, ast.Module)}
         self._variables: dict[int, dict[str, list[_Setting]]] = {}
         self._attributes: defaultdict[str, list[_Setting]] = defaultdict(list)
@@ -238,7 +247,9 @@ class _Search:
             if isinstance(node.func, ast.Attribute) and adds_to(node):
                 self._changed.add(last_name(node.func.value))
             named = last_name(node.func)
-            if function.owner is not None and (named == "setattr" or "__dict__" in ast.dump(node)):
+            if function.owner is not None and (
+                named == "setattr" or "__dict__" in expression_text(node.func)
+            ):
                 self._set_by_name.add(id(function.owner))
             self._written.update(filter(None, map(_path_key, _paths_written(node))))
 
@@ -296,6 +307,16 @@ class _Search:
             found,
             outside,
         )
+
+    def _spend(self, steps: int) -> None:
+        """Count what was looked at, apart from what else is asked of the program.
+
+        Raises:
+            TooMuchToFollow: It was more than `STEPS`.
+        """
+        self._steps += steps
+        if self._steps > STEPS:
+            raise TooMuchToFollow
 
     # --- calls --------------------------------------------------------------------------------
 
@@ -366,7 +387,10 @@ class _Search:
         if found.path is not None and _path_key(found.path) in self._written:
             return True
         body = way.loop if way.loop is not None else way.top.node
-        return any(last_name(each.func) in _WAITS for each in calls_in(body))
+        if id(body) not in self._waiting:
+            names = {last_name(each.func) for each in calls_in(body)}
+            self._waiting[id(body)] = not names.isdisjoint(_WAITS)
+        return self._waiting[id(body)]
 
     # --- ways ---------------------------------------------------------------------------------
 
@@ -380,7 +404,7 @@ class _Search:
         while waiting:
             site, by, below = waiting.popleft()
             at, inside, around = site.caller, site.statement, site.parents
-            self._program.spend(1 + len(at.callers))
+            self._spend(1 + len(at.callers) + len(at.statements))
             loop = next(loops_around(around, first_line(inside), inside), None)
             own = self._tests(at, inside, around, loop)
             if own is None:
@@ -464,7 +488,7 @@ class _Search:
         Raises:
             _Changes: One may.
         """
-        self._program.spend()
+        self._spend(1)
         if depth > _DEPTH:
             raise _Changes
         if isinstance(value, ast.Constant | ast.Lambda):
@@ -707,7 +731,7 @@ class _Search:
     def _is_made_in(self, owner: Class, way: _Way) -> bool:
         """Whether an object of a class is made in the rounds."""
         made = [site for each in self._program.with_derived(owner) for site in each.made]
-        self._program.spend(1 + len(made))
+        self._spend(1 + len(made))
         return any(
             way.loop in site.parents
             if site.caller is way.top and way.loop is not None
@@ -734,21 +758,18 @@ class _Search:
         Of a loop or a comprehension that does nothing but send, collect and wait, so that nothing
         in it can change what is sent.
         """
-        sends = [each for each in expressions_of(statement) if _carried(each)]
+        sends = list(islice((e for e in expressions_of(statement) if _carried(e)), _SENDS))
         if not sends:
             return
         loop = next(loops_around(parents, first_line(statement), statement), None)
         for call in sends:
             inside = next((e for e in _comprehensions(statement) if _is_in_elements(call, e)), None)
             body = inside if inside is not None else loop
-            if body is None or not _only_sends(body):
+            if body is None or not self._only_sends(body):
                 continue
-            fixed = dict.fromkeys(
-                each
-                for value in _carried(call)
-                if not self._is_small(value, function)
-                for each in self._same_in(value, function, loop, inside)
-            )
+            if inside is None and loop is not None and _leaves_after(statement, parents, loop):
+                continue  # it tries again
+            fixed = self._same_sent(call, function, loop, inside)
             if inside is None:
                 around: RoundOf | _Way = _Way(function, loop, ())
             else:
@@ -757,6 +778,31 @@ class _Search:
                 around = RoundOf(function.file, *lines, function.name, False, header)
             if fixed:
                 yield self._again("sends", call, function, statement, around, tuple(fixed))
+
+    def _only_sends(self, body: ast.AST) -> bool:
+        if id(body) not in self._sending:
+            self._sending[id(body)] = _only_sends(body)
+        return self._sending[id(body)]
+
+    def _same_sent(
+        self,
+        call: ast.AST,
+        function: Function,
+        loop: ast.AST | None,
+        comprehension: ast.AST | None,
+    ) -> dict[Fixed, None]:
+        """What is the same in each, unless what differs may be as large, as far as names show."""
+        fixed: dict[Fixed, None] = {}
+        others = 0
+        for value in _carried(call):
+            if self._is_small(value, function) or _is_counted(value, loop, comprehension):
+                continue
+            same = self._same_in(value, function, loop, comprehension)
+            others += not same
+            fixed.update(dict.fromkeys(same))
+        if others:
+            return {e: None for e in fixed if _LARGE.fullmatch(e.name.rpartition(".")[2])}
+        return fixed
 
     def _same_in(
         self,
@@ -782,6 +828,9 @@ class _Search:
             return True
         if name in of_file(function.module.tree, imported_names) or name == "self":
             return True
+        is_of_small = isinstance(value, ast.Attribute) and _SMALL.fullmatch(last_name(value.value))
+        if is_of_small or (isinstance(value, ast.Attribute) and self._program.has_method(name)):
+            return True
         settings = (
             self._of_variable(function, name) or self._of_variable(self._files[function.file], name)
             if isinstance(value, ast.Name)
@@ -797,6 +846,12 @@ _SMALL: Final = re.compile(
     re.IGNORECASE,
 )
 """Names of what is small, as a rule."""
+_LARGE: Final = re.compile(
+    r".*(?:array|batch|data|dataset|df|embeddings?|features?|frame|graph|images?|matrix|model|net"
+    r"|params|parameters|policy|state|state_dict|table|tensors?|weights?)s?",
+    re.IGNORECASE,
+)
+"""Names of what is large, as a rule."""
 _SMALL_MADE: Final = re.compile(
     r".*\.(?:broadcast|put|remote|scatter|share_memory_|submit)"
     r"|(?:\w+\.)*(?:Array|Barrier|Condition|Event|JoinableQueue|Lock|Manager|Namespace|Path|Queue"
@@ -826,7 +881,8 @@ def _carried(node: ast.AST) -> tuple[ast.expr, ...]:
     """The names in what a call pickles for another process; nothing of any other expression."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return ()
-    method, given = node.func.attr, [*node.args, *(each.value for each in node.keywords)]
+    named = [each.value for each in node.keywords if each.arg not in _OF_CALL]
+    method, given = node.func.attr, [*node.args, *named]
     if method in ("submit", "apply_async"):
         given = given[1:]
     elif method in ("put", "send"):
@@ -837,8 +893,32 @@ def _carried(node: ast.AST) -> tuple[ast.expr, ...]:
     for each in given:
         parts = each.elts if isinstance(each, ast.Tuple | ast.List) else [each]
         parts = parts if not isinstance(each, ast.Dict) else each.values
-        found += (part for part in parts if isinstance(part, ast.Name | ast.Attribute))
+        found += (part for part in parts if not isinstance(part, ast.Constant))
     return tuple(found)
+
+
+def _is_counted(value: ast.expr, loop: ast.AST | None, comprehension: ast.AST | None) -> bool:
+    """Whether a value is the number of the round."""
+    counted: set[str] = set()
+    for each in ast.walk(comprehension) if comprehension is not None else ():
+        if isinstance(each, ast.comprehension):
+            counted |= _numbers(each.target, each.iter)
+    if isinstance(loop, ast.For):
+        counted |= _numbers(loop.target, loop.iter)
+    return isinstance(value, ast.Name) and value.id in counted
+
+
+def _numbers(target: ast.expr, iterated: ast.expr) -> set[str]:
+    """The variables of a loop that count: of a range, and the first of `enumerate()`."""
+    called = last_name(iterated.func) if isinstance(iterated, ast.Call) else ""
+    if called == "range":
+        return names_in(target)
+    is_pair = called == "enumerate" and isinstance(target, ast.Tuple)
+    return names_in(target.elts[0]) if is_pair and isinstance(target, ast.Tuple) else set()
+
+
+_OF_CALL: Final = frozenset(("block", "callback", "error_callback", "timeout"))
+"""Arguments of such a call that are not sent."""
 
 
 def _only_sends(body: ast.AST) -> bool:

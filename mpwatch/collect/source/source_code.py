@@ -19,7 +19,7 @@ from typing import Final
 from mpwatch.collect.process.foreign_files import open_as_owner
 from mpwatch.collect.source.ambiguous_patterns import FileNames
 from mpwatch.collect.source.call_graph import Program, program_of
-from mpwatch.collect.source.growth.holders import holders_in, walks_in
+from mpwatch.collect.source.growth.holders import growing_in
 from mpwatch.collect.source.growth.kept import ARRAYS, ReturnedSlice, returned_slices_of
 from mpwatch.collect.source.growth.kept_references import (
     handed_to_unrun_loops,
@@ -132,6 +132,7 @@ class SourceCode:
         """Files in which containers were looked for."""
         self._looked_through = 0
         """Files in which statements were looked for that do the same again."""
+        self._walks: tuple[Again, ...] = ()
         self._program: Program | None = None
         self._program_files = 0
         """Files of which that is made."""
@@ -212,15 +213,19 @@ class SourceCode:
         if self._searched == self._program_files:
             return None
         self._searched = self._program_files
-        return () if program is None else holders_in(program)
+        found, self._walks = ((), ()) if program is None else growing_in(program)
+        return found
 
     def again(self) -> tuple[Again, ...] | None:
-        """What the files that were read do again in each round; `None` as for `holders`."""
+        """What the files that were read do again in each round; `None` as for `holders`.
+
+        After `holders`, which finds what goes through all of these.
+        """
         program = self._current_program()
         if self._looked_through == self._program_files:
             return None
         self._looked_through = self._program_files
-        return () if program is None else (*same_again(program), *walks_in(program))
+        return () if program is None else (*same_again(program), *self._walks)
 
     def _current_program(self) -> Program | None:
         """The program of the files that were read, made anew once there are a quarter more."""

@@ -149,18 +149,18 @@ def holders(files: Iterable[tuple[str, ParsedFile]]) -> tuple[Holder, ...]:
 
 def holders_in(program: Program) -> tuple[Holder, ...]:
     """See `holders`."""
-    try:
-        return tuple(islice(_Search(program).found(), HOLDERS))
-    except TooMuchToFollow:
-        return ()
+    return growing_in(program)[0]
 
 
-def walks_in(program: Program) -> tuple[Again, ...]:
-    """The statements that go through all of a container in each of the rounds that add to it."""
+def growing_in(program: Program) -> tuple[tuple[Holder, ...], tuple[Again, ...]]:
+    """The containers of a program that grow, and what goes through all of one in these rounds."""
+    found: tuple[Holder, ...] = ()
     try:
-        return tuple(islice(_Search(program).walks(), HOLDERS))
+        search = _Search(program)
+        found = tuple(islice(search.found(), HOLDERS))
+        return found, tuple(islice(search.walks(), HOLDERS))
     except TooMuchToFollow:
-        return ()
+        return found, ()
 
 
 class _Search:
@@ -201,7 +201,9 @@ class _Search:
             if key not in through or not kinds <= {"deque", "list"} or self._is_renewed(key):
                 continue
             for added in adds:
-                found = [] if added.is_keyed else list(self._walks(key, added, through[key]))
+                if added.is_keyed or added.function.name == "__init__" or _is_seldom(added):
+                    continue
+                found = list(self._walks(key, added, through[key]))
                 if found:
                     yield from found
                     break
@@ -216,6 +218,8 @@ class _Search:
         ]
         outside = None if key[0] == "variable" else self._program.outside_calls(function)
         by = quoted(function.module, added.statement)
+        start = _Walk(function, added.statement, added.parents, added.values[0])
+        rounds = [each for each in rounds if self._is_in_each(start, each, None)]
         adds = AddedTo(
             clean(added.shown, QUOTE_LIMIT), function.file, function.name, by, is_emptied=False
         )
@@ -267,7 +271,7 @@ class _Search:
             if found is not None and at is found.function and found.loop in parents:
                 return True
             turns = turns_of([node for site in at.callers for node in site.parents])
-            for site in at.callers:
+            for site in filter(self._program.is_known_call, at.callers):
                 if id(site.caller) not in seen and not turns.has(site.statement):
                     seen.add(id(site.caller))
                     waiting.append((site.caller, site.parents))
@@ -1196,6 +1200,14 @@ _GOES_THROUGH: Final = frozenset(
 )
 """Calls that look at all elements of what they are given first."""
 _PASSES_ON: Final = frozenset(("enumerate", "list", "reversed", "sorted", "tqdm", "tuple", "zip"))
+
+
+def _is_seldom(added: _Added) -> bool:
+    """Whether a condition on a size or a count is around or before a statement that adds.
+
+    Most often it is the bound of a buffer, of which single entries are then overwritten.
+    """
+    return turns_of([node for node, _ in added.function.statements]).has(added.statement)
 
 
 def _through_all(statement: ast.AST) -> Iterator[ast.expr]:

@@ -288,7 +288,9 @@ def costly(index: Index, place: str) -> Costly | None:
     first = _rewritten(index, line) or _hashed_by_joblib(index, place)
     if first is not None:
         return first
-    if (again := told_again(index, place)) is not None:
+    copies = copying(index, place)
+    again = told_again(index, place) if copies is None or not copies.is_sure else None
+    if again is not None:
         return Costly(*again)
     for mark in marks(index, "slow"):
         kind, _, text = mark.about.partition(": ")
