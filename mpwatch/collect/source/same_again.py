@@ -77,6 +77,8 @@ _READS: Final = re.compile(
     r"|(?:datasets\.)?load_(?:dataset|from_disk)|(?:safetensors\.(?:torch|numpy)\.)?load_file"
 )
 """What reads the whole file that its first argument names."""
+_OF_MEMBERS: Final = frozenset(("np.load", "numpy.load"))
+"""What may read nothing before a member is asked for."""
 _PARTS: Final = frozenset(("chunksize", "iterator", "mmap_mode", "streaming"))
 """Arguments with which such a call does not read all of it at once."""
 _READS_OPENED: Final = re.compile(
@@ -280,6 +282,8 @@ class _Search:
             except _Changes:
                 continue
             yield self._again(found.kind, found.node, function, statement, way, tuple(fixed))
+            for part, at in _members(found.node, function, statement):
+                yield self._again(found.kind, part, function, at, way, tuple(fixed))
 
     def _again(
         self,
@@ -1091,6 +1095,20 @@ def _is_main_guard(node: ast.If) -> bool:
 
 def _is_builtin(name: str) -> bool:
     return hasattr(builtins, name)
+
+
+def _members(
+    read: ast.expr, function: Function, statement: ast.AST
+) -> Iterator[tuple[ast.expr, ast.AST]]:
+    """`tiles["x"]` after `tiles = np.load(path)`: of an .npz file it reads the member only then."""
+    if not isinstance(read, ast.Call) or expression_text(read.func) not in _OF_MEMBERS:
+        return
+    names = {last_name(target) for target, value in bindings(statement) if value is read}
+    for at, _ in function.statements if names - {""} else ():
+        for node in expressions_of(at):
+            if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+                if isinstance(node.value, ast.Name) and node.value.id in names:
+                    yield node, at
 
 
 def _is_none(value: ast.expr) -> bool:

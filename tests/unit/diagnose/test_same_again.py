@@ -113,6 +113,7 @@ def test_a_file_that_each_round_reads_is_told_with_why_it_is_the_same_and_where_
     finding = only(bottleneck_process.check, seen)
     assert finding.severity is Severity.INFO
     assert finding.summary.startswith("main (100) spends its time at data.py:9 encode: json.load")
+    assert with_copies(Index(seen), finding) == finding
 
 
 def test_a_file_that_is_read_once_and_for_long_is_not_told() -> None:

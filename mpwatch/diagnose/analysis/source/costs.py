@@ -629,7 +629,9 @@ def with_copies(index: Index, finding: Finding) -> Finding:
                 ),
             )
         slow = costly(index, place)
-        if slow is not None and slow.words not in finding.summary:
+        if slow is not None and slow.words in finding.summary:
+            return finding
+        if slow is not None:
             return replace(
                 finding,
                 summary=f"{finding.summary}: {slow.words}",

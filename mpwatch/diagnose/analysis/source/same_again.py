@@ -20,7 +20,7 @@ COMES_BACK = 3
 """Stretches of 5 s in which a thread was at a line and elsewhere. One call, however long, has two:
 that in which it begins, and that in which it ends."""
 SENT_SHOWN = 3
-_DECODES = re.compile(r"/datasets/|/h5py/|/zarr/|/netCDF4/|/pyarrow/")
+_DECODES = re.compile(r"/datasets/|/h5py/|/zarr/|/netCDF4/|/pyarrow/|/numpy/lib/_?npyio")
 """Libraries that make a whole column or array of what is written as a subscript of their objects;
 one of a dict or a list gives what is there."""
 
@@ -83,8 +83,8 @@ def _is_in_rounds(index: Index, place: str, each: Again) -> bool:
 
 
 def _is_decoded(index: Index, place: str, each: Again) -> bool:
-    """Whether a library makes the column, where that is what takes the time."""
-    if each.kind != "column":
+    """Whether a library makes what a subscript asks for, where that is what takes the time."""
+    if not each.text.endswith("]"):
         return True
     stacks = [inner for inner, _ in stacks_at(index, place)]
     return bool(stacks) and all(any(_DECODES.search(e.file) for e in inner) for inner in stacks)

@@ -52,8 +52,9 @@ class Tiles(Dataset):
 
 
 def test_a_file_of_which_each_item_takes_a_part_is_read_again() -> None:
-    (found,) = again(data=DATASET)
+    found, member = again(data=DATASET)
 
+    assert (member.kind, member.text, member.statement.line) == ("reads", "tiles['x']", 17)
     assert (found.kind, found.text) == ("reads", "np.load(self.path)")
     assert (found.function, found.statement.line) == ("_tile", 16)
     assert [(each.name, each.how, each.line) for each in found.fixed] == [
@@ -201,7 +202,7 @@ def test_a_condition_that_no_round_changes_is_none() -> None:
         "        tiles = np", "        if not index:\n            return 0\n        tiles = np"
     )
 
-    assert words(data=text) == ["reads np.load(self.path)"]
+    assert words(data=text)[0] == "reads np.load(self.path)"
     assert not again(data=text.replace("if not index", "if self.tiles is not None"))
 
 
