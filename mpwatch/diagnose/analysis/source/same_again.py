@@ -16,7 +16,7 @@ from mpwatch.model.account import IMPORTS, NO_CORE, Activity, ThreadAccount
 from mpwatch.model.samples import Frame
 from mpwatch.model.source_code import INNER, Again, AgainKind, Fixed, SourceLine
 
-_DECODES = re.compile(r"/datasets/|/h5py/|/zarr/|/netCDF4/|/pyarrow/|/numpy/lib/_?npyio")
+_DECODES = re.compile(r"(?:^|/)(?:(?:datasets|h5py|zarr|netCDF4|pyarrow)/|numpy/lib/_?npyio)")
 """Libraries that make a whole column or array of what is written as a subscript of their objects;
 one of a dict or a list gives what is there."""
 
