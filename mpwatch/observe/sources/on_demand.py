@@ -43,6 +43,7 @@ from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.source_code import (
     LINES_LIMIT,
     Again,
+    Coroutines,
     DroppedResult,
     Holder,
     Mark,
@@ -196,10 +197,12 @@ class SourceReads:
         holders: tuple[Holder, ...] | None = None
         again: tuple[Again, ...] | None = None
         origins: tuple[Origin, ...] = ()
+        coroutines: Coroutines | None = None
         try:
             holders = code.holders()
             again = code.again()
             origins = code.origins()
+            coroutines = code.coroutines()
         except Exception as error:  # noqa: BLE001 - the lines are there
             what = clean(f"{type(error).__name__}: {error}", PROBLEM_LIMIT)
             problems.append(f"the source files were not understood as a whole ({what})")
@@ -216,6 +219,7 @@ class SourceReads:
             holders,
             tuple(problems),
             origins,
+            coroutines,
             again,
         )
 
