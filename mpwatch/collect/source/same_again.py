@@ -1106,9 +1106,10 @@ def _members(
     names = {last_name(target) for target, value in bindings(statement) if value is read}
     for at, _ in function.statements if names - {""} else ():
         for node in expressions_of(at):
-            if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-                if isinstance(node.value, ast.Name) and node.value.id in names:
-                    yield node, at
+            if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Constant):
+                continue
+            if isinstance(node.value, ast.Name) and node.value.id in names:
+                yield node, at
 
 
 def _is_none(value: ast.expr) -> bool:

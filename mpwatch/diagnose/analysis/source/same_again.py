@@ -16,11 +16,7 @@ from mpwatch.model.account import IMPORTS, NO_CORE, Activity, ThreadAccount
 from mpwatch.model.samples import Frame
 from mpwatch.model.source_code import INNER, Again, AgainKind, Fixed, SourceLine
 
-COMES_BACK = 3
-"""Stretches of 5 s in which a thread was at a line and elsewhere. One call, however long, has two:
-that in which it begins, and that in which it ends."""
-SENT_SHOWN = 3
-_DECODES = re.compile(r"/datasets/|/h5py/|/zarr/|/netCDF4/|/pyarrow/|/numpy/lib/_?npyio")
+_DECODES = re.compile(r"(?:^|/)(?:(?:datasets|h5py|zarr|netCDF4|pyarrow)/|numpy/lib/_?npyio)")
 """Libraries that make a whole column or array of what is written as a subscript of their objects;
 one of a dict or a list gives what is there."""
 
@@ -97,21 +93,24 @@ def _comes_back(index: Index, place: str) -> bool:
     A long call that is made once looks the same in one stack.
     """
     return any(
-        _times_mixed(index, thread, place) >= COMES_BACK
+        _has_returned(index, thread, place)
         for account in index.snapshot.account.processes.values()
         for thread in account.uncounted
     )
 
 
-def _times_mixed(index: Index, thread: ThreadAccount, place: str) -> int:
+def _has_returned(index: Index, thread: ThreadAccount, place: str) -> bool:
+    """Whether a thread was elsewhere between two stretches of 5 s in which it was at a place."""
     line = line_at(index, place)
-    times = 0
+    here, elsewhere = [], []
     for bucket in thread.buckets:
         seen = [each for each in bucket.tally.seen if each != NO_CORE and each.what != IMPORTS]
-        here = [each for each in seen if _is_at(index, each, line)]
-        others = [e for e in seen if e not in here and (e.place or e.kind == "idle")]
-        times += bool(here) and bool(others)
-    return times
+        at = [each for each in seen if _is_at(index, each, line)]
+        if at:
+            here.append(bucket.number)
+        if any((each.place or each.kind == "idle") and each not in at for each in seen):
+            elsewhere.append(bucket.number)
+    return bool(here) and any(here[0] < number < here[-1] for number in elsewhere)
 
 
 def _is_at(index: Index, activity: Activity, line: SourceLine | None) -> bool:
