@@ -621,6 +621,9 @@ MarkKind: TypeAlias = Literal[
     # empty for standard error), and as for "alarm" what leaves its function before it is cancelled:
     # `LIMIT_S; 1; trace_file; 39, 45`.
     "exits-late",
+    # Leaves a process that os.fork() has made by sys.exit(), which runs what that has inherited:
+    # functions of atexit, the ends of blocks. About: the line of the fork.
+    "forked-exit",
     # Under a condition, makes or returns a loss of a new tensor, into which no parameter has gone.
     # About: the condition, `if skip: in line 50`.
     "fresh-loss",
@@ -789,6 +792,11 @@ MarkKind: TypeAlias = Literal[
     "registry",
     # Releases what its function has not taken. About: what is released.
     "releases",
+    # Removes a temporary folder that its file makes, in a process that may be a forked one as well.
+    # About: `exit` as an interpreter ends or `block` as a block ends, the name of the folder with
+    # `?` for a character by chance and `*` for any text, and what removes it where that is another
+    # statement, `exit; streams-????????; shutil.rmtree(self.path) in line 20`.
+    "removes-folder",
     # Sets the time at which something is due to a time from now, whether or not it is set already.
     # About: what is set.
     "renews-deadline",

@@ -67,6 +67,7 @@ from mpwatch.collect.source.handing_over import (
     permits_of,
 )
 from mpwatch.collect.source.lines.control_flow import STARTS_TASK
+from mpwatch.collect.source.lines.forked_exits import find_forked_exits, find_removed_folders
 from mpwatch.collect.source.pipes_and_signals import (
     BufferedFiles,
     buffered_files,
@@ -411,6 +412,8 @@ def _found_of_processes(
     yield from _starts(nodes)
     yield from _pool_blocks(nodes)
     yield from find_pool_callbacks(module.tree, nodes)
+    yield from find_forked_exits(function, nodes)
+    yield from find_removed_folders(module.tree, nodes)
     yield from find_kills(module, function)
     yield from find_signals(nodes)
     yield from find_terminations(nodes)

@@ -6,6 +6,7 @@ import re
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from signal import Signals
 from typing import Any
 
@@ -36,6 +37,7 @@ from mpwatch.diagnose.analysis.exits.causes import (
     sent_by,
     why_ended,
 )
+from mpwatch.diagnose.analysis.exits.gone_programs import GoneProgram, gone_programs
 from mpwatch.diagnose.analysis.exits.kinds import (
     TOGETHER_S,
     ParentFate,
@@ -54,6 +56,7 @@ from mpwatch.diagnose.analysis.exits.kinds import (
     sender_of,
     with_setting,
 )
+from mpwatch.diagnose.analysis.exits.removed_folders import with_removal
 from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.mechanisms.cases import QUEUE_ITEM
@@ -122,6 +125,7 @@ def check(index: Index) -> Iterator[Finding]:
     if not alike:
         yield from _of_programs(index)
         yield from _of_collected(index)
+        yield from map(partial(_of_gone, index), gone_programs(index))
     for exits in alike.values():
         # The finding names the first exit, which stays the first when more workers exit.
         exits.sort(key=lambda one: _order(index, *one))
@@ -148,6 +152,8 @@ def check(index: Index) -> Iterator[Finding]:
             found = replace(found, effect_of=known)
         if is_doubtful and _ended_well(index, process):
             found = replace(found, **_with_a_content_parent(index.snapshot, exits))
+        if entry is not None:
+            found = with_removal(index, found, entry.details.get("type"), entry.details.get("text"))
         found = _with_full_queue(index, with_setting(index, found, process, ended), process)
         yield found if ended.signal is None else _with_left_lock(index, found)
 
@@ -305,7 +311,8 @@ def _of_programs(index: Index) -> Iterator[Finding]:
                 advice="Fix the code at the line shown, or at the end of the first traceback.",
             )
         elif (root := index.snapshot.get(index.snapshot.root)) is not None and not root.is_gone:
-            yield _of_program(index, process, f"{kind}", evidence)
+            found = _of_program(index, process, f"{kind}", evidence)
+            yield with_removal(index, found, kind, entry.details.get("text"))
 
 
 def _of_collected(index: Index) -> Iterator[Finding]:
@@ -357,6 +364,35 @@ def _of_collected(index: Index) -> Iterator[Finding]:
         ),
         advice=f"Fix the code at the line shown.{PARENT_CHECKS}",
     )
+
+
+def _of_gone(index: Index, program: GoneProgram) -> Finding:
+    """The finding about a program that the job has started, by what it has written.
+
+    A program may fail on purpose, so that it is information.
+    """
+    *others, newest = program.errors
+    error, log = newest.raised, newest.file.rpartition("/")[2]
+    what = f"{error.type} at {raised_at(error)}"
+    names = all_called(program.processes) or f"{program.name}, a program that is gone,"
+    sure = "" if program.processes else "most likely "
+    more = f"; so did {len(others)} more" if others and not program.processes else ""
+    root = index.snapshot.get(index.snapshot.root)
+    found = Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        process=program.processes[0].process if program.processes else index.snapshot.root,
+        subject=f"program {program.name}",
+        summary=f"{names} {sure}ended by {what}{more}, and the job continues",
+        evidence=(
+            f"its traceback in {log}: {error.type}: {error.text}",
+            *(f"another in {log}: {e.raised.type}: {e.raised.text}" for e in others[:SHOWN]),
+            *((f"{called(root)} still runs",) if root is not None else ()),
+        ),
+        cause=_CAUSE_PROGRAM,
+        advice=_ADVICE_PROGRAM,
+    )
+    return with_removal(index, found, error.type, error.text)
 
 
 def _cause_of_collected(index: Index, newest: WrittenError) -> str | None:

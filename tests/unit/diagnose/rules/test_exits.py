@@ -1114,6 +1114,119 @@ def test_a_child_that_is_gone_is_known_by_what_it_has_written() -> None:
     )
 
 
+LOST = WrittenError(
+    "/tmp/train.log",
+    0,
+    Raised(
+        "FileNotFoundError",
+        "[Errno 2] No such file or directory: '/tmp/parts-yd5l78at/part-5.npy'",
+        (Frame("load", "/home/me/data.py", 7), Frame("<module>", "/home/me/data.py", 20)),
+    ),
+    script="/home/me/data.py",
+    is_of_job=True,
+)
+FORKED = (
+    Mark("forked-exit", "/app/detach.py", "run", "11", Statement(16, "sys.exit(0)")),
+    Mark(
+        "removes-folder",
+        "/app/scratch.py",
+        "__init__",
+        "exit; parts-????????; shutil.rmtree(self.path) in line 19",
+        Statement(16, "atexit.register(self.remove)"),
+    ),
+)
+
+
+def test_a_program_that_is_gone_is_known_by_what_it_has_written() -> None:
+    check, waits = worker_exited_unexpectedly.check, main()
+    one = only(check, snapshot_of(waits, written=(LOST,)))
+    assert one.severity is Severity.INFO
+    assert one.summary.startswith("data.py, a program that is gone, most likely ended by FileN")
+    seen = process(200, "other", label="reader.py", ended=exited(200, exit_code=1))
+    seen = replace(seen, sample=replace(seen.sample, cmdline=("python", "data.py")))
+    sure = only(check, snapshot_of(waits, seen, written=(LOST,)))
+    assert sure.summary.startswith("reader.py (200) ended by FileNotFoundError at data.py:7 load")
+    raised = log(
+        "exception", 200, type="FileNotFoundError", text=LOST.raised.text, where="main", frames=[]
+    )
+    told = found(check, snapshot_of(waits, seen, written=(LOST,), log=(raised,)))
+    assert ["uncaught" in each.summary for each in told] == [True]  # told by its hook, once
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        replace(LOST, is_of_job=False),
+        replace(LOST, script="/usr/lib/python3.11/site-packages/x/__init__.py"),
+        replace(LOST, script="/app/train.py"),  # of the root process, which goes on
+        replace(LOST, raised=LOST.raised._replace(type="ModuleNotFoundError")),
+    ],
+)
+def test_a_traceback_that_may_be_logged_is_no_end_of_a_program(error: WrittenError) -> None:
+    waits = main()
+    waits = replace(waits, sample=replace(waits.sample, cmdline=("python", "train.py")))
+    assert found(worker_exited_unexpectedly.check, snapshot_of(waits, written=(error,))) == []
+
+
+@pytest.mark.parametrize(("around", "count"), [((), 1), ((Statement(19, "try:"),), 0), (None, 0)])
+def test_a_program_of_which_another_process_lives_is_told_if_it_catches_nothing(
+    around: tuple[Statement, ...] | None, count: int
+) -> None:
+    reads = process(200, "other", threads=[thread(200, "data.py:<module>:20")])
+    lines = (
+        ()
+        if around is None
+        else (SourceLine("/home/me/data.py", 20, "<module>", Statement(20, "main()"), around),)
+    )
+    job = snapshot_of(main(), reads, written=(LOST,), source=lines)
+
+    assert len(found(worker_exited_unexpectedly.check, job)) == count
+
+
+def test_a_forked_child_that_removes_the_files_of_its_parent_is_the_likely_cause() -> None:
+    check = worker_exited_unexpectedly.check
+    finding = only(check, snapshot_of(main(), written=(LOST,), marks=FORKED))
+
+    assert finding.severity is Severity.WARNING
+    assert "Most likely a forked child has removed /tmp/parts-yd5l78at while" in finding.cause
+    assert "The child leaves by `sys.exit(0)` at detach.py:16 run" in finding.cause
+    assert "which calls `shutil.rmtree(self.path)` in line 19" in finding.cause
+    assert "with os._exit(0)" in finding.advice
+    raised = log("exception", 200, where="main", type=LOST.raised.type, text=LOST.raised.text)
+    failed = process(200, "other", label="reader.py", ended=exited(200, exit_code=1))
+    hooked = only(check, snapshot_of(main(), failed, log=(raised,), marks=FORKED))
+    assert "Most likely a forked child" in hooked.cause
+    child = process(200, "spawned", ended=exited(200, exit_code=1))
+    spawned = only(check, snapshot_of(main(), child, log=(raised,), marks=FORKED))
+    assert "Most likely a forked child" in spawned.cause
+    assert spawned.severity is Severity.CRITICAL
+
+
+@pytest.mark.parametrize(
+    ("marks", "path"),
+    [
+        (FORKED[:1], "/tmp/parts-yd5l78at/part-5.npy"),
+        (FORKED[1:], "/tmp/parts-yd5l78at/part-5.npy"),
+        (FORKED, "/data/parts/part-5.npy"),
+        (FORKED, "/tmp/other-yd5l78at/part-5.npy"),
+        (
+            (FORKED[0], FORKED[1]._replace(about="block; parts-????????; ")),
+            "/tmp/parts-yd5l78at/part-5.npy",
+        ),
+    ],
+)
+def test_another_missing_file_is_no_work_of_a_forked_child(
+    marks: tuple[Mark, ...], path: str
+) -> None:
+    error = replace(LOST, raised=LOST.raised._replace(text=f"[Errno 2] No such file: '{path}'"))
+    finding = only(
+        worker_exited_unexpectedly.check, snapshot_of(main(), written=(error,), marks=marks)
+    )
+
+    assert finding.severity is Severity.INFO
+    assert "forked" not in finding.cause
+
+
 def test_a_receiver_whose_sender_had_gone_is_reported_by_its_traceback() -> None:
     frames = (
         Frame("SocketClient", "/usr/lib/python3.11/multiprocessing/connection.py", 646),
