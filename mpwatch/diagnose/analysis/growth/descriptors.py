@@ -6,12 +6,14 @@ import re
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from mpwatch.describe.frames import own_frames
 from mpwatch.diagnose.analysis.growth.growing import Explanation, Growing
 from mpwatch.diagnose.analysis.growth.holders import kept_in, kept_to_end
 from mpwatch.diagnose.analysis.growth.never_closed import left_descriptors
 from mpwatch.diagnose.analysis.growth.newest import (
+    KIND_NOUNS,
     MOST,
     NewestAccepted,
     are_logs,
@@ -28,6 +30,7 @@ from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called
 from mpwatch.diagnose.analysis.source.lines import mark_place, mark_words, marks
 from mpwatch.diagnose.analysis.throughput.shares import shares
+from mpwatch.model.findings import Finding
 from mpwatch.model.samples import FdKind, FdLink
 from mpwatch.model.snapshot import Process
 from mpwatch.model.source_code import Mark
@@ -129,6 +132,37 @@ def explain_descriptors(index: Index, found: Growing) -> Explanation:
         if kept is not None:
             return Explanation(noun, words, f"{cause} {kept.cause}", f"{advice} {kept.advice}")
     return Explanation(noun, words, cause, advice)
+
+
+MANY = 512
+"""Half of FD_SETSIZE: with so many, a process that select() has failed was seen near its bound."""
+
+
+def with_descriptors(index: Index, found: Finding, process: Process, text: object) -> Finding:
+    """The finding about a process that had too many descriptors for select(), with those it had.
+
+    They are those of its last reading, which may be older than what was opened last.
+
+    Args:
+        index: The snapshot.
+        found: The finding.
+        process: That has ended.
+        text: The message of the exception that has ended it.
+    """
+    fds = process.sample.fds
+    if "out of range in select()" not in str(text) or fds is None or fds.used < MANY:
+        return found
+    of_kind = sorted((fds.by_kind or {}).items(), key=lambda each: -each[1])[:3]
+    kinds = ", ".join(f"{count} {KIND_NOUNS[kind]}" for kind, count in of_kind)
+    words = f"when last read it had {fds.used} descriptors open{f': {kinds}' if kinds else ''}"
+    evidence = (*found.evidence, words, *descriptor_words(index, process, fds.used)[1:])
+    kept = kept_in(index, process, "opens")
+    return replace(
+        found,
+        evidence=evidence,
+        cause=f"{found.cause} {kept.cause}" if kept is not None else found.cause,
+        advice=f"{found.advice} {kept.advice}" if kept is not None else found.advice,
+    )
 
 
 def _of_unclosed(found: Growing, left: Unclosed, noun: str, words: tuple[str, ...]) -> Explanation:

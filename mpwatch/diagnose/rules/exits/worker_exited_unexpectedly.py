@@ -57,6 +57,7 @@ from mpwatch.diagnose.analysis.exits.kinds import (
     with_setting,
 )
 from mpwatch.diagnose.analysis.exits.removed_folders import with_removal
+from mpwatch.diagnose.analysis.growth.descriptors import with_descriptors
 from mpwatch.diagnose.analysis.idle_time import quiet_s
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.mechanisms.cases import QUEUE_ITEM
@@ -153,7 +154,9 @@ def check(index: Index) -> Iterator[Finding]:
         if is_doubtful and _ended_well(index, process):
             found = replace(found, **_with_a_content_parent(index.snapshot, exits))
         if entry is not None:
-            found = with_removal(index, found, entry.details.get("type"), entry.details.get("text"))
+            raised, text = entry.details.get("type"), entry.details.get("text")
+            found = with_removal(index, found, raised, text)
+            found = with_descriptors(index, found, process, text)
         found = _with_full_queue(index, with_setting(index, found, process, ended), process)
         yield found if ended.signal is None else _with_left_lock(index, found)
 

@@ -23,7 +23,7 @@ from mpwatch.model.events import Raised, WrittenError
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import Point
 from mpwatch.model.ids import ProcessId, Role, SegmentId
-from mpwatch.model.samples import Ended, Frame, WaitedOn
+from mpwatch.model.samples import Ended, FdLink, Frame, WaitedOn
 from mpwatch.model.snapshot import Hook, LogEntry, Process
 from mpwatch.model.source_code import Mark, SourceLine, Statement
 from tests.builders.accounts import COMPUTES, IS_AHEAD, WAITS_IN_QUEUE, with_shares
@@ -1112,6 +1112,29 @@ def test_a_child_that_is_gone_is_known_by_what_it_has_written() -> None:
         found(worker_exited_unexpectedly.check, snapshot_of(waits, ending, written=(WRITTEN,)))
         == []
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "used", "count"),
+    [
+        ("filedescriptor out of range in select()", 1021, 1),
+        ("filedescriptor out of range in select()", 40, 0),  # read long before it ended
+        ("bad shard", 1021, 0),
+    ],
+)
+def test_the_descriptors_of_a_process_that_select_has_failed_are_told(
+    text: str, used: int, count: int
+) -> None:
+    raised = log("exception", 200, type="ValueError", text=text)
+    links = [FdLink(n, "file", f"/tmp/items/{n:05}.f32", None, None) for n in range(8, 1000)]
+    failed = process(200, "spawned", ended=exited(200, exit_code=1))
+    had = fds(used, 8192, links, file=992, socket=8)
+    failed = replace(failed, sample=replace(failed.sample, fds=had))
+
+    finding = only(worker_exited_unexpectedly.check, snapshot_of(main(), failed, log=(raised,)))
+
+    words = "when last read it had 1021 descriptors open: 992 files, 8 sockets"
+    assert finding.evidence.count(words) == count
 
 
 LOST = WrittenError(
