@@ -27,7 +27,7 @@ from mpwatch.diagnose.analysis.growth.newest import (
 )
 from mpwatch.diagnose.analysis.growth.registrations import handlers_each_round
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import all_called
+from mpwatch.diagnose.analysis.process_queries import all_called, counted
 from mpwatch.diagnose.analysis.source.lines import mark_place, mark_words, marks
 from mpwatch.diagnose.analysis.throughput.shares import shares
 from mpwatch.model.findings import Finding
@@ -152,9 +152,12 @@ def with_descriptors(index: Index, found: Finding, process: Process, text: objec
     fds = process.sample.fds
     if "out of range in select()" not in str(text) or fds is None or fds.used < MANY:
         return found
-    of_kind = sorted((fds.by_kind or {}).items(), key=lambda each: -each[1])[:3]
-    kinds = ", ".join(f"{count} {KIND_NOUNS[kind]}" for kind, count in of_kind)
-    words = f"when last read it had {fds.used} descriptors open{f': {kinds}' if kinds else ''}"
+    by_kind = fds.by_kind or {}
+    of_kind = sorted(by_kind.items(), key=lambda each: -each[1])[:3]
+    kinds = ", ".join(counted(count, KIND_NOUNS[kind].removesuffix("s")) for kind, count in of_kind)
+    read = sum(by_kind.values())  # links are read anew less often than they are counted
+    of_read = f", of {read} that were looked at {kinds}" if read < fds.used else f": {kinds}"
+    words = f"when last read it had {fds.used} descriptors open{of_read if kinds else ''}"
     evidence = (*found.evidence, words, *descriptor_words(index, process, fds.used)[1:])
     kept = kept_in(index, process, "opens")
     return replace(
