@@ -291,6 +291,57 @@ class Ending(NamedTuple):
     """The limit on what is under way that it keeps, where it sends."""
 
 
+class OriginStep(NamedTuple):
+    """A statement by which a value gets to a condition."""
+
+    file: str
+    function: str
+    statement: Statement
+    is_call: bool = False
+    """Of the limit of a wait: whether it calls the function of the step before, and passes it."""
+
+
+class IdleRound(NamedTuple):
+    """Why a round of a loop sleeps in place of its work: nothing was chosen for it."""
+
+    condition: Statement
+    """Around the sleep: `if not batch:`."""
+    given: Statement
+    """`batch = self.scheduler.schedule()`."""
+    file: str
+    function: str
+    """That chooses."""
+    adds: Statement
+    """What adds to its result, or returns it: `scheduled.append(request)`."""
+    unless: Statement
+    """What leaves before that: `if not self.fits(request): break`. Of several the most telling."""
+    first: Statement | None = None
+    """`request = self.waiting[0]` before it, or the header of a `for` loop that it leaves."""
+    container: str = ""
+    """`self.waiting`, of which each round takes the first anew, until that is over."""
+    because: OriginStep | None = None
+    """The condition in what `unless` asks, under which that answers so."""
+
+
+class Retry(NamedTuple):
+    """A call that has failed where a line is reached, in a loop that then tries it again."""
+
+    statement: Statement
+    """Of the `try` block, `return self._send(endpoint, payload)`."""
+    handler: Statement
+    """`except OSError as error:`."""
+    loop: Statement
+    """Its header."""
+    is_connection: bool
+    """Whether its exceptions are those of connections, as far as names tell."""
+    target: str = ""
+    """What the call gets that no statement of the loop sets anew: `endpoint`."""
+    chosen: OriginStep | None = None
+    """What chooses that before, the same in all rounds: `endpoint = next(self.rotation)`."""
+    kept: OriginStep | None = None
+    """What fills the list that this goes through, from which nothing in the file removes any."""
+
+
 class SourceLine(Struct, frozen=True):
     """The statement at one line of the program, and what decides whether it is reached."""
 
@@ -343,6 +394,10 @@ class SourceLine(Struct, frozen=True):
     """The statements that would end a wait at it, or in the loop around it."""
     ends_around: tuple[LoopEnd, ...] = ()
     """The conditions that leave the loops around the innermost one of its function, as `ends`."""
+    idle: IdleRound | None = None
+    """Where it sleeps for want of work: what has left that round without any."""
+    retry: Retry | None = None
+    """Where it sleeps before it tries again: what has failed."""
 
 
 OriginKind: TypeAlias = Literal[
@@ -379,16 +434,6 @@ rank gets. `queue`: the size of one. `random`: a random number. `set-order`: the
 signals are what it is about. `thread`: what a function sets that another thread runs. `time-left`:
 a deadline from which a clock is subtracted, which nothing on the way keeps from falling below zero.
 Empty: not known."""
-
-
-class OriginStep(NamedTuple):
-    """A statement by which a value gets to a condition."""
-
-    file: str
-    function: str
-    statement: Statement
-    is_call: bool = False
-    """Of the limit of a wait: whether it calls the function of the step before, and passes it."""
 
 
 class Origin(NamedTuple):

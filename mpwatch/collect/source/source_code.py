@@ -50,7 +50,9 @@ from mpwatch.collect.source.lines.control_flow import (
 )
 from mpwatch.collect.source.lines.deciding import ClassOfProgram, added_to, deciders
 from mpwatch.collect.source.lines.endings import ENDINGS, endings
+from mpwatch.collect.source.lines.idle_rounds import idle_round
 from mpwatch.collect.source.lines.origins import OriginSearch
+from mpwatch.collect.source.lines.retries import retried
 from mpwatch.collect.source.marks import marks
 from mpwatch.collect.source.repetition import Call, Repeatable, calls_of, repeated
 from mpwatch.collect.source.saved_parts import Part, returned_parts_of
@@ -309,6 +311,8 @@ class SourceCode:
             asked(module, function, inside),
             tuple(islice(endings(frame.file, function, inside, self._parsed()), ENDINGS)),
             tuple(islice(_ends_around(module, inside), NESTED)),
+            idle_round(frame.file, module, function, inside, self._parsed()),
+            retried(frame.file, module, function, inside, self._parsed()),
         )
         self._ask_of(function, found)
         return found
