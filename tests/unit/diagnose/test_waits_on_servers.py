@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.verdicts import (
+    AMONG_OTHERS,
     BOTH_READ,
     IN_COROUTINE,
     MAY_BOTH_READ,
@@ -112,7 +113,7 @@ def quiet(still_s: float = 40.0) -> History:
 
 @pytest.mark.parametrize(
     ("woken_per_s", "seconds", "verdict"),
-    [(0.0, 10.0, "dead-end"), (20.0, 10.0, "unknown"), (0.0, 2.0, "unknown")],
+    [(0.0, 10.0, "dead-end"), (20.0, 10.0, "progress"), (0.0, 2.0, "unknown")],
     ids=["it is never woken up", "it gets something in between", "not counted for long enough"],
 )
 def test_a_client_that_is_woken_up_again_and_again_is_at_no_dead_end(
@@ -124,6 +125,41 @@ def test_a_client_that_is_woken_up_again_and_again_is_at_no_dead_end(
     end = wait_graph(Index(seen, past)).chains[0]
 
     assert end.verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("still_s", "verdict"), [(0.3, "ordinary"), (None, "ordinary"), (40.0, "unknown")]
+)
+def test_both_ends_of_a_connection_in_use_are_found_waiting_between_two_messages(
+    still_s: float | None, verdict: str
+) -> None:
+    """The client has sent its next request by the time at which the server is read, or not yet."""
+    asks = client()
+    asks = replace(asks, threads=(replace(asks.threads[0], still_s=still_s),))
+    others = handler(302, "train.py:publish:80", waits=WaitedOn("timer", "clock_nanosleep"))
+
+    [end] = wait_graph(Index(job(asks, server(handler(301, waits=reads(THEIRS)), others)))).chains
+
+    assert end.verdict == verdict
+    assert (end.conclusion == MAY_BOTH_READ) == (verdict == "unknown")
+
+
+@pytest.mark.parametrize("has_stack", [False, True])
+def test_a_thread_that_watches_several_connections_runs_no_event_loop_for_that(
+    has_stack: bool,
+) -> None:
+    """As the thread in native code that serves a TCPStore of torch.distributed."""
+    store = thread(
+        301, *(SELECTS if has_stack else ()), name="pt_tcpstore_uv", waits=polls(THEIRS, QUIET_END)
+    )
+
+    end = chain(client(), server(store, waits=FUTEX, stack=("train.py:wait:70",)))
+
+    assert (end.verdict, end.conclusion) == ("unknown", AMONG_OTHERS)
+    assert "event loop" not in end.sentence
+    assert ("in native code" in end.sentence) is not has_stack
+    assert "watches several descriptors" in end.sentence
+    assert "in its thread pt_tcpstore_uv, which has this connection" in end.sentence
 
 
 def test_both_ends_of_a_connection_that_wait_to_receive_are_a_dead_end() -> None:
@@ -435,3 +471,58 @@ def test_another_thread_of_the_server_that_computes_may_be_at_work_for_the_reque
 
     assert told.severity is (Severity.INFO if is_at_work else Severity.WARNING)
     assert ("computes" in told.cause) is is_at_work
+
+
+ACCEPTING = (
+    "multiprocessing/connection.py:recv_bytes",
+    "multiprocessing/connection.py:deliver_challenge",
+    "multiprocessing/connection.py:accept",
+    "train.py:serve:60",
+)
+
+
+def in_handshake(*others: Thread) -> Process:
+    return server(*others, waits=reads(THEIRS), stack=ACCEPTING)
+
+
+def pending() -> Process:
+    """A client whose connection the server has not accepted yet."""
+    waits = thread(400, *ASKING, waits=reads(900), still_s=40.0)
+    links = [socket(3, 900, LISTENING, f"tcp 127.0.0.1:51009 > {HERE}")]
+    return process(400, role="spawned", label="actor", fds=fds(9, links=links), threads=[waits])
+
+
+def test_a_client_that_takes_no_part_in_a_handshake_keeps_all_others_from_the_server() -> None:
+    handles = handler(301, "train.py:handle:40", waits=FUTEX)
+    snapshot = job(client(), in_handshake(handles), pending(), lines=READING)
+
+    finding = only(standing_still.check, snapshot, quiet())
+
+    assert finding.severity is Severity.CRITICAL
+    assert (
+        "scorer (300) accepts nobody while it waits for main (100), which takes no part in the "
+        "authentication of a Listener with an authkey" in finding.summary
+    )
+    assert "scorer (300) is in accept() at train.py:60 serve, which includes" in finding.cause
+    assert "main (100) takes no part in it, and waits to receive itself" in finding.cause
+    assert "So far actor (400) waits for that." in finding.cause
+    assert "deliver_challenge()" in finding.advice
+
+
+def test_a_connection_that_is_not_accepted_is_waited_for_at_the_server() -> None:
+    graph = wait_graph(Index(job(client(), in_handshake(), pending())))
+
+    (edge,) = (each for each in graph.edges if each.waiter.pid == 400)
+
+    assert [each.pid for each in edge.providers] == [SERVER]
+    assert edge.what == f"tcp 127.0.0.1:51009 > {HERE}, which is not accepted yet"
+
+
+def test_a_client_in_the_handshake_is_no_reason() -> None:
+    connecting = ("multiprocessing/connection.py:answer_challenge",
+                  "multiprocessing/connection.py:Client", *ASKING)  # fmt: skip
+    answers = client()
+    first = replace(answers.threads[0], stack=frames(*connecting))
+    snapshot = job(replace(answers, threads=(first,)), in_handshake(), pending(), lines=READING)
+
+    assert wait_graph(Index(snapshot)).chains[0].conclusion != BOTH_READ

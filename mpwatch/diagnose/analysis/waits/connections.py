@@ -23,6 +23,7 @@ from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES
 from mpwatch.diagnose.analysis.source.lines import marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, own_threads, user_frame
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import Channel
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.source_code import MarkKind
 
@@ -45,13 +46,13 @@ class Answering(Struct, frozen=True):
     server: Process
     thread: Thread
     how: How
-    connection: int
+    connection: Channel
     """The socket of the client."""
     is_sure: bool
     """Whether only this thread can be the one, or all that can are at the same line."""
 
 
-def peer_of_wait(ends: PipeEnds, thread: Thread) -> tuple[int, int] | None:
+def peer_of_wait(ends: PipeEnds, thread: Thread) -> tuple[Channel, Channel] | None:
     """The only socket that a thread waits to read from, and its other end."""
     wait = thread.waits_on
     if wait is None or wait.kind not in ("socket-read", "poll"):
@@ -63,19 +64,19 @@ def peer_of_wait(ends: PipeEnds, thread: Thread) -> tuple[int, int] | None:
     return None if peer is None else (channels[0], peer)
 
 
-def has_accepted(index: Index, server: Process, inode: int) -> bool:
+def has_accepted(index: Index, server: Process, socket: Channel) -> bool:
     """Whether a process has a connection that came to a port or path at which it listens."""
-    return server.role not in SERVICE_ROLES and inode in _accepted(index, server.process)
+    return server.role not in SERVICE_ROLES and socket in _accepted(index, server.process)
 
 
 def reads_accepted(index: Index, server: Process, thread: Thread) -> bool:
     """Whether a thread of a server waits to read from a connection that the server has accepted."""
-    inode = read_by(thread)
-    return inode is not None and has_accepted(index, server, inode)
+    socket = read_by(thread)
+    return socket is not None and has_accepted(index, server, socket)
 
 
 @derived
-def _accepted(index: Index, identity: ProcessId) -> frozenset[int]:
+def _accepted(index: Index, identity: ProcessId) -> frozenset[Channel]:
     """The connections of a process that came to a port or path at which it listens.
 
     An accepted socket of a path has the path of the one that listens. Forked workers have thousands
@@ -91,8 +92,8 @@ def _accepted(index: Index, identity: ProcessId) -> frozenset[int]:
         kind, _, rest = (link.address or "").partition(" ")
         local, _, remote = rest.partition(" > ")
         is_tcp = kind == "tcp" and bool(remote) and local.rpartition(":")[2] in ports
-        if link.inode is not None and (is_tcp or (kind == "unix" and rest in paths)):
-            found.append(link.inode)
+        if link.channel is not None and (is_tcp or (kind == "unix" and rest in paths)):
+            found.append(link.channel)
     return frozenset(found)
 
 
@@ -184,12 +185,12 @@ def accepts(process: Process, thread: Thread) -> bool:
     )
 
 
-def listening_sockets(process: Process) -> set[int | None]:
+def listening_sockets(process: Process) -> set[Channel | None]:
     """The sockets at which a process listens."""
-    return {each.inode for each in process.sample.links if LISTENS in (each.address or "")}
+    return {each.channel for each in process.sample.links if LISTENS in (each.address or "")}
 
 
-def read_by(thread: Thread) -> int | None:
+def read_by(thread: Thread) -> Channel | None:
     """The socket that a thread waits to read from, if it is the only one."""
     wait = thread.waits_on
     if wait is None or wait.kind not in ("socket-read", "poll"):
@@ -198,10 +199,26 @@ def read_by(thread: Thread) -> int | None:
     return found[0] if len(found) == 1 else None
 
 
-def _watches(thread: Thread) -> tuple[int, ...]:
+def _watches(thread: Thread) -> tuple[Channel, ...]:
     """All that a thread waits for in a poll."""
     wait = thread.waits_on
     return channels_among(wait.targets) if wait is not None and wait.kind == "poll" else ()
+
+
+_HANDSHAKES = (
+    ("multiprocessing/connection.py:deliver_challenge", "multiprocessing/connection.py:accept"),
+    ("multiprocessing/connection.py:answer_challenge", "multiprocessing/connection.py:accept"),
+    ("ssl.py:do_handshake", "ssl.py:accept"),
+)
+"""A handshake with a client that is part of accepting its connection (CPython 3.10 to 3.14)."""
+
+
+def is_in_handshake(thread: Thread) -> bool:
+    """Whether a thread waits in accept() for what a client has to send before it returns.
+
+    Until then no other thread of its process has that connection.
+    """
+    return any(calls(own_frames(thread.stack), *each) for each in _HANDSHAKES)
 
 
 def all_wait_to_receive(index: Index, ends: PipeEnds, found: Answering) -> bool:
@@ -210,10 +227,15 @@ def all_wait_to_receive(index: Index, ends: PipeEnds, found: Answering) -> bool:
     A subscriber and its server both wait to receive as well, where another thread, or the thread of
     another connection, sends now and then. So the client has to be at a call that has sent before
     it receives, and every other thread of both has to wait: for clients, inside of its process, or
-    to receive from one of this job that waits to receive as well.
+    to receive from one of this job that waits to receive as well. Where the server is in a
+    handshake, no other thread of it has the connection.
     """
     waits = found.waiting.waits_on, found.thread.waits_on
-    if found.how != "reads" or not ends.is_complete or not has_asked(index, found.waiting):
+    in_handshake = is_in_handshake(found.thread)
+    has_to_send = (
+        has_asked(index, found.waiting) if not in_handshake else _is_outside(found.waiting)
+    )
+    if found.how != "reads" or not ends.is_complete or not has_to_send:
         return False
     if any(each is None or each.timeout_s is not None for each in waits):
         return False
@@ -222,9 +244,16 @@ def all_wait_to_receive(index: Index, ends: PipeEnds, found: Answering) -> bool:
     return not any(
         _may_send(index, ends, process, each)
         for process, used in ((found.client, found.waiting), (found.server, found.thread))
+        if not (in_handshake and process is found.server)
         for each in own_threads(index, process)
         if each is not used
     )
+
+
+def _is_outside(waiting: Thread) -> bool:
+    """Whether a client takes no part in a handshake: it waits in code of its own."""
+    own = own_frames(waiting.stack)
+    return bool(own) and not calls(own, "connection.py:Client") and not calls(own, ":do_handshake")
 
 
 def _may_get(index: Index, client: Process) -> bool:
@@ -283,16 +312,16 @@ def _waits_for_threads(thread: Thread) -> bool:
     return wait is not None and wait.kind == "futex" and wait.timeout_s is None
 
 
-def _is_read(index: Index, inode: int) -> bool:
+def _is_read(index: Index, socket: Channel) -> bool:
     """Whether a thread of the job waits to read from a socket."""
-    return inode in _all_read(index)
+    return socket in _all_read(index)
 
 
 @derived
-def _all_read(index: Index) -> frozenset[int]:
+def _all_read(index: Index) -> frozenset[Channel]:
     return frozenset(
-        inode
+        socket
         for process in index.snapshot.living()
         for thread in process.threads
-        if (inode := read_by(thread)) is not None
+        if (socket := read_by(thread)) is not None
     )

@@ -86,7 +86,7 @@ from mpwatch.diagnose.analysis.waits.providers import (
 )
 from mpwatch.diagnose.analysis.waits.servers import key_wait, managed_wait
 from mpwatch.model.ids import ProcessId, SegmentId
-from mpwatch.model.samples import FILE_LOCK_CALLS, READS, WaitedOn, WaitKind
+from mpwatch.model.samples import FILE_LOCK_CALLS, READS, Channel, WaitedOn, WaitKind
 from mpwatch.model.snapshot import Loader, Process, Snapshot, Thread
 from mpwatch.model.waits import WaitEdge
 
@@ -100,6 +100,7 @@ CLIENTS = "a client of "
 """Begins the name of the wait of a server for a connection."""
 
 UNUSED = ", the other end of which no living process uses"
+UNACCEPTED = ", which is not accepted yet"
 """End of the name of a wait whose other end is held only by processes that inherited it."""
 
 _IDLE_SHAPES: frozenset[Shape] = frozenset(
@@ -521,7 +522,7 @@ def _read_edge(
     process: Process,
     thread: Thread,
     wait: WaitedOn,
-    channels: tuple[int, ...],
+    channels: tuple[Channel, ...],
 ) -> WaitEdge:
     """A wait for something to read, from the processes that hold the other end.
 
@@ -534,6 +535,9 @@ def _read_edge(
         for holder in _others(around.pipes.writers.get(channel, ()), process.process)
     }
     what = _channels_words(around.pipes, channels, wait.targets)
+    if around.pipes.unaccepted.issuperset(channels):
+        accepting = tuple(each for each in writers if _accepts(around, each))
+        return _made(process, thread, wait.kind, f"{what}{UNACCEPTED}", accepting or tuple(writers))
     head = around.heads.get(process.process)
     if head is not None and head in writers:
         return _made(process, thread, wait.kind, f"work on {what}", (head,), is_ordinary=True)
@@ -564,8 +568,19 @@ def _read_edge(
     return _made(process, thread, wait.kind, what, users or tuple(writers))
 
 
+def _accepts(around: ReadContext, holder: ProcessId) -> bool:
+    """Whether a thread of a process is in a call of accept(), also in what that does after it.
+
+    Other holders of a listening socket may have inherited it by a fork.
+    """
+    process = around.index.snapshot.get(holder)
+    return process is not None and any(
+        calls(own_frames(thread.stack), ":accept") for thread in process.threads
+    )
+
+
 def _reads_elsewhere(
-    around: ReadContext, holder: ProcessId, reader: Process, channels: tuple[int, ...]
+    around: ReadContext, holder: ProcessId, reader: Process, channels: tuple[Channel, ...]
 ) -> bool:
     """Whether a process talks to the reader by sockets of its own, and waits for data on those.
 
@@ -586,7 +601,9 @@ def _reads_elsewhere(
     return all(reader.process in ends.writers.get(each, ()) for each in own)
 
 
-def _watches_other_end(around: ReadContext, holder: ProcessId, channels: tuple[int, ...]) -> bool:
+def _watches_other_end(
+    around: ReadContext, holder: ProcessId, channels: tuple[Channel, ...]
+) -> bool:
     """Whether a thread of a process waits for data on the other end of what another one reads.
 
     An event loop sends from coroutines, which are on no stack.
@@ -623,7 +640,7 @@ def has_only_inherited(around: ReadContext, holder: ProcessId, reader: Process) 
 
 
 def closed_by_parent(
-    around: ReadContext, reader: Process, channels: Sequence[int]
+    around: ReadContext, reader: Process, channels: Sequence[Channel]
 ) -> Process | None:
     """The parent of a process that has closed what that one reads, of which a sibling has a copy.
 
@@ -637,7 +654,7 @@ def closed_by_parent(
     return parent if is_kept else None
 
 
-def _closer(around: ReadContext, reader: Process, channels: Sequence[int]) -> Process | None:
+def _closer(around: ReadContext, reader: Process, channels: Sequence[Channel]) -> Process | None:
     """The parent of a process, if it has closed what that one reads, and waits for that one.
 
     It sends nothing more, and waits for what comes after the end of file: an answer or the exit.
@@ -683,14 +700,14 @@ def _serves_their_parent(
     if not all(parent.process in writers.get(each, ()) for each in orders):
         return False
     links = all_links(around.index)
-    theirs = {each.inode for each in links.get(reader.process, ())}
+    theirs = {each.channel for each in links.get(reader.process, ())}
     read = {
-        each.inode
+        each.channel
         for each in links.get(parent.process, ())
         if each.kind == "pipe" and each.is_writable is False
     }
     return any(
-        each.kind == "pipe" and each.is_writable and each.inode in read - theirs
+        each.kind == "pipe" and each.is_writable and each.channel in read - theirs
         for each in links.get(holder, ())
     )
 
@@ -722,7 +739,7 @@ def has_had(around: ReadContext, process: Process, thread: Thread | None) -> boo
     fds = process.sample.fds
     if fds is None or fds.links is None:
         return None
-    return any(link.inode in ends and link.is_writable is not False for link in fds.links)
+    return any(link.channel in ends and link.is_writable is not False for link in fds.links)
 
 
 def _only_ended_writers(
@@ -753,11 +770,9 @@ def _only_ended_writers(
     return bool(users)
 
 
-def _channels_words(ends: PipeEnds, channels: tuple[int, ...], targets: Sequence[str]) -> str:
+def _channels_words(ends: PipeEnds, channels: tuple[Channel, ...], targets: Sequence[str]) -> str:
     """The name of one channel, or the number of several."""
     if len(channels) == 1:
-        if channels[0] not in ends.addresses and targets[0].startswith("socket:"):
-            return f"socket {channels[0]}"
         return ends.words(channels[0])
     has_sockets = not ends.addresses.keys().isdisjoint(channels)
     return f"{len(channels)} pipes or sockets" if has_sockets else f"{len(channels)} pipes"
