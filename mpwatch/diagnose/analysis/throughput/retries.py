@@ -25,7 +25,7 @@ from mpwatch.model.source_code import OriginStep, Retry, SourceLine
 TOLD_SHARE = 0.25
 """Of its time; a rare retry is less."""
 MOST_SHARE = 0.5
-WORKS_PERCENT = 2.0
+WORKS_PERCENT = 1.0
 """CPU use of a process that gets further between its retries. One that only waits for a server to
 start uses less (`stalls.polling` tells of it)."""
 LATELY = 6
@@ -46,7 +46,7 @@ class Retrying(Struct, frozen=True):
     """At which it sleeps."""
     retry: Retry
     gone: tuple[Process, ...]
-    """Processes of the job that have ended and were seen to listen for connections."""
+    """Processes of the job that have ended and were seen to listen where no other one does now."""
     listening: tuple[str, ...]
     """The addresses at which processes of the job listen now."""
     unused: tuple[Process, ...]
@@ -185,7 +185,12 @@ def retrying(index: Index) -> Iterator[Retrying]:
             if each.role not in SERVICE_ROLES
             and idle_share(index, each) + waiting_share(index, each) >= UNUSED_SHARE
         ]
-        gone = [e for e in index.snapshot.processes if e.ended is not None and listening_at(e)]
+        ports = {port for each in others for port in listening_at(each)}
+        gone = [
+            each
+            for each in index.snapshot.processes
+            if each.ended is not None and listening_at(each).keys() - ports
+        ]
         yield Retrying(
             process,
             share,

@@ -157,7 +157,11 @@ IS_SERVER = Activity("idle", "tcp 127.0.0.1:4000", "socket")
 
 
 def asking(
-    share: float = 0.7, retry: Retry | None = RETRY, percent: float = 8.0, has_ended: bool = True
+    share: float = 0.7,
+    retry: Retry | None = RETRY,
+    percent: float = 8.0,
+    has_ended: bool = True,
+    port: int = 4001,
 ) -> tuple[Snapshot, History]:
     """Main, which sleeps after calls that have failed, and one of two servers, or both."""
     own = main(segments=(), threads=[thread(MAIN, "client.py:send:33", waits=DOZES, still_s=0.1)])
@@ -166,11 +170,11 @@ def asking(
             number,
             "spawned",
             label=f"server {number}",
-            fds=fds(5, links=[socket(3, number, None, f"tcp listens on 127.0.0.1:{port}")]),
+            fds=fds(5, links=[socket(3, number, None, f"tcp listens on 127.0.0.1:{at}")]),
             segments=(),
             ended=exited(number, exit_code=0) if has_ended and number == OTHER else None,
         )
-        for number, port in ((SERVER, 4000), (OTHER, 4001))
+        for number, at in ((SERVER, 4000), (OTHER, port))
     ]
     line = SourceLine("/home/me/client.py", 33, "send", Statement(33, "sleep(1)"), retry=retry)
     job = snapshot_of(own, *servers, source=(line,))
@@ -193,6 +197,12 @@ def test_a_process_that_sleeps_because_a_call_fails_is_named_with_what_has_ended
     )
     assert "Most likely server 301 (301) still counts as one that answers" in finding.cause
     assert "take what has refused a connection out" in finding.advice
+
+
+def test_an_ended_server_whose_port_another_one_has_taken_over_is_not_the_cause() -> None:
+    finding = only(pipeline_bottleneck.check, *asking(port=4000))
+
+    assert "server 301" not in finding.cause + "".join(finding.evidence)
 
 
 def test_a_list_that_never_gets_shorter_is_named_where_no_end_was_seen() -> None:
