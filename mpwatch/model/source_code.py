@@ -458,6 +458,50 @@ class Origin(NamedTuple):
     written, `timeout_ms`."""
 
 
+FixedHow: TypeAlias = Literal["argument", "attribute", "global", "variable"]
+"""`argument`: of the function that has the loop. `attribute`: only the making of the object sets
+it. `global`: is set once in the file. `variable`: is set before the loop."""
+
+
+class Fixed(NamedTuple):
+    """A name that has the same value in each round."""
+
+    name: str
+    """`self.path`."""
+    how: FixedHow
+    file: str
+    line: int
+    """That sets it; of an argument, that of its function. 0 of what is only read."""
+
+
+AgainKind: TypeAlias = Literal["builds", "column", "counts", "reads", "sends", "walks"]
+"""`builds`: a model, a template, a client. `column`: all of a column or an array, of which one
+element is taken. `counts`: adds up the sizes of all parameters. `reads`: all of a file. `sends`:
+pickles what is the same for each message or task. `walks`: goes through all of a container that
+only grows."""
+
+
+class Again(NamedTuple):
+    """A statement that does the same in each round as in those before, or as much and more."""
+
+    kind: AgainKind
+    text: str
+    """The expression, `np.load(self.path)`; of `walks` what is gone through."""
+    fixed: tuple[Fixed, ...]
+    """What it is given; nothing where all of that are constants, and of `walks`."""
+    file: str
+    function: str
+    statement: Statement
+    last: int
+    """Its last line."""
+    round: RoundOf | None
+    """The nearest loop that reaches it; `None` where a library calls what does."""
+    outside: str = ""
+    """The function that a library calls."""
+    adds: AddedTo | None = None
+    """Of `walks`: the container, and what adds to it in the same rounds."""
+
+
 class DroppedResult(NamedTuple):
     """A call that starts a task and drops its result: an exception in the task is never raised."""
 
@@ -1061,3 +1105,5 @@ class SourceRead(Struct, frozen=True):
     """Of the conditions, loops and calls of these lines, each once."""
     coroutines: Coroutines | None = None
     """Those of all files that were read until then, in place of earlier ones; `None`: as before."""
+    again: tuple[Again, ...] | None = None
+    """What all files that were read until then do again in each round; as `holders`."""
