@@ -238,10 +238,10 @@ def _others_work(index: Index, process: Process, waiters: tuple[Process, ...]) -
 
 def _has_outside(index: Index, process: Process) -> bool:
     """Whether it has a connection by TCP to what is not known to be of this job."""
-    held = {link.inode for each in index.snapshot.living() for link in each.sample.links}
+    held = {link.channel for each in index.snapshot.living() for link in each.sample.links}
     return any(
         (link.address or "").startswith("tcp ")
         and " > " in (link.address or "")
-        and (link.peer is None or link.peer not in held)
+        and (link.other_end is None or link.other_end not in held)
         for link in process.sample.links
     )
