@@ -397,7 +397,7 @@ class Program:
             or self.class_of(func.value, site.caller) is not None
         ):
             return True
-        return func.attr not in _ORDINARY and len(self._named.get(func.attr, ())) == 1
+        return func.attr not in ORDINARY and len(self._named.get(func.attr, ())) == 1
 
     def has_method(self, name: str) -> bool:
         """Whether a class of the program has a method of a name."""
