@@ -246,6 +246,21 @@ class LoopEnd(NamedTuple):
     """`if control.should_stop: break`."""
 
 
+class CleanUp(NamedTuple):
+    """What a function runs once a block of it is left, whichever way: also by an exception."""
+
+    header: Statement
+    """`finally:`, or the `with` statement whose `__exit__` is called."""
+    first: int
+    """The first line of the block: of a `finally` the body of its `try`."""
+    last: int
+    is_exit: bool = False
+    """Whether it is the end of a `with` statement."""
+    leaves: tuple[Statement, ...] = ()
+    """What leaves the block before its end: `if done: return`, or a `yield`, after which the caller
+    may let go of a generator."""
+
+
 class LeftOut(NamedTuple):
     """A loop that fills a container, and a condition by which some rounds add nothing."""
 
@@ -343,6 +358,8 @@ class SourceLine(Struct, frozen=True):
     """The statements that would end a wait at it, or in the loop around it."""
     ends_around: tuple[LoopEnd, ...] = ()
     """The conditions that leave the loops around the innermost one of its function, as `ends`."""
+    cleans_up: tuple[CleanUp, ...] = ()
+    """The clean-ups that it is part of, outermost first; that of a `with` statement as the last."""
 
 
 OriginKind: TypeAlias = Literal[

@@ -13,6 +13,7 @@ from mpwatch.describe.findings import capital
 from mpwatch.describe.frames import frame_words, own_frames, program_frames
 from mpwatch.describe.processes import names_text, wait_verb
 from mpwatch.describe.waits import LOCK_OF_THREADS, object_words
+from mpwatch.diagnose.analysis.distributed.clean_up import hiding_clean_up
 from mpwatch.diagnose.analysis.distributed.flight_recorder import (
     launched,
     launched_apart,
@@ -550,6 +551,28 @@ class _Whereabouts(Struct, frozen=True):
 
 def _whereabouts(rank: Process, inside: Sequence[Process], index: Index) -> _Whereabouts:
     """Where a rank is while the others, which are inside of the collective, wait for it."""
+    hiding = None
+    if rank.ended is None:
+        hiding = hiding_clean_up(index, [rank], inside, is_waiting=False)
+    found = _seen_at(rank, inside, index, is_left=hiding is None)
+    if hiding is None:
+        return found
+    return replace(
+        found, words=f"{found.words} {hiding.cause}", advice=f"{hiding.advice} {found.advice}"
+    )
+
+
+def _seen_at(
+    rank: Process, inside: Sequence[Process], index: Index, *, is_left: bool
+) -> _Whereabouts:
+    """The same by the lines and waits of the ranks.
+
+    Args:
+        rank: The rank.
+        inside: Those that wait for it.
+        index: The snapshot.
+        is_left: Whether a function that it has left and the others have not says why.
+    """
     line, waiter = called_at(rank), inside[0]
     at = f" at {line}" if line else ""
     known = (
@@ -567,7 +590,9 @@ def _whereabouts(rank: Process, inside: Sequence[Process], index: Index) -> _Whe
     block = block_of_one(rank, waiter)
     if block is not None and not is_quiet:
         return _in_block(rank, waiter, block, index)
-    left = left_function(index, rank, waiter) if not _is_working(rank, index) else None
+    left = None
+    if is_left and not _is_working(rank, index):
+        left = left_function(index, rank, waiter)
     if left is not None and not _are_parted_by_rank(rank, waiter, index):
         return _has_left(rank, waiter, left, index)
     return _quiet(rank, inside, at, index) if is_quiet else _working(rank, waiter, at, index)
