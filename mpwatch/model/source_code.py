@@ -611,6 +611,9 @@ MarkKind: TypeAlias = Literal[
     # Goes on to the next item at the beginning of a loop, by a condition that is not on the item.
     # About: the lines from the header of the loop to its end, `54-57`.
     "passed-over",
+    # Calls an element of a ModuleList or ModuleDict in a loop, which passes over some by what is in
+    # a tensor or by a random number. About: the condition, `if not mask.any(): in line 20`.
+    "passes-over-module",
     # Calls something for its effect and gives it such a part. About: the name of what it calls, the
     # position of the argument, the tensor and the part, as for "saves-part",
     # `put, 1, feats, feats[i]`.

@@ -20,7 +20,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from mpwatch.collect.source.lines.deciding import starts_of
-from mpwatch.collect.source.lines.leaves import names_rank, reads_clock
+from mpwatch.collect.source.lines.leaves import kind_of_call, names_rank, reads_clock
 from mpwatch.collect.source.syntax import (
     FUNCTIONS,
     ORDERS,
@@ -28,6 +28,7 @@ from mpwatch.collect.source.syntax import (
     FunctionNode,
     ParsedFile,
     assigned_to,
+    calls_in,
     condition_around,
     every_node,
     expression_text,
@@ -43,6 +44,7 @@ from mpwatch.collect.source.syntax import (
     parameters,
     quoted,
     receiver_of,
+    within,
 )
 
 _COLLECTIVE: Final = re.compile(
@@ -697,6 +699,79 @@ def find_cut_graphs(
         under, about = condition_around(module, node, nodes)
         if under is not None:
             yield "cuts-graph", about, node
+
+
+_OF_MODULES: Final = frozenset(("ModuleDict", "ModuleList"))
+_ASKS_CONTENT: Final = frozenset(
+    ("all", "any", "count_nonzero", "item", "nonzero", "numel", "sum", "tolist")
+)
+
+
+def find_passed_over_modules(module: ParsedFile, nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """`for expert in self.experts:` with `if not mask.any(): continue` before `expert(x)`."""
+    held = of_file(module.tree, _module_containers)
+    loops = (each for each in nodes if isinstance(each, ast.For)) if held else ()
+    for loop in islice(loops, _ROUNDS_OF_FUNCTION):
+        is_over = any(expression_text(each) in held for each in ast.walk(loop.iter))
+        names = {each.id for each in ast.walk(loop.target) if isinstance(each, ast.Name)}
+        inside = [each for each, _ in within(loop.body)]
+        calling = [
+            each
+            for each in inside
+            if isinstance(each, ast.Assign | ast.AugAssign | ast.Expr | ast.Return)
+            and any(_calls_element(call, names, held, is_over) for call in calls_in(each))
+        ]
+        for test in inside if calling else ():
+            if isinstance(test, ast.If) and _asks_content(test.test):
+                called = _passed_at(test, calling)
+                if called is not None:
+                    header = quoted(module, test)
+                    yield "passes-over-module", f"{header.text} in line {header.line}", called
+                    return
+
+
+def _passed_at(test: ast.If, calling: Sequence[ast.stmt]) -> ast.stmt | None:
+    """The last of some statements of a loop, if a condition in it decides whether that is run."""
+    last = calling[-1]
+    leaves = isinstance(test.body[-1], ast.Continue)
+    is_passed = first_line(last) > last_line(test) if leaves else is_inside(last, test)
+    return last if is_passed else None
+
+
+def _module_containers(tree: ast.Module) -> frozenset[str]:
+    """The attributes that a file makes as containers of modules."""
+    return frozenset(
+        expression_text(target)
+        for node in every_node(tree)
+        if isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Call)
+        and last_name(node.value.func) in _OF_MODULES
+        for target in node.targets
+    )
+
+
+def _calls_element(call: ast.Call, names: set[str], held: frozenset[str], is_over: bool) -> bool:
+    """Whether a call is that of the element of a round."""
+    if isinstance(call.func, ast.Name):
+        return is_over and call.func.id in names
+    of = call.func.value if isinstance(call.func, ast.Subscript) else None
+    return of is not None and expression_text(of) in held
+
+
+def _asks_content(test: ast.expr) -> bool:
+    """Whether a condition depends on what a tensor contains or has, or on a random number."""
+    for each in ast.walk(test):
+        if isinstance(each, ast.Call):
+            name, of = last_name(each.func), receiver_of(each)
+            is_method = name in _ASKS_CONTENT and isinstance(each.func, ast.Attribute)
+            if (is_method and not of.startswith("self.")) or kind_of_call(each) == "random":
+                return True
+            given = expression_text(each.args[0]) if name == "len" and each.args else ""
+            if given and not given.startswith("self."):
+                return True
+        elif isinstance(each, ast.Attribute) and each.attr == "shape":
+            return True
+    return False
 
 
 def _is_empty(value: ast.expr) -> bool:

@@ -264,6 +264,24 @@ def _telling(origins: Sequence[Origin], statement: Statement) -> Origin | None:
     return None
 
 
+def own_origin(index: Index, file: str, statement: Statement) -> str | None:
+    """What a condition depends on that each rank has of its own, in words.
+
+    Returns:
+        `` `open(path)`: data ``; empty where no origin is known, and `None` where it is the same
+        for all ranks, or the rank itself.
+    """
+    found = [each for each in origins_at(index, file, statement.line) if not each.names]
+    kinds = {each.kind for each in found}
+    if "shared" in kinds or "rank" in kinds:
+        return None
+    for kind in _ORDER:
+        origin = next((each for each in found if each.kind == kind and each.is_certain), None)
+        if origin is not None:
+            return f"{origin_words(origin)}: {_what(origin)}"
+    return None if kinds and kinds <= set(_ALIKE) else ""
+
+
 def _on_a_thread(index: Index, candidate: _Candidate) -> Origin | None:
     """An origin of which only is known that a thread beside the main one is in its function."""
     found = origins_at(index, candidate.file, candidate.statement.line)
@@ -406,6 +424,7 @@ def passed_words(index: Index, frame: Frame) -> str:
 
 
 _WEAK: Final = ("argument", "counter", "")
+_ALIKE: Final = ("argument", "counter")
 
 
 def wait_words(index: Index, file: str, statement: Statement) -> str:

@@ -31,6 +31,7 @@ from mpwatch.diagnose.analysis.distributed.flight_recorder import (
     unfinished,
 )
 from mpwatch.diagnose.analysis.distributed.nccl_words import late_ranks, nccl_words
+from mpwatch.diagnose.analysis.distributed.passed_over import passed_over
 from mpwatch.diagnose.analysis.distributed.rank_exits import (
     aborted_in_collective,
     earlier_attempt,
@@ -601,7 +602,11 @@ def _by_places(
             is_open=True,
         )
     if len(records) > 1 and len({each.operation for each in records}) == 1:
-        return _Explained(DIFFERENT_SHAPES, SAME_SHAPES)
+        ranks = [rank for _, group in by_call for rank in group]
+        skipped = passed_over(index, ranks)
+        if skipped is None:
+            return _Explained(DIFFERENT_SHAPES, SAME_SHAPES)
+        return _Explained(f"{DIFFERENT_SHAPES} {skipped.cause}", skipped.advice)
     branched = _branched(index, by_call, records) or _after_a_loop(index, by_call)
     if branched is not None:
         return _Explained(*branched, is_open=True)

@@ -23,6 +23,11 @@ from mpwatch.diagnose.analysis.distributed.flight_recorder import (
 )
 from mpwatch.diagnose.analysis.distributed.habits import usual_wait_s
 from mpwatch.diagnose.analysis.distributed.nccl_words import Late, late_ranks, nccl_words
+from mpwatch.diagnose.analysis.distributed.passed_over import (
+    PassedOver,
+    passed_over,
+    passed_over_in_forward,
+)
 from mpwatch.diagnose.analysis.distributed.rank_exits import is_of_earlier_attempt
 from mpwatch.diagnose.analysis.distributed.ranks import (
     ALL_INSIDE_S,
@@ -1173,7 +1178,11 @@ def _all_inside(
     is_read = chosen is not None and bool(chosen.evidence)
     evidence += [chosen.evidence] if chosen is not None and is_read else []
     known = differs if differs is not None and not is_read else chosen
-    passed = "" if known is not None else _passed_words(index, inside)
+    skipped = _skipped(index, inside, collective) if known is None else None
+    if skipped is not None:
+        evidence += [skipped.evidence] if skipped.evidence else []
+    told = known or skipped
+    passed = "" if told is not None else _passed_words(index, inside)
     at_different_lines = len(lines) > 1
     return Finding(
         rule=RULE,
@@ -1187,10 +1196,18 @@ def _all_inside(
         evidence=(*evidence, *_record_words(inside[:3])),
         cause=(
             f"All ranks of the job have called {collective}, and no data moves between them. "
-            + (known.cause if known is not None else passed or _why_not(at_different_lines))
+            + (told.cause if told is not None else passed or _why_not(at_different_lines))
         ),
-        advice=known.advice if known is not None else _COMPARE_GROUPS,
+        advice=told.advice if told is not None else _COMPARE_GROUPS,
     )
+
+
+def _skipped(index: Index, ranks: Sequence[Process], collective: str) -> PassedOver | None:
+    """That ranks in one collective may be there for different elements of the program."""
+    found = passed_over(index, ranks)
+    if found is None and collective == BACKWARD:
+        return passed_over_in_forward(index, ranks)
+    return found
 
 
 def _passed_words(index: Index, ranks: Sequence[Process]) -> str:

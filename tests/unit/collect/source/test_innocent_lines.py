@@ -618,3 +618,33 @@ class Stream:
         {more}
 """
     assert lines(text, "reuses-pickler") == found
+
+
+EXPERTS = """
+class Layer(nn.Module):
+    def __init__(self, n):
+        self.experts = nn.ModuleList(make() for _ in range(n))
+
+    def forward(self, x, chosen):
+        for number, expert in enumerate(self.experts):
+            {test}
+            y = y + expert(x[rows])
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "lines_"),
+    [
+        ("if not (chosen == number).any(): continue", [9]),
+        ("if len(rows) == 0: continue", [9]),
+        ("if torch.rand(1) < self.drop: continue", [9]),
+        ("if number >= len(self.experts) - 1: continue", []),
+        ("if number % 2: continue", []),
+        ("if self.frozen: continue", []),
+        ("if rows.any(): x = x * 2", []),
+    ],
+)
+def test_modules_of_a_list_that_a_forward_pass_leaves_out(test: str, lines_: list[int]) -> None:
+    assert lines(EXPERTS.format(test=test), "passes-over-module") == lines_
+    plain = EXPERTS.replace("nn.ModuleList(make() for _ in range(n))", "make(n)")
+    assert lines(plain.format(test=test), "passes-over-module") == []
