@@ -384,6 +384,7 @@ OriginKind: TypeAlias = Literal[
     "signal",
     "thread",
     "time-left",
+    "unshared",
     "",
 ]
 """Where a value comes from. `argument`: the command line. `counter`: is added to on some ways only.
@@ -395,7 +396,8 @@ rank gets. `queue`: the size of one. `random`: a random number. `set-order`: the
 `shared`: a collective that gives all ranks the same. `signal`: what a handler of one sets; the
 signals are what it is about. `thread`: what a function sets that another thread runs. `time-left`:
 a deadline from which a clock is subtracted, which nothing on the way keeps from falling below zero.
-Empty: not known."""
+`unshared`: a collective would give all ranks the same, under a condition on a parameter that no
+call gives, which is what it is about. Empty: not known."""
 
 
 class OriginStep(NamedTuple):
@@ -605,6 +607,9 @@ MarkKind: TypeAlias = Literal[
     # Adds the result of a training step, of which a part is differentiated, to a variable that
     # lives as long as the loop. About: the variable.
     "outputs-kept",
+    # Sets MASTER_PORT, or gives to init_process_group or a store where ranks meet: a port, file or
+    # number that its process chooses for itself. About: what chooses it, `find_free_port()`.
+    "own-rendezvous",
     # Gives to ReduceLROnPlateau a value that no collective has made the same on all ranks. About:
     # the value.
     "own-value",

@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 from mpwatch.collect.source.lines.deciding import starts_of
 from mpwatch.collect.source.lines.leaves import kind_of_call, names_rank, reads_clock
 from mpwatch.collect.source.syntax import (
+    EXPRESSION_NODES,
     FUNCTIONS,
     ORDERS,
     Found,
@@ -675,6 +676,74 @@ def find_empty_on_ranks(module: ParsedFile, nodes: Sequence[ast.AST]) -> Iterato
         under, about = condition_around(module, node, nodes)
         if under is not None and _RANK.search(expression_text(under.test)):
             yield "empty-on-ranks", about, node
+
+
+_MEETS: Final[Mapping[str, slice]] = {
+    "FileStore": slice(0, 1),
+    "TCPStore": slice(0, 2),
+    "init_process_group": slice(1, 2),
+}
+"""Calls by which ranks meet, with the positional arguments that say where (torch 2.1 to 2.13)."""
+_WHERE: Final = frozenset(("file_name", "host_name", "init_method", "port"))
+_CHOSEN: Final = re.compile(
+    r"(?:\w+_)?(?:free|unused|open|available|random|ephemeral)_(?:\w+_)?ports?|freeport"
+    r"|getsockname|getpid|mkdtemp|mkstemp|mktemp|NamedTemporaryFile|TemporaryDirectory|uuid[14]",
+    re.IGNORECASE,
+)
+"""Calls whose result is another one in each process: a port that is free, a new file."""
+_FOLLOWED: Final = 16
+"""Expressions that are followed through variables and functions of the file."""
+
+
+def find_own_rendezvous(
+    nodes: Sequence[ast.AST], functions: Mapping[str, ast.AST]
+) -> Iterator[Found]:
+    """`os.environ["MASTER_PORT"] = str(find_free_port())`, not under a condition."""
+    found = ((node, value) for node in nodes for value in _where_ranks_meet(node))
+    for node, value in islice(found, _FOLLOWED):
+        chosen = _chosen(value, nodes, functions)
+        is_under = any(
+            isinstance(each, ast.If) and first_line(each) <= first_line(node) <= last_line(each)
+            for each in nodes
+        )
+        if chosen and not is_under:
+            yield "own-rendezvous", chosen, node
+
+
+def _where_ranks_meet(node: ast.AST) -> Iterator[ast.expr]:
+    """What a statement gives as the place where ranks meet."""
+    if not isinstance(node, ast.Assign | ast.Expr):
+        return
+    for target in node.targets if isinstance(node, ast.Assign) else ():
+        if isinstance(target, ast.Subscript) and last_name(target.value) == "environ":
+            key = target.slice.value if isinstance(target.slice, ast.Constant) else None
+            if key == "MASTER_PORT":
+                yield node.value
+    if isinstance(node.value, ast.Call) and last_name(node.value.func) in _MEETS:
+        yield from node.value.args[_MEETS[last_name(node.value.func)]]
+        yield from (each.value for each in node.value.keywords if each.arg in _WHERE)
+
+
+def _chosen(value: ast.expr, nodes: Sequence[ast.AST], functions: Mapping[str, ast.AST]) -> str:
+    """The call by which a process chooses a value for itself; empty for none."""
+    waiting: list[tuple[ast.expr, Sequence[ast.AST]]] = [(value, nodes)]
+    for one, own in waiting:  # it grows meanwhile
+        names: set[str] = set()
+        for each in islice(ast.walk(one), EXPRESSION_NODES):
+            if isinstance(each, ast.Call):
+                name = last_name(each.func)
+                if _CHOSEN.fullmatch(name) or kind_of_call(each) == "clock":
+                    return f"{name}()"
+                inner = own_nodes(functions[name]) if name in functions else ()
+                made = [e.value for e in inner if isinstance(e, ast.Return) and e.value]
+                waiting += [(e, inner) for e in made]
+            elif isinstance(each, ast.Name):
+                names.add(each.id)
+        for node in own if names else ():
+            if isinstance(node, ast.Assign) and any(last_name(t) in names for t in node.targets):
+                waiting.append((node.value, own))
+        del waiting[_FOLLOWED:]
+    return ""
 
 
 _MADE_ANEW: Final = re.compile(r"(?:new_)?(?:empty|full|ones|zeros)(?:_like)?")

@@ -85,7 +85,7 @@ from mpwatch.diagnose.analysis.source.branches import (
     guard_on_rank,
     set_by_clock,
 )
-from mpwatch.diagnose.analysis.source.lines import mark_words, source_of
+from mpwatch.diagnose.analysis.source.lines import mark_words, marks, source_of
 from mpwatch.diagnose.analysis.source.loops import (
     draw_loop,
     end_of_loop,
@@ -122,7 +122,7 @@ from mpwatch.model.collectives import HABIT
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Thread
-from mpwatch.model.source_code import EndlessLoop, Statement
+from mpwatch.model.source_code import EndlessLoop, Mark, Statement
 from mpwatch.model.units import seconds_text
 from mpwatch.model.waits import WaitChain, WaitEdge
 
@@ -361,7 +361,7 @@ def _joining(index: Index) -> Iterator[Finding]:
         since_s = joining_for_s(joining)
         if since_s >= JOINING_S and all(map(has_stacks, missing)):
             if not missing:
-                yield _not_complete(joining, since_s)
+                yield _not_complete(index, joining, since_s)
                 continue
             severity = Severity.WARNING if since_s >= LONG_JOINING_S else Severity.INFO
             finding = _finding(index, joining, missing, "init_process_group", since_s)
@@ -1299,7 +1299,37 @@ def _absent_ranks(ranks: Sequence[Process]) -> str:
     return f"rank{'s' if len(absent) > 1 else ''} {names_text(absent, 4)} of {total}"
 
 
-def _not_complete(ranks: Sequence[Process], since_s: float) -> Finding:
+def _own_rendezvous(index: Index, ranks: Sequence[Process]) -> Mark | None:
+    """The statement by which each of some ranks has chosen for itself where they meet."""
+    threads = [main_thread(rank) for rank in ranks]
+    stacks = [program_frames(each.stack) if each is not None else [] for each in threads]
+    found = marks(index, "own-rendezvous") if len(ranks) > 1 and all(stacks) else ()
+    lines = [source_of(index, stack[0]) for stack in stacks] if found else []
+    for mark in found:
+        is_run = all(
+            any(
+                (each.file, each.function) == (mark.file, mark.function)
+                and each.line >= mark.statement.line
+                for each in stack
+            )
+            for stack in stacks
+        )
+        is_used = all(
+            line is not None
+            and (
+                line.statement == mark.statement or not _MEETS_ELSEWHERE.search(line.statement.text)
+            )
+            for line in lines
+        )
+        if is_run and is_used:
+            return mark
+    return None
+
+
+_MEETS_ELSEWHERE = re.compile(r"\bstore=|\binit_method=(?!.?env://)|://(?<!env://)")
+
+
+def _not_complete(index: Index, ranks: Sequence[Process], since_s: float) -> Finding:
     """The finding that all ranks of this job wait for more of them than there are."""
     first = ranks[0]
     is_local = _is_on_one_machine(first)
@@ -1317,6 +1347,29 @@ def _not_complete(ranks: Sequence[Process], since_s: float) -> Finding:
     ]
     if asked:
         evidence.append(f"in the environment of {called(first)}: {', '.join(asked)}")
+    chosen = _own_rendezvous(index, ranks)
+    if chosen is not None:
+        return Finding(
+            rule=RULE,
+            severity=severity,
+            process=first.process,
+            summary=(
+                f"{_they_wait(ranks)} in init_process_group, each where it has chosen itself to "
+                "meet the others"
+            ),
+            evidence=tuple(evidence),
+            cause=(
+                "Ranks meet at one address, port or file. Each of these has run "
+                f"{mark_words(chosen)} itself, which takes it from {chosen.about}: that is another "
+                "one in each process, so that none meets another."
+            ),
+            advice=(
+                "Choose it once, before the ranks are started, and give it to all of them: in the "
+                "process that starts them (as an argument, or in os.environ), or by the launcher. "
+                f"torchrun sets MASTER_ADDR and MASTER_PORT: leave out `{chosen.statement.text}` "
+                "there. A longer timeout does not help."
+            ),
+        )
     return Finding(
         rule=RULE,
         severity=severity,
