@@ -10,6 +10,7 @@ from msgspec import Struct
 from mpwatch.describe.frames import frame_words, is_library
 from mpwatch.describe.processes import ROLE_PLURALS, joined_names, unique_names
 from mpwatch.model.account import (
+    IMPORTS,
     LAST_MINUTE_S,
     TRANSFERS,
     Activity,
@@ -74,6 +75,8 @@ def activity_words(activity: Activity, names: Mapping[ProcessId, str]) -> str:
             providers = joined_names(activity.providers, names)
             if activity.target == "child" and providers:
                 return f"waiting for the exit of {providers}"
+            if what == IMPORTS:
+                return "waiting for a disk in imports"
             return f"waiting for {what}" + (f" from {providers}" if providers else "")
         case "idle":
             return f"idle (waits for {what})"

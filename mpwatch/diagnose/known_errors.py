@@ -144,6 +144,15 @@ EXPLAINED: tuple[Explained, ...] = (
         "and read it by readexactly(), which has no limit. To start the process again does not "
         "help: the next message that is as long ends it again.",
     ),
+    Explained(  # Modules/selectmodule.c, CPython 3.10 to 3.14
+        ("filedescriptor out of range in select()",),
+        "select.select() watches descriptors below 1024 only (FD_SETSIZE), whatever the limit of "
+        "open files is (RLIMIT_NOFILE). The process had so many open that it was given one above.",
+        "Use selectors.DefaultSelector() or select.poll(), which have no such bound. Then look at "
+        "what keeps so many open: files that are kept for later use, connections or pipes that "
+        "nothing closes. A higher limit does not help, nor does catching the exception: each "
+        "later call raises it as well.",
+    ),
     Explained(  # Objects/dictobject.c and setobject.c, CPython 3.10 to 3.14
         ("changed size during iteration",),
         "Another thread, or the body of the loop itself, adds to or removes from the container "
@@ -162,8 +171,10 @@ def explained(finding: Finding) -> Explained | None:
     return next((row for row in found if all(text in whole for text in row.texts)), None)
 
 
-_FIX_THERE = re.compile(r"^Fix the code .*?\.(?: (?=[A-Z])|$)")
-"""The first sentence of an advice, where it is to mend the line that raised the exception."""
+_FIX_THERE = re.compile(
+    r"^Fix the code .*?\.(?: Catch expected exceptions\b.*?\.)?(?: (?=[A-Z])|$)"
+)
+"""The first sentences of an advice: to mend the line that raised the exception, or to catch it."""
 _STD = (
     "The standard deviation of a single element is NaN (std() divides by n - 1): if a batch or an "
     "episode had one element,"

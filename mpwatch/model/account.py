@@ -92,7 +92,8 @@ OWN_CODE = Activity("computing", "the program's own code")
 NO_CORE = Activity("waiting", "a free core", "core")
 JOB_WORKS = Activity("unknown", "some process works, or waits for something outside the job")
 IMPORTS = "imports"
-"""`Activity.what` of a thread that runs the code of a module for the first time."""
+"""`Activity.what` of a thread that runs the code of a module for the first time, or waits for a
+disk from which it is read."""
 RUNNING_KINDS: frozenset[ActivityKind] = frozenset(("computing", "spinning"))
 POOL_RESULTS = "results of a pool"
 """`Activity.what` of a wait for a call of a Pool."""

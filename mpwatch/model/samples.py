@@ -59,6 +59,21 @@ def inode_of(target: str) -> int | None:
     return int(match[1]) if match is not None else None
 
 
+class Channel(NamedTuple):
+    """A pipe or a socket: inodes of the two come from different file systems, and may be equal."""
+
+    kind: Literal["pipe", "socket"]
+    inode: int
+
+
+def channel_of(target: str) -> Channel | None:
+    """The channel that is `pipe:[18174]` or `socket:[77]`, or `None` for anything else."""
+    inode = inode_of(target)
+    if inode is None:
+        return None
+    return Channel("pipe" if target.startswith("pipe:") else "socket", inode)
+
+
 class HeldLock(NamedTuple):
     """A lock on a file that is held through a descriptor, from fdinfo (proc_pid_fdinfo(5)).
 
@@ -104,6 +119,18 @@ class FdLink(NamedTuple):
     """Of a socket: `unix listens on /tmp/a`, `tcp 127.0.0.1:4000 > 127.0.0.1:29500`."""
     written: FileId | None = None
     """Of a file that is open for writing: which one it is; `None` if not read."""
+
+    @property
+    def channel(self) -> Channel | None:
+        """The pipe or socket that it is; `None` for anything else."""
+        if self.inode is None or (self.kind != "pipe" and self.kind != "socket"):
+            return None
+        return Channel(self.kind, self.inode)
+
+    @property
+    def other_end(self) -> Channel | None:
+        """The peer of a socket; `None` for anything else, and where it is not known."""
+        return None if self.peer is None else Channel("socket", self.peer)
 
 
 class FdSample(Struct, frozen=True):

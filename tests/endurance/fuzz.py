@@ -63,8 +63,6 @@ def run_one(name: str, share: int, folder: Path) -> tuple[int, str]:
         [*command, "--inputs", str(share)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        # libFuzzer ends the process without `atexit`, so what it leaves goes with this folder.
-        env={**os.environ, "TMPDIR": str(folder)},
     )
     said = done.stdout.decode(errors="replace")
     found = _RUNS.search(said)
@@ -84,6 +82,8 @@ def fuzz_one(name: str, folder: Path, inputs: int) -> None:
     import mpwatch.hook.requests  # without probes: it marshals its own code
     import mpwatch.hook.transport.connection  # noqa: F401
 
+    # libFuzzer ends the process without `atexit`, so what it leaves goes with this folder.
+    tempfile.tempdir = str(folder)
     with atheris.instrument_imports(include=["mpwatch"]):
         from tests.endurance.fuzz_targets import TARGETS
     target = TARGETS[name]
@@ -100,6 +100,12 @@ def fuzz_one(name: str, folder: Path, inputs: int) -> None:
     atheris.Fuzz()
 
 
+def _end(*_: object) -> None:
+    """End what runs, and remove temporary folders; a second signal must not interrupt that."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(128 + signal.SIGTERM)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tests.endurance.fuzz", description=__doc__)
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=", ".join(NAMES))
@@ -110,6 +116,10 @@ def main() -> int:
     names = tuple(arguments.targets) or NAMES
     if unknown := set(names) - set(NAMES):
         parser.error(f"no target {', '.join(sorted(unknown))}")
+    if arguments.one is not None:
+        fuzz_one(arguments.one[0], Path(arguments.one[1]), arguments.inputs)
+        return 0
+    signal.signal(signal.SIGTERM, _end)
     if arguments.again is not None:
         from tests.endurance.fuzz_targets import TARGETS
 
@@ -119,9 +129,6 @@ def main() -> int:
     if importlib.util.find_spec("atheris") is None:
         print("coverage-guided fuzzing takes: pip install atheris", file=sys.stderr)
         return 2
-    if arguments.one is not None:
-        fuzz_one(arguments.one[0], Path(arguments.one[1]), arguments.inputs)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what runs is then ended as well
     return run(names, arguments.inputs)
 
 

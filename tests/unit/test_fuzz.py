@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -47,3 +49,35 @@ def test_only_an_input_that_failed_is_kept(tmp_path: Path, code: int, kept: list
     assert done.stderr == ""
     assert [path.name for path in folder.glob("*/*")] == kept
     assert [f"kept in {path};" in done.stdout for path in folder.iterdir()] == [True] * len(kept)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_one", [False, True])
+def test_a_runner_that_is_ended_leaves_no_folder(tmp_path: Path, *, is_one: bool) -> None:
+    """Also of a target that is run alone, which libFuzzer ends."""
+    (tmp_path / "atheris.py").write_text(ATHERIS)
+    temporary, given, blocks = (tmp_path / name for name in ("temporary", "given", "input"))
+    for folder in (temporary, given, given / "corpus"):
+        folder.mkdir()
+    os.mkfifo(blocks)
+    what = ["--one", "procfs", str(given)] if is_one else ["--again", str(blocks), "procfs"]
+    runner = subprocess.Popen(
+        [sys.executable, "-m", "tests.endurance.fuzz", *what],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(tmp_path),
+            "TMPDIR": str(temporary),
+            "FUZZ_CODE": "0",
+        },
+    )
+    try:
+        while not is_one and runner.poll() is None and not any(temporary.iterdir()):
+            time.sleep(0.05)
+        if not is_one:
+            runner.send_signal(signal.SIGTERM)
+        assert runner.wait(120) == (0 if is_one else 128 + signal.SIGTERM)
+    finally:
+        runner.kill()
+        runner.wait()
+    assert [*temporary.iterdir()] == []

@@ -51,7 +51,7 @@ from mpwatch.collect.source.lines.control_flow import (
 )
 from mpwatch.collect.source.lines.deciding import ClassOfProgram, added_to, deciders
 from mpwatch.collect.source.lines.endings import ENDINGS, endings
-from mpwatch.collect.source.lines.origins import OriginSearch
+from mpwatch.collect.source.lines.origins import OriginSearch, origins_in
 from mpwatch.collect.source.marks import marks
 from mpwatch.collect.source.repetition import Call, Repeatable, calls_of, repeated
 from mpwatch.collect.source.saved_parts import Part, returned_parts_of
@@ -217,7 +217,7 @@ class SourceCode:
         if len(files) >= self._program_files + max(1, self._program_files // 4):
             self._program_files = len(files)
             self._program = program_of(files)
-            self._origins = None if self._program is None else OriginSearch(self._program)
+            self._origins = None if self._program is None else origins_in(self._program)
         return self._program
 
     def origins(self) -> tuple[Origin, ...]:

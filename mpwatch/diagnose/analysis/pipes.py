@@ -16,36 +16,34 @@ from mpwatch.diagnose.analysis.process_queries import called
 from mpwatch.diagnose.analysis.source.lines import marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, user_frame
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.samples import FdLink, Frame, inode_of
+from mpwatch.model.samples import Channel, FdLink, Frame, channel_of
 from mpwatch.model.snapshot import Process, Snapshot, Thread
 from mpwatch.model.units import bytes_text
 from mpwatch.model.waits import WaitChain, WaitEdge, WaitGraph
 
 
 class PipeEnds(Struct, frozen=True):
-    """The ends of pipes and sockets of a job, by inode.
+    """The ends of pipes and sockets of a job.
 
     A pipe's end of unknown direction counts as both. The processes that hold the other end of a
     socket are both its readers and its writers.
     """
 
-    readers: dict[int, tuple[ProcessId, ...]] = field(default_factory=dict)
-    writers: dict[int, tuple[ProcessId, ...]] = field(default_factory=dict)
+    readers: dict[Channel, tuple[ProcessId, ...]] = field(default_factory=dict)
+    writers: dict[Channel, tuple[ProcessId, ...]] = field(default_factory=dict)
     is_complete: bool = True
     """Whether the descriptors of every living process could be read."""
-    addresses: dict[int, str] = field(default_factory=dict)
+    addresses: dict[Channel, str] = field(default_factory=dict)
     """Of sockets, where known."""
-    outward: frozenset[int] = frozenset()
+    outward: frozenset[Channel] = frozenset()
     """Sockets whose other end is not known to be in this job."""
-    peers: dict[int, int] = field(default_factory=dict)
+    peers: dict[Channel, Channel] = field(default_factory=dict)
     """The other end of each socket, where known."""
 
-    def words(self, inode: int) -> str:
+    def words(self, channel: Channel) -> str:
         """What to call one: `pipe 18174`, `socket 77`, `tcp 10.0.0.1:4000 > 10.0.0.2:29500`."""
-        address = self.addresses.get(inode)
-        if address is None:
-            return f"pipe {inode}"
-        return f"socket {inode}" if address == "unix" else address
+        address = self.addresses.get(channel, "unix")
+        return f"{channel.kind} {channel.inode}" if address == "unix" else address
 
 
 @derived
@@ -57,11 +55,11 @@ def pipe_ends(index: Index) -> PipeEnds:
     """
     living = index.snapshot.living()
     awaited = {
-        inode
+        channel
         for process in living
         for thread in process.threads
         if thread.waits_on is not None
-        for inode in channels_among(thread.waits_on.targets)
+        for channel in channels_among(thread.waits_on.targets)
     }
     held = all_links(index)
     is_complete = index.snapshot.part_of is None and all(
@@ -80,66 +78,65 @@ def all_links(index: Index) -> Mapping[ProcessId, tuple[FdLink, ...]]:
 
 
 def ends_among(
-    held: Mapping[ProcessId, Sequence[FdLink]], awaited: Collection[int], *, is_complete: bool
+    held: Mapping[ProcessId, Sequence[FdLink]], awaited: Collection[Channel], *, is_complete: bool
 ) -> PipeEnds:
     """The holders of the ends of some pipes and sockets, in the order of the processes.
 
     Args:
         held: The descriptors of each process.
-        awaited: The inodes of interest.
+        awaited: Those of interest.
         is_complete: Whether these are the descriptors of all living processes.
     """
-    readers: dict[int, dict[ProcessId, None]] = {}
-    writers: dict[int, dict[ProcessId, None]] = {}
-    sockets: dict[int, FdLink] = {}
-    for process, links in held.items():
-        # Of thousands few are asked for: a comprehension finds them in half the time.
-        for link in [each for each in links if each.inode in awaited]:
-            inode = link.inode
-            if inode is None:
-                continue
-            if link.kind == "socket":
-                sockets[inode] = link
-            elif link.kind == "pipe":
-                if link.is_writable is not True:
-                    readers.setdefault(inode, {})[process] = None
-                if link.is_writable is not False:
-                    writers.setdefault(inode, {})[process] = None
-    peers = _holders(held, {link.peer for link in sockets.values() if link.peer is not None})
-    for inode, link in sockets.items():
-        if link.peer in peers:
-            readers[inode] = writers[inode] = peers[link.peer]
+    readers: dict[Channel, dict[ProcessId, None]] = {}
+    writers: dict[Channel, dict[ProcessId, None]] = {}
+    sockets: dict[Channel, FdLink] = {}
+    for process, channel, link in _links_to(held, awaited):
+        if channel.kind == "socket":
+            sockets[channel] = link
+            continue
+        if link.is_writable is not True:
+            readers.setdefault(channel, {})[process] = None
+        if link.is_writable is not False:
+            writers.setdefault(channel, {})[process] = None
+    ends = {each: link.other_end for each, link in sockets.items()}
+    known = {channel: end for channel, end in ends.items() if end is not None}
+    peers: dict[Channel, dict[ProcessId, None]] = {}
+    for process, channel, _ in _links_to(held, frozenset(known.values())):
+        peers.setdefault(channel, {})[process] = None
+    for channel, end in known.items():
+        if end in peers:
+            readers[channel] = writers[channel] = peers[end]
     return PipeEnds(
-        {inode: tuple(processes) for inode, processes in readers.items()},
-        {inode: tuple(processes) for inode, processes in writers.items()},
+        {channel: tuple(processes) for channel, processes in readers.items()},
+        {channel: tuple(processes) for channel, processes in writers.items()},
         is_complete,
-        {inode: link.address or "unix" for inode, link in sockets.items()},
-        frozenset(inode for inode, link in sockets.items() if link.peer not in peers),
-        {inode: link.peer for inode, link in sockets.items() if link.peer is not None},
+        {channel: link.address or "unix" for channel, link in sockets.items()},
+        frozenset(channel for channel in sockets if known.get(channel) not in peers),
+        known,
     )
 
 
-def _holders(
-    held: Mapping[ProcessId, Sequence[FdLink]], inodes: Collection[int]
-) -> dict[int, dict[ProcessId, None]]:
-    """The processes that hold each of some sockets."""
-    holders: dict[int, dict[ProcessId, None]] = {}
-    if inodes:
-        for process, links in held.items():
-            for link in [each for each in links if each.inode in inodes]:
-                if link.inode is not None and link.kind == "socket":
-                    holders.setdefault(link.inode, {})[process] = None
-    return holders
+def _links_to(
+    held: Mapping[ProcessId, Sequence[FdLink]], channels: Collection[Channel]
+) -> Iterator[tuple[ProcessId, Channel, FdLink]]:
+    """The descriptors that are one of some pipes and sockets."""
+    inodes = {each.inode for each in channels}
+    for process, links in held.items() if inodes else ():
+        # Of thousands few are asked for: a comprehension finds them in half the time.
+        for link in [each for each in links if each.inode in inodes]:
+            channel = link.channel
+            if channel is not None and channel in channels:
+                yield process, channel, link
 
 
-def pipes_among(targets: Iterable[str]) -> tuple[int, ...]:
-    """Inodes of the pipes among the targets of a wait."""
-    return channels_among(target for target in targets if target.startswith("pipe:"))
+def pipes_among(targets: Iterable[str]) -> tuple[Channel, ...]:
+    """The pipes among the targets of a wait."""
+    return tuple(each for each in channels_among(targets) if each.kind == "pipe")
 
 
-def channels_among(targets: Iterable[str]) -> tuple[int, ...]:
-    """Inodes of the pipes and sockets among the targets of a wait."""
-    return tuple(inode for target in targets if (inode := inode_of(target)) is not None)
+def channels_among(targets: Iterable[str]) -> tuple[Channel, ...]:
+    """The pipes and sockets among the targets of a wait."""
+    return tuple(channel for target in targets if (channel := channel_of(target)) is not None)
 
 
 _GENERATIONS_LIMIT = 16
@@ -214,29 +211,29 @@ def _unread(snapshot: Snapshot, reads: WaitEdge, writes: WaitEdge) -> UnreadPipe
     pipes = channels_among(wait.targets)
     if not pipes or pipes[0] in _waited_on(reader, reads.tid):
         return None
-    words = f"pipe {pipes[0]}"
+    words = f"{pipes[0].kind} {pipes[0].inode}"
     stream = output_of(writer, pipes[0])
     return UnreadPipe(
         reader, writer, f"its {stream}, {words}" if stream else words, wait.queued_bytes
     )
 
 
-def output_of(process: Process, pipe: int) -> str:
-    """Which standard output of a process a pipe is; empty where it is none."""
-    return next((_STREAMS[fd] for fd in _fds_of(process, pipe) if fd in _STREAMS), "")
+def output_of(process: Process, channel: Channel) -> str:
+    """Which standard output of a process a pipe is; empty where it is none, or a socket."""
+    return next((_STREAMS[fd] for fd in _fds_of(process, channel) if fd in _STREAMS), "")
 
 
-def _waited_on(process: Process, tid: int) -> tuple[int, ...]:
-    """The pipes that one of its threads waits for."""
+def _waited_on(process: Process, tid: int) -> tuple[Channel, ...]:
+    """The pipes and sockets that one of its threads waits for."""
     thread = next((thread for thread in process.threads if thread.tid == tid), None)
     wait = thread.waits_on if thread is not None else None
     return channels_among(wait.targets) if wait is not None else ()
 
 
-def _fds_of(process: Process, pipe: int) -> Iterator[int]:
+def _fds_of(process: Process, channel: Channel) -> Iterator[int]:
     """The descriptors that are a pipe, as numbers."""
     for link in process.sample.links:
-        if link.inode == pipe and link.kind == "pipe":
+        if link.kind == "pipe" and link.channel == channel:
             yield link.fd
 
 
@@ -248,7 +245,7 @@ class KeptOutput(Struct, frozen=True):
     """The command, a child of the reader that has ended; `None` if it is not known which it was."""
     keepers: tuple[Process, ...]
     """Those that have the writing ends: what the command has started and left behind."""
-    pipes: tuple[int, ...]
+    pipes: tuple[Channel, ...]
 
 
 @derived
@@ -276,7 +273,7 @@ def _communicates(process: Process) -> bool:
     return thread is not None and calls(own_frames(thread.stack), "subprocess.py:_communicate")
 
 
-def _read_to_the_end(process: Process) -> tuple[int, ...]:
+def _read_to_the_end(process: Process) -> tuple[Channel, ...]:
     """The pipes that a main thread reads as files, as communicate() does, but standard input."""
     thread = main_thread(process)
     wait = thread.waits_on if thread is not None else None

@@ -38,7 +38,7 @@ from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.host import FileSystemSample, HostSample
 from mpwatch.model.ids import ProcessId, Role
 from mpwatch.model.progress import ProgressSource
-from mpwatch.model.samples import Ended, FdLink, inode_of
+from mpwatch.model.samples import Channel, Ended, FdLink, channel_of
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.units import bytes_text, numbers_text
 from mpwatch.model.waits import WaitEdge
@@ -756,7 +756,7 @@ def _connections(process: Process) -> Iterator[FdLink]:
 
 def _socket_row(process: Process, link: FdLink) -> SocketRow:
     local, _, remote = (link.address or "").removeprefix(_TCP).partition(_TO)
-    is_awaited = link.inode is not None and _awaited(process) == link.inode
+    is_awaited = link.channel is not None and _awaited(process) == link.channel
     return SocketRow(process.pid, _cut(process.label), local, remote, is_awaited)
 
 
@@ -764,10 +764,10 @@ def _socket_key(row: SocketRow) -> str:
     return f"{row.pid} {row.local} {row.remote.partition(' ')[0]}"
 
 
-def _awaited(process: Process) -> int | None:
-    """The socket, and nothing else, that the main thread waits to read from."""
+def _awaited(process: Process) -> Channel | None:
+    """The pipe or socket, and nothing else, that the main thread waits to read from."""
     thread = main_thread(process)
     wait = thread.waits_on if thread is not None else None
     if wait is None or wait.kind not in ("socket-read", "poll") or len(wait.targets) != 1:
         return None
-    return inode_of(wait.targets[0])
+    return channel_of(wait.targets[0])

@@ -225,7 +225,7 @@ def test_of_a_rank_at_its_usual_pace_no_lack_of_progress_is_told(
     def found(index: Index) -> list[SimpleNamespace]:
         process = index.snapshot.get(pid(about))
         words = {
-            "summary": "it makes no progress",
+            "headline": "it makes no progress",
             "evidence": ("4 min",),
             "cause": "",
             "advice": "",

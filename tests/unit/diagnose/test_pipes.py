@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.pipes import PipeEnds, pipe_ends
-from mpwatch.model.samples import FdLink, WaitedOn, inode_of
+from mpwatch.model.samples import Channel, FdLink, WaitedOn, channel_of
 from mpwatch.model.snapshot import Process, Snapshot
 from tests.builders.snapshots import (
     MAIN,
@@ -24,7 +24,7 @@ from tests.builders.snapshots import (
 
 LINK = st.one_of(
     st.builds(pipe, st.integers(3, 9), st.integers(1, 4), st.booleans()),
-    st.builds(socket, st.integers(3, 9), st.integers(5, 8), st.none() | st.integers(5, 8)),
+    st.builds(socket, st.integers(3, 9), st.integers(3, 8), st.none() | st.integers(3, 8)),
 )
 
 
@@ -34,7 +34,7 @@ def holding(number: int, links: Sequence[FdLink] | None) -> Process:
 
 def ends_of(*processes: Process) -> PipeEnds:
     """The ends of all channels that these tests use: another process polls them."""
-    targets = (*(f"pipe:[{n}]" for n in (1, 2, 3, 4, 500)), *(f"socket:[{n}]" for n in range(5, 9)))
+    targets = (*(f"pipe:[{n}]" for n in (1, 2, 3, 4, 500)), *(f"socket:[{n}]" for n in range(3, 9)))
     waiting = thread(999, waits=WaitedOn("poll", "poll", targets, timeout_s=5.0))
     poller = process(999, "spawned", threads=[waiting], fds=fds(0, links=[]))
     return pipe_ends(Index(snapshot_of(*processes, poller)))
@@ -62,8 +62,9 @@ def test_ends_follow_every_change_of_what_is_held(readings: list[list[list[FdLin
         ends = ends_of(*processes)
 
         for inode in range(1, 5):
-            assert ends.readers.get(inode, ()) == brute(snapshot_of(*processes), inode, False)
-            assert ends.writers.get(inode, ()) == brute(snapshot_of(*processes), inode, True)
+            channel = Channel("pipe", inode)
+            assert ends.readers.get(channel, ()) == brute(snapshot_of(*processes), inode, False)
+            assert ends.writers.get(channel, ()) == brute(snapshot_of(*processes), inode, True)
 
 
 def test_channels_that_no_thread_waits_for_are_not_indexed() -> None:
@@ -71,7 +72,7 @@ def test_channels_that_no_thread_waits_for_are_not_indexed() -> None:
 
     ends = ends_of(*holders)
 
-    assert ends.writers == {1: (pid(200),)}
+    assert ends.writers == {Channel("pipe", 1): (pid(200),)}
     assert ends.addresses == {}
 
 
@@ -81,11 +82,29 @@ def test_a_process_whose_descriptors_are_unknown_makes_the_index_incomplete() ->
 
 
 def test_data_on_a_socket_comes_from_the_processes_that_hold_its_other_end() -> None:
+    one, other = Channel("socket", 5), Channel("socket", 6)
+
     ends = ends_of(holding(100, [socket(3, 5, 6)]), holding(200, [socket(3, 6, 5)]))
 
-    assert ends.writers == {5: (pid(200),), 6: (pid(100),)}
+    assert ends.writers == {one: (pid(200),), other: (pid(100),)}
     assert ends.outward == frozenset()
-    assert ends_of(holding(100, [socket(3, 5, 6)])).outward == frozenset((5,))
+    assert ends_of(holding(100, [socket(3, 5, 6)])).outward == frozenset((one,))
+
+
+def test_a_socket_with_the_inode_of_a_pipe_is_another_channel() -> None:
+    ends = ends_of(
+        holding(100, [pipe(3, 4, False), socket(4, 3, 5)]),
+        holding(200, [pipe(3, 4, True), socket(4, 5, 3)]),
+        holding(300, [socket(3, 4, 8), pipe(4, 3, True), pipe(5, 5, False)]),
+    )
+
+    assert ends.readers[Channel("pipe", 4)] == (pid(100),)
+    assert ends.writers[Channel("pipe", 4)] == (pid(200),)
+    assert ends.writers[Channel("socket", 3)] == (pid(200),)
+    assert ends.writers[Channel("socket", 5)] == (pid(100),)
+    assert ends.writers[Channel("pipe", 3)] == (pid(300),)
+    assert ends.outward == {Channel("socket", 4)}
+    assert [ends.words(Channel(kind, 4)) for kind in ("pipe", "socket")] == ["pipe 4", "socket 4"]
 
 
 def test_sides_of_a_pipe_are_kept_apart_and_unknown_ones_count_as_both() -> None:
@@ -96,13 +115,19 @@ def test_sides_of_a_pipe_are_kept_apart_and_unknown_ones_count_as_both() -> None
         process(201, state="Z"),
     )
 
-    assert ends.writers == {500: (pid(MAIN), pid(200))}
-    assert ends.readers == {500: (pid(200),)}
+    assert ends.writers == {Channel("pipe", 500): (pid(MAIN), pid(200))}
+    assert ends.readers == {Channel("pipe", 500): (pid(200),)}
     assert ends.is_complete
 
 
 @pytest.mark.parametrize(
-    ("target", "inode"), [("pipe:[7]", 7), ("pipe:[x]", None), ("socket:[7]", 7), ("", None)]
+    ("target", "channel"),
+    [
+        ("pipe:[7]", Channel("pipe", 7)),
+        ("pipe:[x]", None),
+        ("socket:[7]", Channel("socket", 7)),
+        ("", None),
+    ],
 )
-def test_pipes_and_sockets_have_an_inode(target: str, inode: int | None) -> None:
-    assert inode_of(target) == inode
+def test_pipes_and_sockets_are_channels(target: str, channel: Channel | None) -> None:
+    assert channel_of(target) == channel

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.verdicts import (
+    AMONG_OTHERS,
     BOTH_READ,
     IN_COROUTINE,
     MAY_BOTH_READ,
@@ -112,7 +113,7 @@ def quiet(still_s: float = 40.0) -> History:
 
 @pytest.mark.parametrize(
     ("woken_per_s", "seconds", "verdict"),
-    [(0.0, 10.0, "dead-end"), (20.0, 10.0, "unknown"), (0.0, 2.0, "unknown")],
+    [(0.0, 10.0, "dead-end"), (20.0, 10.0, "progress"), (0.0, 2.0, "unknown")],
     ids=["it is never woken up", "it gets something in between", "not counted for long enough"],
 )
 def test_a_client_that_is_woken_up_again_and_again_is_at_no_dead_end(
@@ -124,6 +125,41 @@ def test_a_client_that_is_woken_up_again_and_again_is_at_no_dead_end(
     end = wait_graph(Index(seen, past)).chains[0]
 
     assert end.verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("still_s", "verdict"), [(0.3, "ordinary"), (None, "ordinary"), (40.0, "unknown")]
+)
+def test_both_ends_of_a_connection_in_use_are_found_waiting_between_two_messages(
+    still_s: float | None, verdict: str
+) -> None:
+    """The client has sent its next request by the time at which the server is read, or not yet."""
+    asks = client()
+    asks = replace(asks, threads=(replace(asks.threads[0], still_s=still_s),))
+    others = handler(302, "train.py:publish:80", waits=WaitedOn("timer", "clock_nanosleep"))
+
+    [end] = wait_graph(Index(job(asks, server(handler(301, waits=reads(THEIRS)), others)))).chains
+
+    assert end.verdict == verdict
+    assert (end.conclusion == MAY_BOTH_READ) == (verdict == "unknown")
+
+
+@pytest.mark.parametrize("has_stack", [False, True])
+def test_a_thread_that_watches_several_connections_runs_no_event_loop_for_that(
+    has_stack: bool,
+) -> None:
+    """As the thread in native code that serves a TCPStore of torch.distributed."""
+    store = thread(
+        301, *(SELECTS if has_stack else ()), name="pt_tcpstore_uv", waits=polls(THEIRS, QUIET_END)
+    )
+
+    end = chain(client(), server(store, waits=FUTEX, stack=("train.py:wait:70",)))
+
+    assert (end.verdict, end.conclusion) == ("unknown", AMONG_OTHERS)
+    assert "event loop" not in end.sentence
+    assert ("in native code" in end.sentence) is not has_stack
+    assert "watches several descriptors" in end.sentence
+    assert "in its thread pt_tcpstore_uv, which has this connection" in end.sentence
 
 
 def test_both_ends_of_a_connection_that_wait_to_receive_are_a_dead_end() -> None:

@@ -18,6 +18,7 @@ from mpwatch.collect.source.call_graph import (
     Class,
     Function,
     Program,
+    TooMuchToFollow,
     assignments,
     expressions_of,
 )
@@ -172,8 +173,20 @@ class _Leaf(NamedTuple):
     """Whether nothing but a name tells it."""
 
 
+def origins_in(program: Program) -> OriginSearch | None:
+    """The search for the origins in a program, `None` where its calls lead to too many places."""
+    try:
+        return OriginSearch(program)
+    except TooMuchToFollow:
+        return None
+
+
 class OriginSearch:
-    """Finds the origins of conditions in one program."""
+    """Finds the origins of conditions in one program.
+
+    Raises:
+        TooMuchToFollow: What runs elsewhere in it cannot be found within the limit.
+    """
 
     def __init__(self, program: Program) -> None:
         self._program = program

@@ -50,7 +50,11 @@ class Start(NamedTuple):
 
 
 class RunElsewhere:
-    """The functions of a program that only handlers of signals, or only other threads, run."""
+    """The functions of a program that only handlers of signals, or only other threads, run.
+
+    Raises:
+        TooMuchToFollow: All statements and calls are more than `call_graph.STEPS`.
+    """
 
     def __init__(self, program: Program) -> None:
         self._program = program
@@ -60,6 +64,7 @@ class RunElsewhere:
         """By the function, or by the statement of a lambda."""
         self._functions: list[Function] = []
         for function in program.functions:
+            program.spend(len(function.statements))
             for statement, parents in function.statements:
                 if not isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
                     self._add_statement(Site(function, function, None, statement, parents))
@@ -69,6 +74,7 @@ class RunElsewhere:
         self.events: dict[str, tuple[Site, Start]] = {}
         """The events that handlers of signals set, by their names."""
         for function in program.functions:
+            program.spend(len(function.statements))
             for statement, parents in function.statements:
                 site = Site(function, function, None, statement, parents)
                 start = self.start_of(function, statement)
@@ -102,7 +108,9 @@ class RunElsewhere:
         else:
             called = [given] if isinstance(given, ast.Name | ast.Attribute) else []
         for each in called:
-            for function in self._program.called_by(each, site.caller):
+            functions = self._program.called_by(each, site.caller)
+            self._program.spend(1 + len(functions))
+            for function in functions:
                 self._add(function, start)
 
     def _on_threads(self, call: ast.Call) -> Iterator[ast.expr]:
@@ -125,8 +133,10 @@ class RunElsewhere:
     def _add(self, function: Function, start: Start) -> bool:
         if id(function) in self._starts or function.name == "__init__":
             return False
-        if start.kind == "thread" and any(each.call is not None for each in function.callers):
-            return False
+        if start.kind == "thread":
+            self._program.spend(len(function.callers))
+            if any(each.call is not None for each in function.callers):
+                return False
         self._starts[id(function)] = start
         self._functions.append(function)
         return True
@@ -137,6 +147,7 @@ class RunElsewhere:
         while waiting:
             function = waiting.popleft()
             start = self._starts[id(function)]
+            self._program.spend(len(function.calls))
             for called in {id(each.called): each.called for each in function.calls}.values():
                 callers = called.callers[: _CALLERS + 1]
                 is_only = len(callers) <= _CALLERS and all(
@@ -170,6 +181,7 @@ def _signals(program: Program, value: ast.expr, function: Function) -> list[str]
         given = function.assigned.get(value.id) or outside
         values = [*function.iterated.get(value.id, []), *given]
         values += [default] if default is not None else []
+        program.spend(len(values))
     names = [last_name(each) for each in values if isinstance(each, ast.Name | ast.Attribute)]
     found = [each for each in names if each.startswith("SIG")]
     return found[:_SIGNALS] if len(found) == len(values) else []
@@ -197,6 +209,7 @@ def _given_by(program: Program, calls: frozenset[str]) -> frozenset[str]:
     """The names that are given what one of some functions returns."""
     found: set[str] = set()
     for function in program.functions:
+        program.spend(len(function.statements))
         for statement, _ in function.statements:
             pairs = list(assignments(statement))
             if isinstance(statement, ast.With | ast.AsyncWith):

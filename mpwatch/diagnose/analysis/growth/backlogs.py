@@ -43,7 +43,7 @@ from mpwatch.diagnose.analysis.throughput.shares import (
     working_share,
 )
 from mpwatch.model.history import rise
-from mpwatch.model.samples import Frame, inode_of
+from mpwatch.model.samples import Channel, Frame, channel_of
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.source_code import Mark
 from mpwatch.model.units import bytes_text, seconds_text
@@ -517,14 +517,14 @@ def slow_consumers(index: Index, found: Growing) -> _Consumers | None:
     producers = {each.process for each in found.processes}
     work = {(each.parent, each.role, _task(each)) for each in found.processes}
     holders = [each for each in blocked.readers(index) if each.process not in producers]
-    readers = [each for each in holders if _has_read(index, each, blocked.inode)]
+    readers = [each for each in holders if _has_read(index, each, blocked.pipe)]
     if not readers:
         others = [
             each
             for each in holders
             if (each.parent, each.role, _task(each)) not in work and not _only_joins(each)
         ]
-        readers = [each for each in others if not _reads_elsewhere(each, blocked.inode)] or holders
+        readers = [each for each in others if not _reads_elsewhere(each, blocked.pipe)] or holders
     subject, is_one = all_called(found.processes), len(found.processes) == 1
     waits = f"{'its' if is_one else 'a'} queue feeder thread waits for room in {blocked.target}"
     fills = f"{subject} {'fills' if is_one else 'fill'} a queue faster than"
@@ -561,26 +561,26 @@ def _task(process: Process) -> str:
     return process.label.rstrip("0123456789 ") if process.role in WORK_ROLES else ""
 
 
-def _has_read(index: Index, process: Process, inode: int) -> bool:
+def _has_read(index: Index, process: Process, pipe: Channel) -> bool:
     """Whether a process was seen waiting for data on a pipe, now or within the last minute."""
-    if any(_reads_from(thread) == inode for thread in process.threads):
+    if any(_reads_from(thread) == pipe for thread in process.threads):
         return True
-    pipe = re.compile(rf"^data on .*\bpipe {inode}\b")
-    return any(pipe.match(each.activity.what) for each in shares(index, process))
+    data = re.compile(rf"^data on .*\bpipe {pipe.inode}\b")
+    return any(data.match(each.activity.what) for each in shares(index, process))
 
 
-def _reads_elsewhere(process: Process, inode: int) -> bool:
+def _reads_elsewhere(process: Process, pipe: Channel) -> bool:
     """Whether the main thread of a process waits for data on another pipe."""
     source = _reads_from(process.threads[0]) if process.threads else None
-    return source is not None and source != inode
+    return source is not None and source != pipe
 
 
-def _reads_from(thread: Thread) -> int | None:
-    """The inode of the pipe from which a thread waits for data."""
+def _reads_from(thread: Thread) -> Channel | None:
+    """The pipe from which a thread waits for data."""
     wait = thread.waits_on
     if wait is None or wait.kind != "pipe-read" or not wait.targets:
         return None
-    return inode_of(wait.targets[0])
+    return channel_of(wait.targets[0])
 
 
 BOUND_THE_QUEUE = (

@@ -20,7 +20,7 @@ from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.pipes import all_links, ends_among, listening_at, pipe_ends
 from mpwatch.diagnose.analysis.process_queries import all_called, counted, label_stem
 from mpwatch.diagnose.analysis.stack_patterns import calls
-from mpwatch.model.samples import THREADS_OF_A_GROUP, FdKind, FdLink, inode_of
+from mpwatch.model.samples import THREADS_OF_A_GROUP, Channel, FdKind, FdLink, channel_of
 from mpwatch.model.snapshot import Process, Thread
 
 KIND_NOUNS: Mapping[FdKind, str] = {
@@ -55,15 +55,19 @@ _FULL_PIPE = re.compile(rf"^{FULL_PIPE} \(.*?pipe (\d+)\)")
 class BlockedFeeder(Struct, frozen=True):
     """The pipe into which a queue's feeder thread cannot write more."""
 
-    target: str
-    inode: int
+    pipe: Channel
+
+    @property
+    def target(self) -> str:
+        """`pipe:[18174]`."""
+        return f"pipe:[{self.pipe.inode}]"
 
     def readers(self, index: Index) -> Sequence[Process]:
         """The processes that hold the reading end of the pipe."""
         ends = pipe_ends(index)  # of the pipes that some thread waits for now
-        if self.inode not in ends.readers:
-            ends = ends_among(all_links(index), {self.inode}, is_complete=ends.is_complete)
-        ids = ends.readers.get(self.inode, ())
+        if self.pipe not in ends.readers:
+            ends = ends_among(all_links(index), {self.pipe}, is_complete=ends.is_complete)
+        ids = ends.readers.get(self.pipe, ())
         return [process for each in ids if (process := index.snapshot.get(each)) is not None]
 
 
@@ -90,9 +94,9 @@ def blocked_feeder(index: Index, process: Process) -> BlockedFeeder | None:
         wait = thread.waits_on
         if wait is None or wait.kind != "pipe-write" or not wait.targets:
             continue
-        inode = inode_of(wait.targets[0])
-        if thread.tid in feeders and inode is not None:
-            return BlockedFeeder(wait.targets[0], inode)
+        pipe = channel_of(wait.targets[0])
+        if thread.tid in feeders and pipe is not None:
+            return BlockedFeeder(pipe)
     account = index.snapshot.account.processes.get(process.process)
     for number, each in enumerate(account.uncounted if account is not None else ()):
         is_feeder = each.tid in feeders or each.name.startswith(FEEDER)
@@ -101,7 +105,7 @@ def blocked_feeder(index: Index, process: Process) -> BlockedFeeder | None:
         for share in account.thread(number).last_minute().shares():
             found = _FULL_PIPE.search(share.activity.what)
             if found is not None and share.share >= MOST:
-                return BlockedFeeder(f"pipe:[{found[1]}]", int(found[1]))
+                return BlockedFeeder(Channel("pipe", int(found[1])))
     return None
 
 
@@ -251,10 +255,10 @@ def _details(
 
 def _pipe_words(index: Index, process: Process, links: Sequence[FdLink]) -> Iterator[str]:
     """Which processes hold the other ends of new pipes."""
-    ends: dict[int, set[bool | None]] = {}
+    ends: dict[Channel, set[bool | None]] = {}
     for link in links:
-        if link.inode is not None:
-            ends.setdefault(link.inode, set()).add(link.is_writable)
+        if link.channel is not None:
+            ends.setdefault(link.channel, set()).add(link.is_writable)
     both = sum(len(directions) > 1 for directions in ends.values())
     if both >= MOST * len(ends):
         yield f"both ends of {counted(both, 'pipe')} are open in this process"
@@ -264,7 +268,7 @@ def _pipe_words(index: Index, process: Process, links: Sequence[FdLink]) -> Iter
         for other in index.snapshot.living()
         if other.process != process.process
         for link in other.sample.links
-        if link.kind == "pipe" and link.inode in ends
+        if link.kind == "pipe" and link.channel in ends
     )
     holders = [each for found, _ in others.most_common(4) if (each := index.snapshot.get(found))]
     if holders:

@@ -318,7 +318,7 @@ def _unseen_question(case: Case) -> Mechanism | None:
         streams = {
             link.fd
             for link in each.process.sample.links
-            if link.kind == "pipe" and link.inode in pipes and link.fd in (1, 2)
+            if link.kind == "pipe" and link.channel in pipes and link.fd in (1, 2)
         }
         if asks and streams:
             return _asks(each, after, asks[0], streams)

@@ -126,7 +126,7 @@ def _is_pending(server: Process, waiter: Waiter) -> bool:
     """Whether a process waits for data on a connection that a server has not accepted."""
     wait = waiter.thread.waits_on if waiter.thread is not None else None
     channels = channels_among(wait.targets) if wait is not None else ()
-    own = {link.inode: link.peer for link in waiter.process.sample.links}
+    own = {link.channel: link.other_end for link in waiter.process.sample.links}
     listening = listening_sockets(server)
     return bool(channels) and all(own.get(each) in listening for each in channels)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from mpwatch.describe.frames import own_frames
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.cases import Mechanism, at_line
-from mpwatch.diagnose.analysis.pipes import KeptOutput, channels_among, output_of
+from mpwatch.diagnose.analysis.pipes import KeptOutput, channels_among, output_of, pipes_among
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, writes_output
 from mpwatch.diagnose.analysis.stalls.at_work import does
@@ -17,7 +17,7 @@ from mpwatch.diagnose.analysis.stalls.jobs_at_rest import SHOWN_WAITERS
 from mpwatch.diagnose.analysis.stalls.lock_holders import is_held_lock
 from mpwatch.diagnose.analysis.waits.blockages import Blockage
 from mpwatch.diagnose.analysis.waits.edges import surroundings
-from mpwatch.model.samples import READS, inode_of
+from mpwatch.model.samples import READS
 from mpwatch.model.snapshot import Process
 
 
@@ -91,16 +91,14 @@ def left_outputs(index: Index, blockage: Blockage) -> str:
     if not calls(own_frames(thread.stack), "asyncio/base_events.py:_run_once"):
         return ""
     fds = blockage.process.sample.fds
-    given = {link.inode for link in (fds.links if fds is not None else None) or () if link.fd == 0}
+    links = (fds.links if fds is not None else None) or ()
+    given = {link.channel for link in links if link.fd == 0}
     pipes = [
-        target
-        for target in wait.targets
-        if target.startswith("pipe:")
-        and (inode := inode_of(target)) not in given
-        and inode is not None
-        and not around.pipes.writers.get(inode)
+        pipe
+        for pipe in pipes_among(wait.targets)
+        if pipe not in given and not around.pipes.writers.get(pipe)
     ]
-    return " and ".join(around.pipes.words(inode_of(each) or 0) for each in pipes)
+    return " and ".join(map(around.pipes.words, pipes))
 
 
 ADVICE_LEFT_OUTPUTS = (

@@ -412,7 +412,7 @@ class Connecting(Struct, frozen=True):
     """Parents that keep the objects of ended children, and of how many."""
 
     @property
-    def summary(self) -> str:
+    def headline(self) -> str:
         """What is seen."""
         names, verb = all_called(self.processes), "tries" if len(self.processes) == 1 else "try"
         gone = f"; {all_called(self.ended[:NAMED])} has ended" if len(self.ended) == 1 else ""
@@ -504,7 +504,7 @@ class Unseen(Struct, frozen=True):
     """For how long, in words."""
 
     @property
-    def summary(self) -> str:
+    def headline(self) -> str:
         """What is seen."""
         return (
             f"{called(self.process)} polls its children{place(self.process)} and has none left: "

@@ -61,7 +61,7 @@ class UnansweredCalls(Struct, frozen=True):
     nested: Sequence[Call]
     """Those in the threads of a process' pool, all of which wait for further calls."""
     for_s: float
-    summary: str
+    headline: str
     evidence: tuple[str, ...]
     cause: str
     advice: str

@@ -6,6 +6,7 @@ that still hold. `tests/benchmarks/diagnosis_cost.py` measures its cost for a jo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
@@ -605,7 +606,8 @@ def _user_place(stack: Sequence[Frame]) -> str:
 _IMPORTS = (":_find_and_load", ":_fixup_main_from_path", ":_fixup_main_from_name")
 """Functions that run the code of a module (importlib._bootstrap and multiprocessing/spawn.py of
 CPython 3.10 to 3.14)."""
-
+_CODE = re.compile(r"\.pyc$|\.so(?:\.\d+)*$")
+"""Files that only an import, or the loading of a library, reads; a source file may be data."""
 _TABLES = (
     "zipfile.py:_RealGetContents",
     "zipfile/__init__.py:_RealGetContents",
@@ -649,16 +651,22 @@ def _blocked(thread: Thread, sample: ThreadSample, shows_disk: bool) -> Activity
         return Activity("waiting", VFORKED, place=place)
     if wait is not None and wait.call in SYNC_CALLS:
         return _sync(wait, place)
+    in_import = bool(place) and any(calls(own_frames(thread.stack), each) for each in _IMPORTS)
     if path is not None:
-        return Activity("waiting", f"{path} (a disk or file server)", "file", place=place)
+        is_code = in_import or _CODE.search(path) is not None
+        what = IMPORTS if is_code else f"{path} (a disk or file server)"
+        return Activity("waiting", what, "file", place=place)
     if sample.syscall == -1 and (thread.wchan or "").startswith(_FAULT_CHANNELS):
+        if in_import:
+            return Activity("waiting", IMPORTS, "page-faults", place=place)
         return Activity("waiting", "pages that are not in memory (page faults)", "page-faults")
     if (thread.wchan or "").startswith(_MAPPING_CHANNELS):
         return Activity("waiting", MAPPINGS_LOCK, place=place)
     if (thread.wchan or "").startswith(_GPU_DRIVER_CHANNELS):
         return Activity("waiting", GPU_DRIVER_LOCK, place=place)
     where = f" in the kernel's {thread.wchan}" if thread.wchan else ""
-    return Activity("waiting", f"a disk or driver{where}", "file", place=place)
+    what = IMPORTS if in_import else f"a disk or driver{where}"
+    return Activity("waiting", what, "file", place=place)
 
 
 def _sync(wait: WaitedOn, place: str) -> Activity:

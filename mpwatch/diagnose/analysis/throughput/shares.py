@@ -573,14 +573,16 @@ def callers(index: Index, processes: Sequence[Process], line: SourceLine) -> lis
     return []
 
 
-def starting_part(index: Index, processes: Iterable[Process]) -> float | None:
+def starting_part(
+    index: Index, processes: Iterable[Process], least_s: float = OBSERVED_S
+) -> float | None:
     """The part of the time of main threads that went into imports, 0 to 1.
 
     Of the time of which it is known what they did: waits for a core, and computing without a
     stack, count on neither side. Also of processes that have ended, up to their exit.
 
     Returns:
-        The part, `None` where less than `OBSERVED_S` is known of all of them together.
+        The part, `None` where less than `least_s` is known of all of them together.
     """
     imports = known = 0.0
     for process in processes:
@@ -593,7 +595,7 @@ def starting_part(index: Index, processes: Iterable[Process]) -> float | None:
             known += weight
             if each.what == IMPORTS or each.place.endswith(" <module>"):
                 imports += weight
-    return imports / known if known >= OBSERVED_S else None
+    return imports / known if known >= least_s else None
 
 
 def imported_until_s(index: Index, process: Process) -> float | None:

@@ -247,7 +247,7 @@ class ChainBuilder:
         if wait is None or fds is None or fds.links is None:
             return True
         ends = channels_among(wait.targets)
-        return any(link.inode in ends for link in fds.links)
+        return any(link.channel in ends for link in fds.links)
 
     @staticmethod
     def _is_kin(one: Process, other: Process | None) -> bool:

@@ -23,6 +23,7 @@ from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES
 from mpwatch.diagnose.analysis.source.lines import marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread, own_threads, user_frame
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import Channel
 from mpwatch.model.snapshot import Process, Thread
 from mpwatch.model.source_code import MarkKind
 
@@ -45,13 +46,13 @@ class Answering(Struct, frozen=True):
     server: Process
     thread: Thread
     how: How
-    connection: int
+    connection: Channel
     """The socket of the client."""
     is_sure: bool
     """Whether only this thread can be the one, or all that can are at the same line."""
 
 
-def peer_of_wait(ends: PipeEnds, thread: Thread) -> tuple[int, int] | None:
+def peer_of_wait(ends: PipeEnds, thread: Thread) -> tuple[Channel, Channel] | None:
     """The only socket that a thread waits to read from, and its other end."""
     wait = thread.waits_on
     if wait is None or wait.kind not in ("socket-read", "poll"):
@@ -63,19 +64,19 @@ def peer_of_wait(ends: PipeEnds, thread: Thread) -> tuple[int, int] | None:
     return None if peer is None else (channels[0], peer)
 
 
-def has_accepted(index: Index, server: Process, inode: int) -> bool:
+def has_accepted(index: Index, server: Process, socket: Channel) -> bool:
     """Whether a process has a connection that came to a port or path at which it listens."""
-    return server.role not in SERVICE_ROLES and inode in _accepted(index, server.process)
+    return server.role not in SERVICE_ROLES and socket in _accepted(index, server.process)
 
 
 def reads_accepted(index: Index, server: Process, thread: Thread) -> bool:
     """Whether a thread of a server waits to read from a connection that the server has accepted."""
-    inode = read_by(thread)
-    return inode is not None and has_accepted(index, server, inode)
+    socket = read_by(thread)
+    return socket is not None and has_accepted(index, server, socket)
 
 
 @derived
-def _accepted(index: Index, identity: ProcessId) -> frozenset[int]:
+def _accepted(index: Index, identity: ProcessId) -> frozenset[Channel]:
     """The connections of a process that came to a port or path at which it listens.
 
     An accepted socket of a path has the path of the one that listens. Forked workers have thousands
@@ -91,8 +92,8 @@ def _accepted(index: Index, identity: ProcessId) -> frozenset[int]:
         kind, _, rest = (link.address or "").partition(" ")
         local, _, remote = rest.partition(" > ")
         is_tcp = kind == "tcp" and bool(remote) and local.rpartition(":")[2] in ports
-        if link.inode is not None and (is_tcp or (kind == "unix" and rest in paths)):
-            found.append(link.inode)
+        if link.channel is not None and (is_tcp or (kind == "unix" and rest in paths)):
+            found.append(link.channel)
     return frozenset(found)
 
 
@@ -184,12 +185,12 @@ def accepts(process: Process, thread: Thread) -> bool:
     )
 
 
-def listening_sockets(process: Process) -> set[int | None]:
+def listening_sockets(process: Process) -> set[Channel | None]:
     """The sockets at which a process listens."""
-    return {each.inode for each in process.sample.links if LISTENS in (each.address or "")}
+    return {each.channel for each in process.sample.links if LISTENS in (each.address or "")}
 
 
-def read_by(thread: Thread) -> int | None:
+def read_by(thread: Thread) -> Channel | None:
     """The socket that a thread waits to read from, if it is the only one."""
     wait = thread.waits_on
     if wait is None or wait.kind not in ("socket-read", "poll"):
@@ -198,7 +199,7 @@ def read_by(thread: Thread) -> int | None:
     return found[0] if len(found) == 1 else None
 
 
-def _watches(thread: Thread) -> tuple[int, ...]:
+def _watches(thread: Thread) -> tuple[Channel, ...]:
     """All that a thread waits for in a poll."""
     wait = thread.waits_on
     return channels_among(wait.targets) if wait is not None and wait.kind == "poll" else ()
@@ -283,16 +284,16 @@ def _waits_for_threads(thread: Thread) -> bool:
     return wait is not None and wait.kind == "futex" and wait.timeout_s is None
 
 
-def _is_read(index: Index, inode: int) -> bool:
+def _is_read(index: Index, socket: Channel) -> bool:
     """Whether a thread of the job waits to read from a socket."""
-    return inode in _all_read(index)
+    return socket in _all_read(index)
 
 
 @derived
-def _all_read(index: Index) -> frozenset[int]:
+def _all_read(index: Index) -> frozenset[Channel]:
     return frozenset(
-        inode
+        socket
         for process in index.snapshot.living()
         for thread in process.threads
-        if (inode := read_by(thread)) is not None
+        if (socket := read_by(thread)) is not None
     )

@@ -86,7 +86,7 @@ from mpwatch.diagnose.analysis.waits.providers import (
 )
 from mpwatch.diagnose.analysis.waits.servers import key_wait, managed_wait
 from mpwatch.model.ids import ProcessId, SegmentId
-from mpwatch.model.samples import FILE_LOCK_CALLS, READS, WaitedOn, WaitKind
+from mpwatch.model.samples import FILE_LOCK_CALLS, READS, Channel, WaitedOn, WaitKind
 from mpwatch.model.snapshot import Loader, Process, Snapshot, Thread
 from mpwatch.model.waits import WaitEdge
 
@@ -521,7 +521,7 @@ def _read_edge(
     process: Process,
     thread: Thread,
     wait: WaitedOn,
-    channels: tuple[int, ...],
+    channels: tuple[Channel, ...],
 ) -> WaitEdge:
     """A wait for something to read, from the processes that hold the other end.
 
@@ -565,7 +565,7 @@ def _read_edge(
 
 
 def _reads_elsewhere(
-    around: ReadContext, holder: ProcessId, reader: Process, channels: tuple[int, ...]
+    around: ReadContext, holder: ProcessId, reader: Process, channels: tuple[Channel, ...]
 ) -> bool:
     """Whether a process talks to the reader by sockets of its own, and waits for data on those.
 
@@ -586,7 +586,9 @@ def _reads_elsewhere(
     return all(reader.process in ends.writers.get(each, ()) for each in own)
 
 
-def _watches_other_end(around: ReadContext, holder: ProcessId, channels: tuple[int, ...]) -> bool:
+def _watches_other_end(
+    around: ReadContext, holder: ProcessId, channels: tuple[Channel, ...]
+) -> bool:
     """Whether a thread of a process waits for data on the other end of what another one reads.
 
     An event loop sends from coroutines, which are on no stack.
@@ -623,7 +625,7 @@ def has_only_inherited(around: ReadContext, holder: ProcessId, reader: Process) 
 
 
 def closed_by_parent(
-    around: ReadContext, reader: Process, channels: Sequence[int]
+    around: ReadContext, reader: Process, channels: Sequence[Channel]
 ) -> Process | None:
     """The parent of a process that has closed what that one reads, of which a sibling has a copy.
 
@@ -637,7 +639,7 @@ def closed_by_parent(
     return parent if is_kept else None
 
 
-def _closer(around: ReadContext, reader: Process, channels: Sequence[int]) -> Process | None:
+def _closer(around: ReadContext, reader: Process, channels: Sequence[Channel]) -> Process | None:
     """The parent of a process, if it has closed what that one reads, and waits for that one.
 
     It sends nothing more, and waits for what comes after the end of file: an answer or the exit.
@@ -683,14 +685,14 @@ def _serves_their_parent(
     if not all(parent.process in writers.get(each, ()) for each in orders):
         return False
     links = all_links(around.index)
-    theirs = {each.inode for each in links.get(reader.process, ())}
+    theirs = {each.channel for each in links.get(reader.process, ())}
     read = {
-        each.inode
+        each.channel
         for each in links.get(parent.process, ())
         if each.kind == "pipe" and each.is_writable is False
     }
     return any(
-        each.kind == "pipe" and each.is_writable and each.inode in read - theirs
+        each.kind == "pipe" and each.is_writable and each.channel in read - theirs
         for each in links.get(holder, ())
     )
 
@@ -722,7 +724,7 @@ def has_had(around: ReadContext, process: Process, thread: Thread | None) -> boo
     fds = process.sample.fds
     if fds is None or fds.links is None:
         return None
-    return any(link.inode in ends and link.is_writable is not False for link in fds.links)
+    return any(link.channel in ends and link.is_writable is not False for link in fds.links)
 
 
 def _only_ended_writers(
@@ -753,11 +755,9 @@ def _only_ended_writers(
     return bool(users)
 
 
-def _channels_words(ends: PipeEnds, channels: tuple[int, ...], targets: Sequence[str]) -> str:
+def _channels_words(ends: PipeEnds, channels: tuple[Channel, ...], targets: Sequence[str]) -> str:
     """The name of one channel, or the number of several."""
     if len(channels) == 1:
-        if channels[0] not in ends.addresses and targets[0].startswith("socket:"):
-            return f"socket {channels[0]}"
         return ends.words(channels[0])
     has_sockets = not ends.addresses.keys().isdisjoint(channels)
     return f"{len(channels)} pipes or sockets" if has_sockets else f"{len(channels)} pipes"

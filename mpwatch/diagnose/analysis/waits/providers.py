@@ -678,11 +678,11 @@ def ended_children(index: Index, parent: ProcessId) -> int:
     living = [each for each in index.snapshot.living() if each.sample.state != "Z"]
     if parent not in held or any(each.process not in held for each in living):
         return 0
-    readers = {link.inode for link in _ends(held.values()) if link.is_writable is False}
-    writers = {link.inode for link in _ends(held.values()) if link.is_writable is True}
+    readers = {link.channel for link in _ends(held.values()) if link.is_writable is False}
+    writers = {link.channel for link in _ends(held.values()) if link.is_writable is True}
     own = sorted(_ends([held[parent]]), key=lambda each: each.fd)
-    sentinels = [each for each in own if each.is_writable is False and each.inode not in writers]
-    watched = [each for each in own if each.is_writable is True and each.inode not in readers]
+    sentinels = [each for each in own if each.is_writable is False and each.channel not in writers]
+    watched = [each for each in own if each.is_writable is True and each.channel not in readers]
     return sum(any(_is_pair(sentinel, each) for each in watched) for sentinel in sentinels)
 
 

@@ -21,6 +21,7 @@ from mpwatch.diagnose.analysis.source.loops import LOOP_ENDS, condition_of
 from mpwatch.diagnose.analysis.stack_patterns import (
     HOOK_THREAD,
     calls,
+    has_stacks,
     main_shape,
     main_thread,
     own_threads,
@@ -37,6 +38,7 @@ from mpwatch.diagnose.analysis.waits.edges import (
     QUEUE_FEEDER,
     UNUSED,
     ReadContext,
+    blocked_for_s,
     closed_by_parent,
     ended_holders,
     has_had,
@@ -131,6 +133,14 @@ BOTH_READ = (
 )
 MAY_BOTH_READ = (
     "Both ends of this connection wait to receive: it ends only if another thread sends there."
+)
+IN_USE = (
+    "The other end is woken up again and again where it waits to receive: this connection is in "
+    "use."
+)
+IN_PASSING = (
+    "Both ends were found waiting to receive, one read after the other, and no wait is known to "
+    "last: between two messages that is normal."
 )
 IN_COROUTINE = (
     "A coroutine of its event loop has this connection; what coroutines wait for is on no stack."
@@ -289,15 +299,16 @@ def end_of_answer(around: ReadContext, answer: Answering, edge: WaitEdge | None)
     at = "" if frame is None else f", {frame_words(frame)},"
     has = "has" if answer.is_sure else "most likely has"
     by = f"{at} in {thread_words(process, thread)}, which {has} this connection"
-    if answer.how == "loop":
-        is_asyncio = runs_event_loop(thread)
+    if answer.how == "loop" and runs_event_loop(thread):
         words = f"waits in its event loop{at.rstrip(',')}"
-        return WaitEnd("unknown", words, IN_COROUTINE if is_asyncio else AMONG_OTHERS, thread.tid)
+        return WaitEnd("unknown", words, IN_COROUTINE, thread.tid)
+    if answer.how == "loop":
+        is_native = has_stacks(process) and not thread.stack
+        code = " in native code" if is_native else ""
+        words = f"watches several descriptors{code}{by}"
+        return WaitEnd("unknown", words, AMONG_OTHERS, thread.tid)
     if answer.how == "reads":
-        words = f"waits to receive on the same connection{by}"
-        if all_wait_to_receive(index, around.pipes, answer):
-            return WaitEnd("dead-end", words, BOTH_READ, thread.tid)
-        return WaitEnd("unknown", words, MAY_BOTH_READ, thread.tid)
+        return _end_of_both_reading(around, answer, by)
     how = f"{process.label}: this thread has to answer."
     if edge is None:
         return WaitEnd("progress", f"runs{by}", how, thread.tid)
@@ -316,6 +327,23 @@ def end_of_answer(around: ReadContext, answer: Answering, edge: WaitEdge | None)
             return WaitEnd("dead-end", words, own, thread.tid)
         return WaitEnd("unknown", words, OF_OWN_THREAD, thread.tid)
     return replace(_end_of_edge(around, process, edge), words=words, tid=thread.tid)
+
+
+def _end_of_both_reading(around: ReadContext, answer: Answering, by: str) -> WaitEnd:
+    """The end at a thread that was found waiting to receive on the connection of a client.
+
+    The two are read one after the other: between a request and its answer, or between two requests,
+    each is found so in a connection that works.
+    """
+    words, tid = f"waits to receive on the same connection{by}", answer.thread.tid
+    if all_wait_to_receive(around.index, around.pipes, answer):
+        return WaitEnd("dead-end", words, BOTH_READ, tid)
+    is_main = answer.waiting.tid == answer.client.pid
+    if is_main and gets_before_limit(around.index, answer.client):
+        return WaitEnd("progress", words, IN_USE, tid)
+    if (blocked_for_s(answer.waiting) or 0.0) < SETTLED_S:
+        return WaitEnd("ordinary", words, IN_PASSING, tid)
+    return WaitEnd("unknown", words, MAY_BOTH_READ, tid)
 
 
 def end_of_unseen(process: Process, end: WaitEnd, for_s: float | None) -> WaitEnd:

@@ -409,8 +409,8 @@ def _are_connected_only_to_each_other(ranks: Sequence[Process]) -> bool:
     Each rank of a process group has connections to others of it, and to their store.
     """
     links = [rank.sample.links for rank in ranks]
-    ends = {link.inode for each in links for link in each if link.kind == "socket"}
-    peers = [[link.peer for link in each if " > " in (link.address or "")] for each in links]
+    ends = {link.channel for each in links for link in each if link.kind == "socket"}
+    peers = [[link.other_end for link in each if " > " in (link.address or "")] for each in links]
     return all(each and ends.issuperset(each) for each in peers)
 
 

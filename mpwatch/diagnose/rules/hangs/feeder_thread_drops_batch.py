@@ -19,6 +19,7 @@ from mpwatch.diagnose.analysis.stack_patterns import main_shape, main_thread
 from mpwatch.diagnose.known_errors import evidence_of, gives, tagged
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
+from mpwatch.model.samples import Channel
 from mpwatch.model.snapshot import Loader, LogEntry, Process, Snapshot
 from mpwatch.model.waits import is_loader_poll
 
@@ -118,7 +119,7 @@ class LoaderStall(Struct, frozen=True):
 
 def loader_stalls(index: Index) -> Iterator[LoaderStall]:
     """All loaders whose main process is stalled waiting for a batch."""
-    writers: Mapping[int, tuple[ProcessId, ...]] | None = None
+    writers: Mapping[Channel, tuple[ProcessId, ...]] | None = None
     for owner, workers in loader_owners(index):
         if owner.sample.state in ("T", "t"):
             continue  # stopped by a signal or a debugger
@@ -151,7 +152,7 @@ def _waited_s(owner: Process, loader: Loader | None, index: Index) -> float | No
 
 
 def _waits_for_batch(
-    owner: Process, workers: set[ProcessId], writers: Mapping[int, tuple[ProcessId, ...]]
+    owner: Process, workers: set[ProcessId], writers: Mapping[Channel, tuple[ProcessId, ...]]
 ) -> bool:
     """Whether main is in `_try_get_data`, by its stack or by the way it polls a worker's pipe."""
     thread = main_thread(owner)

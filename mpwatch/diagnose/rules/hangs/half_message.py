@@ -16,7 +16,7 @@ from mpwatch.diagnose.analysis.waits.edges import blocked_for_s, is_busy
 from mpwatch.diagnose.known_errors import evidence_of
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
-from mpwatch.model.samples import WaitedOn
+from mpwatch.model.samples import Channel, WaitedOn
 from mpwatch.model.snapshot import LogEntry, Process, Thread
 from mpwatch.model.units import bytes_text
 
@@ -81,7 +81,7 @@ def _is_inside_message(thread: Thread, wait: WaitedOn) -> bool:
 
 
 def _holders(
-    wait: WaitedOn, writers: dict[int, tuple[ProcessId, ...]], process: Process
+    wait: WaitedOn, writers: dict[Channel, tuple[ProcessId, ...]], process: Process
 ) -> list[ProcessId]:
     """Other processes that hold a writing end of the pipe."""
     ends = [holder for pipe in pipes_among(wait.targets) for holder in writers.get(pipe, ())]

@@ -7,7 +7,8 @@ no other one works, is information.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Protocol
 
 from mpwatch.describe.account import always_inside
 from mpwatch.describe.processes import STATE_D
@@ -264,54 +265,68 @@ def _parts_of(remote: UnansweredCalls) -> tuple[ProcessId, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _of_remote_calls(remote: UnansweredCalls) -> Finding:
-    """The finding about remote calls that are not answered."""
-    first, *others = _parts_of(remote)
-    severity = Severity.INFO
-    if remote.nested:
-        severity = Severity.CRITICAL if remote.for_s >= HOPELESS_S else Severity.WARNING
+class _Explained(Protocol):
+    """Something seen with its reasons, as the analyses of stalls have it."""
+
+    @property
+    def headline(self) -> str: ...
+    @property
+    def evidence(self) -> Iterable[str]: ...
+    @property
+    def cause(self) -> str: ...
+    @property
+    def advice(self) -> str: ...
+
+
+def _of_explained(
+    explained: _Explained,
+    subject: str,
+    severity: Severity,
+    processes: Iterable[ProcessId],
+    *,
+    is_doubtful: bool = False,
+) -> Finding:
+    """The finding about something that an analysis has explained.
+
+    Args:
+        explained: What was seen, and why.
+        subject: What distinguishes it from other findings about its process.
+        severity: How bad it is.
+        processes: Whose it is, then those that it concerns as well; each counts once.
+        is_doubtful: Whether the processes may be right to wait.
+    """
+    first, *others = dict.fromkeys(processes)
     return Finding(
         rule=RULE,
         severity=severity,
         process=first,
         others=tuple(others),
-        subject="rpc",
-        summary=remote.summary,
-        evidence=remote.evidence,
-        cause=remote.cause,
-        advice=remote.advice,
-        is_doubtful=not remote.nested,
+        subject=subject,
+        summary=explained.headline,
+        evidence=tuple(explained.evidence),
+        cause=explained.cause,
+        advice=explained.advice,
+        is_doubtful=is_doubtful,
     )
+
+
+def _of_remote_calls(remote: UnansweredCalls) -> Finding:
+    """The finding about remote calls that are not answered."""
+    severity = Severity.INFO
+    if remote.nested:
+        severity = Severity.CRITICAL if remote.for_s >= HOPELESS_S else Severity.WARNING
+    return _of_explained(remote, "rpc", severity, _parts_of(remote), is_doubtful=not remote.nested)
 
 
 def _of_reaped(unseen: Unseen) -> Finding:
     """The finding about a process that polls for exits which it can no longer notice."""
-    return Finding(
-        rule=RULE,
-        severity=Severity.CRITICAL,
-        process=unseen.process.process,
-        subject="reaped",
-        summary=unseen.summary,
-        evidence=tuple(unseen.evidence),
-        cause=unseen.cause,
-        advice=unseen.advice,
-    )
+    return _of_explained(unseen, "reaped", Severity.CRITICAL, [unseen.process.process])
 
 
 def _of_attempts(retried: Connecting) -> Finding:
     """The finding about processes that try to connect again and again."""
-    first, *others = retried.processes
-    return Finding(
-        rule=RULE,
-        severity=Severity.INFO,
-        process=first.process,
-        others=tuple(each.process for each in others),
-        subject="connects",
-        summary=retried.summary,
-        evidence=tuple(retried.evidence),
-        cause=retried.cause,
-        advice=retried.advice,
-    )
+    processes = (each.process for each in retried.processes)
+    return _of_explained(retried, "connects", Severity.INFO, processes)
 
 
 def _of_polls(index: Index, in_vain: InVain) -> Finding:
@@ -386,34 +401,15 @@ def _is_behind(blockage: Blockage, known: frozenset[ProcessId]) -> bool:
 
 def _of_taken(index: Index, found: TakenExecutor) -> Finding:
     """The finding about an executor whose tasks wait for others in its queue."""
-    told = explain_taken(index, found)
-    return Finding(
-        rule=RULE,
-        severity=Severity.CRITICAL,
-        process=found.process.process,
-        others=tuple(each.process for each in found.behind),
-        subject="executor",
-        summary=told.headline,
-        evidence=told.evidence,
-        cause=told.cause,
-        advice=told.advice,
-    )
+    processes = (each.process for each in (found.process, *found.behind))
+    return _of_explained(explain_taken(index, found), "executor", Severity.CRITICAL, processes)
 
 
 def _of_starved(index: Index, found: Starved) -> Finding:
     """The finding about a writer that others do not let in."""
-    others, told = (*found.others, *found.behind), starving(index, found)
-    return Finding(
-        rule=RULE,
-        severity=Severity.CRITICAL if found.for_s >= HOPELESS_S else Severity.WARNING,
-        process=found.process.process,
-        others=tuple(e.process for e in others if e.process != found.process.process),
-        subject="starved",
-        summary=told.headline,
-        evidence=told.evidence,
-        cause=told.cause,
-        advice=told.advice,
-    )
+    severity = Severity.CRITICAL if found.for_s >= HOPELESS_S else Severity.WARNING
+    processes = (each.process for each in (found.process, *found.others, *found.behind))
+    return _of_explained(starving(index, found), "starved", severity, processes)
 
 
 def _waits_for_s(index: Index, kept: KeptOutput) -> float:
@@ -430,18 +426,8 @@ def _of_kept_output(index: Index, kept: KeptOutput, for_s: float) -> Finding:
     severity = Severity.CRITICAL if for_s >= HOPELESS_S else Severity.WARNING
     if not is_killed and (for_s < WARNED_S or works):
         severity = Severity.INFO
-    told = reads_a_kept_output(index, kept, for_s)
-    return Finding(
-        rule=RULE,
-        severity=severity,
-        process=reader.process,
-        others=tuple(each.process for each in kept.keepers),
-        subject="output",
-        summary=told.headline,
-        evidence=told.evidence,
-        cause=told.cause,
-        advice=told.advice,
-    )
+    processes = (each.process for each in (reader, *kept.keepers))
+    return _of_explained(reads_a_kept_output(index, kept, for_s), "output", severity, processes)
 
 
 def _of_left_lock(index: Index, left: Mechanism) -> Finding:

@@ -18,6 +18,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     loader_owners,
 )
 from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread
+from mpwatch.diagnose.analysis.throughput.shares import imported_until_s
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History, since
 from mpwatch.model.ids import ProcessId
@@ -35,8 +36,9 @@ LITTLE = 0.02
 WATCHED_S = 8.0
 POINTS = 3
 WARM_UP_S = 30.0
-"""A process that runs the program's code imports and builds its model first, and so writes to many
-pages that it has inherited once: of its start alone only what comes near a limit is told."""
+"""A process that runs the program's code imports first, and so writes to many pages that it has
+inherited once: of its start alone only what comes near a limit is told. For so long it counts as
+starting where nothing was seen of its imports."""
 MOSTLY = 0.8
 """Of what such a process gains, so much has to be what it shared before: who builds a model makes
 memory of its own as well (in starts that were measured, a third of the gain)."""
@@ -57,7 +59,7 @@ class _Grown(Struct, frozen=True):
     """What is still shared: no more than this can be copied."""
     rss_gained: float
     is_start: bool
-    """Whether that was seen within `WARM_UP_S` of its start only."""
+    """Whether that was seen within its start only."""
 
 
 def check(index: Index) -> Iterator[Finding]:
@@ -95,10 +97,12 @@ def _grown(index: Index, worker: Process) -> _Grown | None:
     main = main_thread(worker)
     if main is not None and calls(main.stack, ":_find_and_load"):
         return None
-    age = age_s(index.snapshot, worker)
-    if age is None:
-        return _copied(worker, index.history, MOSTLY)
-    from_s = index.snapshot.at_s - age + WARM_UP_S
+    from_s = imported_until_s(index, worker)
+    if from_s is None:
+        age = age_s(index.snapshot, worker)
+        if age is None:
+            return _copied(worker, index.history, MOSTLY)
+        from_s = index.snapshot.at_s - age + WARM_UP_S
     later = _copied(worker, index.history, MOSTLY, from_s)
     if later is not None:
         return later

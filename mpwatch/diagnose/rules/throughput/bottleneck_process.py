@@ -20,6 +20,7 @@ from mpwatch.diagnose.analysis.idle_time import mean_cpu_percent
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import (
     SERVICE_ROLES,
+    age_s,
     all_called,
     called,
     counted,
@@ -93,6 +94,8 @@ PAUSES_S = 15.0
 LOST_SHARE = 0.3
 ANSWERS_S = 15.0
 """A process that has answered none of its clients for so long is no bottleneck, but stuck."""
+ONE_WAIT = 0.9
+"""Of the time in which a client was found waiting, it has waited so much without an answer now."""
 ALWAYS = 0.98
 LATELY = 4
 """Buckets of the account in which some process must have worked: a hang has other rules."""
@@ -162,7 +165,7 @@ def check(index: Index) -> Iterator[Finding]:
         waits = {
             client.process: share
             for client in connected
-            if (share := _wait_share(index, client)) is not None
+            if (share := _wait_share(index, client, process)) is not None
             and share >= WAIT_SHARE
             and (
                 not is_busy
@@ -175,6 +178,8 @@ def check(index: Index) -> Iterator[Finding]:
             quiet_s = min(without_progress_s(each, index) or 0.0 for each in clients)
             if min(waits.values()) >= ALWAYS and quiet_s >= ANSWERS_S:
                 continue  # it answers none of them: `no-progress` says that
+            if all(_is_in_first_wait(index, each, process) for each in clients):
+                continue
             yield _finding(
                 index, process, busy if is_busy else None, clients, sum(waits.values()), lines
             )
@@ -950,31 +955,68 @@ def _is_client(process: Process, server: ProcessId) -> bool:
 
 def _connected(index: Index, server: Process, waiting: Collection[ProcessId]) -> Iterator[Process]:
     """The processes that wait for a server now, or have a connection to it."""
-    own = {link.inode for link in server.sample.links if link.kind == "socket"}
+    own = {link.channel for link in server.sample.links if link.kind == "socket"}
     for process in index.snapshot.living():
         if process.process in waiting or (
             _is_client(process, server.process)
-            and any(link.peer in own for link in process.sample.links if link.peer is not None)
+            and any(link.other_end in own for link in process.sample.links if link.peer is not None)
         ):
             yield process
 
 
-def _wait_share(index: Index, client: Process) -> float | None:
+def _wait_share(index: Index, client: Process, server: Process) -> float | None:
     """The share of readings that found it reading from a socket; `None` of too few.
 
-    Of the time in which it did not wait for a core: then nobody knows what it waits for next. On a
-    loaded machine readings are far apart, so that it takes longer until there are enough.
+    Of the time in which it did not wait for a core: then nobody knows what it waits for next.
     """
-    series = index.history.of(client.process, "answer_wait")
-    if len(series) < SAMPLES:
-        return None
-    last_s = series[-1].at_s
-    since_s = max(last_s - LAST_MINUTE_S, min(last_s - OVER_S, series[-SAMPLES].at_s))
-    recent = series[first_at(series, since_s) :]
-    if len(recent) < SAMPLES or last_s - recent[0].at_s < WATCHED_S:
+    recent = _readings(index, client, server)
+    if len(recent) < SAMPLES or recent[-1].at_s - recent[0].at_s < WATCHED_S:
         return None
     share = sum(values_of(recent)) / len(recent)
     return min(1.0, share / max(1.0 - core_share(index, client), share, LEAST_TIME))
+
+
+def _is_in_first_wait(index: Index, client: Process, server: Process) -> bool:
+    """Whether the present wait is all the time that a client was found to wait for answers."""
+    recent = _readings(index, client, server)
+    values = values_of(recent)
+    since = next((n + 1 for n in range(len(values) - 1, -1, -1) if not values[n]), 0)
+    if since >= len(recent):
+        return False
+    found_s = recent[-1].at_s - recent[since].at_s
+    waited_s = (recent[-1].at_s - recent[0].at_s) * sum(values) / len(values)
+    waits_s = min(found_s, without_progress_s(client, index) or 0.0)
+    return waits_s >= ONE_WAIT * waited_s
+
+
+def _readings(index: Index, client: Process, server: Process) -> Series:
+    """Whether the last readings found a client reading from a socket, from the server's start on.
+
+    That lasts until it has imported what it needs, and until the first wait for it has ended: a
+    message that says that it is ready is no answer. On a loaded machine readings are far apart, so
+    that it takes longer until there are enough.
+    """
+    series = index.history.of(client.process, "answer_wait")
+    if len(series) < SAMPLES:
+        return series[:0]
+    last_s = series[-1].at_s
+    since_s = max(last_s - LAST_MINUTE_S, min(last_s - OVER_S, series[-SAMPLES].at_s))
+    imported_s = imported_until_s(index, server)
+    if imported_s is not None:
+        since_s = max(since_s, imported_s)
+    age = age_s(index.snapshot, server)
+    if age is not None:
+        since_s = max(since_s, _end_of_first_wait_s(series, index.snapshot.at_s - age))
+    return series[first_at(series, since_s) :]
+
+
+def _end_of_first_wait_s(series: Series, from_s: float) -> float:
+    """When the first of these waits ended that was seen from a time on; that time if it lasts."""
+    later = series[first_at(series, from_s) :]
+    values = values_of(later)
+    first = next((n for n, value in enumerate(values) if value), len(values))
+    end = next((n for n in range(first, len(values)) if not values[n]), None)
+    return from_s if end is None else later[end].at_s
 
 
 def _finding(

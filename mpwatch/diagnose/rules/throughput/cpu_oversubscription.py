@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
+from mpwatch.describe.frames import own_frames
 from mpwatch.diagnose.analysis.growth.forecast import median, slope
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import (
@@ -19,7 +20,7 @@ from mpwatch.diagnose.analysis.process_queries import (
 )
 from mpwatch.diagnose.analysis.source.lines import line_at
 from mpwatch.diagnose.analysis.source.loops import polls_for_item
-from mpwatch.diagnose.analysis.stack_patterns import HOOK_THREAD, main_thread
+from mpwatch.diagnose.analysis.stack_patterns import HOOK_THREAD, calls, main_thread
 from mpwatch.diagnose.analysis.throughput.shares import (
     KNOWN,
     SHORT_OF_CORES,
@@ -53,6 +54,11 @@ SMALL_POOL_WORKS = 0.5
 """A process with a small pool counts if its main thread computes, or waits for a core to, for this
 part of the time."""
 SUSTAINED_S = 5.0
+READY = 0.5
+"""A thread that computes, or waits for a core to, for less of its time mostly waits."""
+AT_ONCE = 1.5
+"""Cores that threads use together only if they compute at the same time: those that take turns with
+the GIL use one, and a little for taking it."""
 POLLS_SHARE = 0.85
 """Of its time, in which a process that only polls has a core or waits for one."""
 POLLS_CPU = 0.05
@@ -73,7 +79,8 @@ _TARGET = slice(-5, -3)
 def check(index: Index) -> Iterator[Finding]:
     """Yield a finding where threads or polls take the cpus that others need."""
     yield from _polls(index)
-    yield from _crowds(index)
+    crowds = [*_crowds(index)]
+    yield from crowds or _own_crowds(index)
 
 
 def _crowds(index: Index) -> Iterator[Finding]:
@@ -83,12 +90,8 @@ def _crowds(index: Index) -> Iterator[Finding]:
     machine. Threads that send and receive do not count: on a loaded machine they are often runnable
     although they hardly compute.
     """
-    cpus = index.snapshot.host.usable_cpus or index.snapshot.host.cpu_count
-    runnable = index.history.of_host("runnable")
-    if not cpus or len(runnable) < 2 or runnable[-1].at_s - runnable[0].at_s < SUSTAINED_S:
-        return
-    recent = [point.value for point in runnable if point.at_s >= runnable[-1].at_s - 15]
-    if median(recent) < RUNNABLE_PER_CPU * cpus:
+    cpus, runnable = _cpus(index), _runnable(index)
+    if runnable is None:
         return
     counts = [
         (process, count)
@@ -98,9 +101,147 @@ def _crowds(index: Index) -> Iterator[Finding]:
         and (count >= POOL or _has_small_pool(index, process, cpus))
     ]
     threads = sum(count for _, count in counts)
-    if len(counts) < 2 or threads < max(THREADS_PER_CPU * cpus, cpus + 4):
+    if len(counts) < 2 or threads < _many(cpus):
         return
-    yield _finding(index, counts, threads, cpus, median(recent))
+    yield _finding(index, counts, threads, cpus, runnable)
+
+
+def _cpus(index: Index) -> int:
+    return index.snapshot.host.usable_cpus or index.snapshot.host.cpu_count or 0
+
+
+def _many(cpus: int) -> float:
+    """So many computing threads are far more than there are cpus."""
+    return max(THREADS_PER_CPU * cpus, cpus + 4)
+
+
+def _runnable(index: Index) -> float | None:
+    """How many threads of the machine can run at a time; `None` where the cpus are enough."""
+    cpus, runnable = _cpus(index), index.history.of_host("runnable")
+    if not cpus or len(runnable) < 2 or runnable[-1].at_s - runnable[0].at_s < SUSTAINED_S:
+        return None
+    found = median([point.value for point in runnable if point.at_s >= runnable[-1].at_s - 15])
+    return found if found >= RUNNABLE_PER_CPU * cpus else None
+
+
+class _AtOnce(Struct, frozen=True):
+    """Threads that a program has started itself, and that compute at the same time."""
+
+    process: Process
+    threads: tuple[Thread, ...]
+    cores: float
+    """What they use together."""
+    for_core: float
+    """The part of their time in which they wait for one, on average, 0 to 1."""
+
+
+def _own_crowds(index: Index) -> Iterator[Finding]:
+    """Processes whose own threads compute at the same time, far more than cpus in all.
+
+    No setting of a library limits these.
+    """
+    cpus, runnable = _cpus(index), _runnable(index)
+    if runnable is None:
+        return
+    found = [
+        each
+        for process in index.snapshot.living()
+        if process.role not in SERVICE_ROLES and (each := _at_once(index, process)) is not None
+    ]
+    if sum(len(each.threads) for each in found) >= _many(cpus):
+        yield _finding_of_own(index, found, cpus, runnable)
+
+
+def _at_once(index: Index, process: Process) -> _AtOnce | None:
+    """The own threads of a process that compute at once; `None` where nothing proves that.
+
+    Threads that take turns with the GIL use one core together, also where each of them is ready to
+    run all the time. Those that mostly wait for something else than a core do not count.
+    """
+    own = {t.tid: t for t in process.threads if t.stack and not _is_transport(t)}
+    account = index.snapshot.account.processes.get(process.process)
+    if account is None or len(own) < POOL:
+        return None
+    threads: list[Thread] = []
+    cpu, waits = 0.0, 0.0
+    for number, each in enumerate(account.uncounted):
+        thread = own.get(each.tid)
+        tally = account.thread(number).last_minute() if thread is not None else None
+        if thread is None or tally is None or tally.observed_s < SUSTAINED_S:
+            continue
+        found = tally.shares()
+        no_core = sum(share for activity, share in found if activity == NO_CORE)
+        if no_core + sum(s for a, s in found if a.kind == "computing") >= READY:
+            threads.append(thread)
+            cpu += tally.cpu_s / tally.observed_s
+            waits += no_core
+    if not threads or cpu < AT_ONCE or waits < SHORT_OF_CORES * len(threads):
+        return None
+    of_library = sum(not each.stack and _is_busy(each) for each in process.threads)
+    if of_library >= len(threads):
+        return None
+    return _AtOnce(process, tuple(threads), cpu, waits / len(threads))
+
+
+def _finding_of_own(index: Index, found: Sequence[_AtOnce], cpus: int, runnable: float) -> Finding:
+    """Describe threads of the program that compete for cpus."""
+    processes = [each.process for each in found]
+    count, names = sum(len(each.threads) for each in found), all_called(processes)
+    place = work_place(index, processes, _computes, shares_of_all_threads)
+    at = f", mostly at {place.words}" if place is not None and place.is_main else ""
+    pools = {_executor(thread) for each in found for thread in each.threads} - {""}
+    started = f"threads of {' and '.join(sorted(pools))}" if pools else "threads of the program"
+    limit = " and ".join(f"{_LIMITS[each]}={cpus}" for each in sorted(pools))
+    return Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        process=processes[0].process,
+        others=tuple(each.process for each in processes[1:]),
+        subject="own threads",
+        is_doubtful=True,
+        summary=(
+            f"{count} threads that {names} {'has' if len(found) == 1 else 'have'} started compute "
+            f"at the same time and compete for {counted(cpus, 'cpu')}{at}"
+        ),
+        evidence=(
+            *(
+                f"{called(each.process)}: {len(each.threads)} {started} use {each.cores:.1f} cores "
+                f"together, and each waits for a free one {each.for_core:.0%} of the time"
+                for each in found[:SHOWN]
+            ),
+            f"{runnable:.0f} threads of the machine are runnable at a time",
+        ),
+        cause=(
+            "These are the program's own threads, and no pool of a library: they use more than one "
+            "core together, so they do not only take turns with the GIL. With more of them than "
+            "cpus nothing is computed sooner: each waits until it had a turn on a cpu, and keeps "
+            "what it works on in memory and in the caches meanwhile."
+        ),
+        advice=(
+            f"Start no more of these threads than usable cpus, in all processes together: "
+            f"{limit or f'{cpus} threads that take their work from a queue'} "
+            "(len(os.sched_getaffinity(0)) tells how many there are). OMP_NUM_THREADS and its like "
+            "do not limit them. Nothing is wrong where they wait for files or answers for most of "
+            "the time at other times."
+        ),
+    )
+
+
+def _executor(thread: Thread) -> str:
+    """The executor or pool whose thread it is; empty for others."""
+    frames = own_frames(thread.stack)
+    return next((name for name, start in _EXECUTORS.items() if calls(frames, start)), "")
+
+
+_EXECUTORS: Mapping[str, str] = {
+    "a ThreadPoolExecutor": "concurrent/futures/thread.py:_worker",
+    "a ThreadPool": "multiprocessing/pool.py:worker",
+}
+"""Where their threads run calls (CPython 3.10 to 3.14)."""
+_LIMITS: Mapping[str, str] = {
+    "a ThreadPoolExecutor": "max_workers",
+    "a ThreadPool": "processes",
+}
 
 
 class _Poller(Struct, frozen=True):

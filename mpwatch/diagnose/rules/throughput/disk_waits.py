@@ -15,10 +15,11 @@ from mpwatch.diagnose.analysis.throughput.shares import (
     core_share,
     doing_words,
     losses,
+    shares,
     speedup_without,
     times_faster,
 )
-from mpwatch.model.account import SYNC_CALLS, Activity
+from mpwatch.model.account import IMPORTS, SYNC_CALLS, Activity
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
 from mpwatch.model.snapshot import Process
@@ -34,13 +35,19 @@ SHOWN = 2
 
 
 def check(index: Index) -> Iterator[Finding]:
-    """Yield a finding for the processes whose threads wait for a disk much of the time."""
+    """Yield a finding for the processes whose threads wait for a disk much of the time.
+
+    What a process reads while it imports is its start. Not all waits of a start are known to be for
+    that, so a process that is found at imports more than at other waits for a disk counts as
+    starting.
+    """
     found = [
         each
         for each in losses(index, _is_disk)
         if each.share >= WAIT_SHARE * (1 - core_share(index, each.process))
         and each.readings >= LOSS_READINGS
         and each.process.role not in SERVICE_ROLES
+        and each.share > _imports_share(index, each.process)
     ]
     if not found:
         return
@@ -49,7 +56,14 @@ def check(index: Index) -> Iterator[Finding]:
         yield _finding(index, found, faster)
 
 
+def _imports_share(index: Index, process: Process) -> float:
+    """The share of the time in which the main thread was seen in imports."""
+    return sum(each.share for each in shares(index, process) if each.activity.what == IMPORTS)
+
+
 def _is_disk(activity: Activity) -> bool:
+    if activity.what == IMPORTS:
+        return False
     if activity.kind != "waiting" or activity.target not in ("file", "page-faults"):
         return False
     # A driver, such as that of a GPU, is no disk.

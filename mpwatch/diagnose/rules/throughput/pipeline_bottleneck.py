@@ -33,6 +33,7 @@ from mpwatch.diagnose.analysis.throughput.shares import (
     at_place,
     core_share,
     doing_words,
+    main_account,
     shares,
     starting_part,
     times_faster,
@@ -82,6 +83,10 @@ LASTS_S = 10.0
 LEAST_TIME = 0.05
 """With less time that was not a wait for a core, a share of it means nothing: a tenth of sixty
 readings are six."""
+LEAST_KNOWN_S = 1.0
+"""Of what they do, known of all processes together: a start shows in its first stacks."""
+ONE_WAIT = 0.9
+"""Of the time in which a process was found waiting, it has waited so much without an item now."""
 STARTS_PART = 0.5
 """Processes whose time has gone into imports for this part are starting, and no stage yet."""
 SHOWN = 3
@@ -180,8 +185,10 @@ def _without_sleepers(
 def _is_understood(index: Index, found: _Stages) -> bool:
     """Whether those that wait do so for the ones that work, and not just for a usual while."""
     working = found.working
-    if (starting_part(index, working) or 0.0) >= STARTS_PART:
+    if (starting_part(index, working, LEAST_KNOWN_S) or 0.0) >= STARTS_PART:
         return False  # they make no items yet: `spawn-startup-cost` names starts in each round
+    if found.waiting and all(_is_in_first_wait(index, each) for each in found.waiting):
+        return False  # no item has come so far: those that work may still build what they need
     if _is_one_of_equals(index, working, found.others):
         return False
     if _is_pool_of(working, found.others):
@@ -193,6 +200,13 @@ def _is_understood(index: Index, found: _Stages) -> bool:
     feeds = [each for each in working if any(p.parent == each.process for p in found.waiting)]
     is_starving = found.waits_with_core >= STARVES_SHARE
     return not feeds or (is_starving and all(working_share(index, p) >= FEEDS_SHARE for p in feeds))
+
+
+def _is_in_first_wait(index: Index, process: Process) -> bool:
+    """Whether the present wait of a process is all the time that it was found to wait."""
+    account = main_account(index, process.process)
+    waited_s = _waits(index, process) * account.last_minute().observed_s if account else 0.0
+    return (without_progress_s(process, index) or 0.0) >= ONE_WAIT * waited_s > 0
 
 
 def _is_most(index: Index, process: Process, share: float) -> bool:

@@ -704,3 +704,16 @@ def run(batch, group=None):
         folder.mkdir()
         found = {each.kind for each in origins(folder, f"{text}\n{call}\n")}
         assert ("unshared" in found) is is_off, call
+
+
+@pytest.mark.parametrize(("handlers", "is_told"), [(20, True), (700, False)])
+def test_what_runs_elsewhere_is_looked_for_within_the_limit(
+    tmp_path: Path, handlers: int, *, is_told: bool
+) -> None:
+    """Each of many handlers may be of each signal that a variable ever is."""
+    text = "import signal\n" + "number = signal.SIGTERM\n" * handlers
+    text += "signal.signal(number, end)\n" * handlers
+    text += "def end(*_): pass\n"
+    text += "def run(path):\n    if os.path.exists(path):\n        pass  # here\n"
+
+    assert bool(origins(tmp_path, text)) == is_told

@@ -13,7 +13,7 @@ from mpwatch.diagnose.rules.throughput.bottleneck_process import check
 from mpwatch.model.account import COPYING, JOB_WORKS, NO_CORE, Activity, ActivityKind
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History, Point, ProcessMetric
-from mpwatch.model.progress import Counts, ProgressSource
+from mpwatch.model.progress import BUCKET_S, Counts, ProgressSource
 from mpwatch.model.samples import ThreadSample, WaitedOn
 from mpwatch.model.snapshot import GpuUse, Hook, Process, Snapshot
 from mpwatch.model.source_code import Mark, SourceLine, Statement
@@ -28,6 +28,7 @@ from tests.builders.accounts import (
 from tests.builders.snapshots import (
     MAIN,
     NOW_S,
+    WALL_S,
     accounted,
     cpu,
     fds,
@@ -664,6 +665,57 @@ def test_a_main_process_that_mostly_waits_for_one_busy_process_is_reported_alone
     assert "waits for the answers of spawned 150 (150), which is busy" in finding.summary
     assert "waits for its answers 71% of the time" in finding.evidence[0]
     assert "only one works at a time" in finding.cause
+
+
+ANSWERED = [1, 1, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("readings", "waits_s", "imported_ago_s", "is_told"),
+    [
+        ([0] * 12 + [1] * 19, 18.5, None, False),
+        ([1] * 24 + [0] * 2 + [1] * 5, 4.0, None, False),
+        ([1] * 8 + [0] + ANSWERED * 5 + [1, 1], 1.0, None, True),
+        (ANSWERED * 7 + [1, 1, 1], 2.0, None, True),
+        (ANSWERED * 7 + [1, 1, 1], 2.0, 100.0, True),
+        (ANSWERED * 7 + [1, 1, 1], 2.0, 5.0, False),
+        (ANSWERED * 7 + [1, 1, 1], 2.0, 0.0, False),
+    ],
+    ids=[
+        "it waits for the first answer",
+        "the first answer has come",
+        "others have come after it",
+        "its start was not watched",
+        "it has imported long ago",
+        "it has just imported",
+        "it imports",
+    ],
+)
+def test_a_process_that_starts_is_no_bottleneck(
+    readings: list[int], waits_s: float, imported_ago_s: float | None, *, is_told: bool
+) -> None:
+    """Main waits in `ready.recv()` for a child that imports, or builds its model."""
+    asks = replace(client(200), role="main", parent=None)
+    asks = replace(asks, threads=(replace(asks.threads[0], waits_s=waits_s, still_s=waits_s),))
+    seen = replace(job(asks), root=asks.process)
+    server = seen.processes[1]
+    server = replace(server, sample=replace(server.sample, born_wall_s=WALL_S - len(readings)))
+    seen = replace(seen, processes=(seen.processes[0], server, *seen.processes[2:]))
+    if imported_ago_s is not None:
+        seen = with_shares(seen, **{f"p{SERVER}": {COMPUTES: 1.0}})
+        account = seen.account.processes[pid(SERVER)]
+        imported_in = int((NOW_S - imported_ago_s) // BUCKET_S)
+        own = account.uncounted[0]._replace(buckets=(), imported_in=imported_in)
+        known = {pid(SERVER): replace(account, uncounted=(own,))}
+        seen = replace(seen, account=replace(seen.account, processes=known))
+    points = [
+        point._replace(value=float(value)) for point, value in zip(line(1.0), readings, strict=True)
+    ]
+    waits = history({(200, "answer_wait"): points})
+
+    before = History({**past().processes, **waits.processes}, {}, 0.0)
+
+    assert bool(found(check, seen, before)) == is_told
 
 
 COMPARES = "if all(row[i + k] == row[n + k] for k in range(3)):"

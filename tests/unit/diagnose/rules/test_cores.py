@@ -175,6 +175,90 @@ def test_the_line_of_a_main_thread_that_sleeps_is_not_where_other_threads_comput
     )
 
 
+RUNS_CALLS = ("concurrent/futures/thread.py:_worker",)
+
+
+def own_threads(
+    cores: float, *, count: int = 12, found_ready: int = 10, below: tuple[str, ...] = RUNS_CALLS
+) -> Snapshot:
+    """A process whose own threads use so many cores together.
+
+    Args:
+        cores: What they use.
+        count: How many there are.
+        found_ready: In so many of ten readings each of them can run.
+        below: The calls that lead to the line at which they compute.
+    """
+    waits = WaitedOn("pipe-read", "read", ("pipe:[9]",))
+
+    def at(second: int) -> Snapshot:
+        is_ready = second % 10 < found_ready
+        each = 100 * cores / count
+        state = {"state": "R", "cpu_percent": each} if is_ready else {"waits": waits}
+        own = [
+            thread(3000 + n, "resize.py:area:14", *below, stack_age_s=0.0, **state)
+            for n in range(count)
+        ]
+        asleep = thread(200, "resize.py:run:40", waits=WaitedOn("futex", "futex"))
+        ticks = {3000 + n: round(each * second) for n in range(count)}
+        resizes = ticked(process(200, "spawned", threads=[asleep, *own]), ticks)
+        return snapshot_of(main(), resizes, at_s=NOW_S - 40 + second, usable_cpus=4)
+
+    return accounted(*map(at, range(41)))
+
+
+CAN_RUN = history({}, {"runnable": line(13.0)})
+
+
+def test_threads_of_the_program_that_compute_at_once_are_told_as_its_own() -> None:
+    finding = only(cpu_oversubscription.check, own_threads(3.8), CAN_RUN)
+
+    assert (finding.severity, finding.subject) == (Severity.INFO, "own threads")
+    assert finding.summary == (
+        "12 threads that spawned 200 (200) has started compute at the same time and compete for 4 "
+        "cpus, mostly at resize.py:14 area"
+    )
+    assert "12 threads of a ThreadPoolExecutor use 3.8 cores together" in finding.evidence[0]
+    assert "max_workers=4 (" in finding.advice
+    assert "library that" not in finding.cause
+
+
+@pytest.mark.parametrize(
+    ("below", "words"),
+    [
+        (("multiprocessing/pool.py:worker",), "processes=4 ("),
+        (("threading.py:run",), "4 threads that take their work from a queue ("),
+    ],
+)
+def test_own_threads_are_limited_where_they_are_started(below: tuple[str, ...], words: str) -> None:
+    finding = only(cpu_oversubscription.check, own_threads(3.8, below=below), CAN_RUN)
+
+    assert words in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("job", "runnable"),
+    [
+        (own_threads(1.05), 13.0),
+        (own_threads(3.8, found_ready=4), 13.0),
+        (own_threads(3.8, count=4), 13.0),
+        (own_threads(3.8), 4.0),
+    ],
+    ids=[
+        "they take turns with the GIL",
+        "they mostly wait",
+        "as many as there are cpus",
+        "the cpus are enough",
+    ],
+)
+def test_own_threads_that_do_not_compete_for_cpus_are_not_told(
+    job: Snapshot, runnable: float
+) -> None:
+    past = history({}, {"runnable": line(runnable)})
+
+    assert found(cpu_oversubscription.check, job, past) == []
+
+
 def _computing_at(place: str, tid: int, of: ThreadAccount) -> ThreadAccount:
     """The account of a thread that computes at a line, for as long as another one was observed."""
     computes = Activity("computing", place=place)

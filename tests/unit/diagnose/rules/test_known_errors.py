@@ -496,6 +496,7 @@ RAISED = (
     "init_process_group.",
     "RuntimeError: Too many open files. Communication with the workers is no longer possible. "
     "Please increase the limit using `ulimit -n` in the shell",
+    "ValueError: filedescriptor out of range in select()",
     "ValueError: Separator is found, but chunk is longer than limit",
     "asyncio.exceptions.LimitOverrunError: Separator is not found, and chunk exceed the limit",
     "RuntimeError: dictionary changed size during iteration",
@@ -520,14 +521,14 @@ def test_an_exception_whose_mistake_is_elsewhere_is_explained(message: str) -> N
 
     assert row is not None
     assert told.cause == f"{row.cause} Processes that wait for this one are not notified."
-    assert told.advice == f"{row.advice} Catch expected exceptions in the worker itself."
+    assert told.advice == row.advice
 
 
 @pytest.mark.parametrize(
     ("advice", "rest"),
     [
         ("Fix the code at the line shown, or at the end of the first traceback.", ""),
-        ("Fix the code that raises it. Catch expected exceptions.", "Catch expected exceptions."),
+        ("Fix the code that raises it. Catch expected exceptions. End all.", "End all."),
         ("Fix the code at step-1.py:7 a.b. End the others.", "End the others."),
         ("Check the exit status (run(..., check=True)).",) * 2,
     ],

@@ -21,9 +21,11 @@ from mpwatch.model.account import Account
 from mpwatch.model.findings import Severity
 from mpwatch.model.history import History, Point
 from mpwatch.model.ids import ProcessId, Role
+from mpwatch.model.progress import BUCKET_S
 from mpwatch.model.samples import ThreadSample, WaitedOn
 from mpwatch.model.snapshot import Loader, Process, Snapshot
 from mpwatch.model.source_code import Mark, Statement
+from tests.builders.accounts import COMPUTES, with_shares
 from tests.builders.snapshots import (
     MAIN,
     MIB,
@@ -101,6 +103,26 @@ def test_a_process_that_begins_does_not_copy_by_reading(
     child = process(200, "rank", start_method="fork", **fields)
 
     assert found(copy_on_write_growth.check, snapshot_of(main(), child), copying(**past)) == [], why
+
+
+@pytest.mark.parametrize(
+    ("age_s", "imported_ago_s", "is_told"),
+    [(25, 20, True), (25, 5, False), (120, 4, False), (120, 25, True), (120, 200, True)],
+)
+def test_a_start_lasts_until_the_imports_are_done(
+    age_s: float, imported_ago_s: float, *, is_told: bool
+) -> None:
+    """However long they take: 25 s after its start one process computes, another still imports."""
+    child = process(200, "rank", start_method="fork", born_wall_s=WALL_S - age_s)
+    job = with_shares(snapshot_of(main(), child), p200={COMPUTES: 1.0})
+    account = job.account.processes[pid(200)]
+    imported_in = int((NOW_S - imported_ago_s) // BUCKET_S)
+    seen = replace(
+        account, uncounted=(account.uncounted[0]._replace(buckets=(), imported_in=imported_in),)
+    )
+    job = replace(job, account=replace(job.account, processes={pid(200): seen}))
+
+    assert bool(found(copy_on_write_growth.check, job, copying(3 * MIB))) == is_told
 
 
 def test_a_start_that_comes_near_a_limit_is_told() -> None:

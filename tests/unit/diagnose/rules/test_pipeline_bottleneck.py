@@ -167,6 +167,39 @@ def test_workers_that_a_model_waits_for_are_named_beside_a_main_that_sleeps(
     assert found(check, gateway(30.0, has_client)) == []
 
 
+def lately(job: Snapshot, buckets: int) -> Snapshot:
+    """The job, watched for so many buckets of its account."""
+    processes = {
+        identity: replace(
+            account,
+            uncounted=tuple(
+                each._replace(buckets=each.buckets[-buckets:]) for each in account.uncounted
+            ),
+        )
+        for identity, account in job.account.processes.items()
+    }
+    return replace(job, account=replace(job.account, processes=processes))
+
+
+@pytest.mark.parametrize(("since_s", "is_told"), [(9.7, False), (3.0, True)])
+def test_processes_that_have_made_no_item_yet_are_no_stage(since_s: float, is_told: bool) -> None:
+    """Main waits in `ready.recv()` for children that build their models."""
+    job = lately(learner(since_s=since_s), buckets=2)
+
+    assert bool(found(check, job)) == is_told
+
+
+def test_imports_show_a_start_before_much_is_known() -> None:
+    imports = Activity("computing", IMPORTS, place="main.py:7 <module>")
+    starts = {NO_CORE: 0.7, imports: 0.3}
+    computes = {NO_CORE: 0.7, COMPUTES_IN_ENV: 0.3}
+    waits = {WAITS_IN_QUEUE: 0.98, COMPUTES: 0.02}
+
+    for does, is_told in ((starts, False), (computes, True)):
+        job = lately(with_shares(learner(), p100=waits, p200=does, p201=does), buckets=2)
+        assert bool(found(check, job)) == is_told
+
+
 def test_sleep_is_reported_as_such_on_a_loaded_machine_and_after_imports() -> None:
     imports = Activity("computing", IMPORTS, place="main.py:7 <module>")
     loaded = {SLEEPS: 0.42, NO_CORE: 0.43, imports: 0.15}

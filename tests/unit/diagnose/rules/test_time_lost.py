@@ -518,6 +518,48 @@ def test_waits_for_drivers_and_for_the_own_mappings_are_no_waits_for_a_disk(
     assert bool(found(disk_waits.check, watched(make))) == is_reported
 
 
+IMPORTING = "<frozen importlib._bootstrap>:_find_and_load"
+
+
+@pytest.mark.parametrize(
+    ("path", "stack", "imports", "is_told"),
+    [
+        ("/data/shard-3.bin", "train.py:write:12", 0, True),
+        ("/lib/torch/functional.pyc", "", 0, False),
+        ("/lib/libcublas.so.12", "", 0, False),
+        ("/data/modules.py", "train.py:write:12", 0, True),
+        ("/lib/torch/version.txt", IMPORTING, 0, False),
+        ("", IMPORTING, 0, False),
+        ("", "", 0, True),
+        ("", "", 4, True),
+        ("", "", 5, False),
+    ],
+)
+def test_what_a_program_reads_while_it_imports_is_its_start(
+    path: str, stack: str, imports: int, *, is_told: bool
+) -> None:
+    """By the file, by the stack, or by what else the process was found at; a page fault as well."""
+
+    def make(second: int) -> Snapshot:
+        snapshot = syncing(second, synced=9, call="read")
+        own = snapshot.processes[1]
+        own_code = "train.py:<module>:2"
+        if own.threads[0].state != "D":
+            return snapshot
+        wait = WaitedOn("disk", "read" if path else "-", (path,) if path else ("folio_wait",))
+        if second % 10 < imports:
+            wait = replace(wait, targets=("/lib/torch/functional.pyc",))
+        taken = thread(200, *(filter(None, (stack, own_code)) if stack else ()), stack_age_s=0.0)
+        blocked = replace(own.threads[0], stack=taken.stack, waits_on=wait, stack_age_s=0.0)
+        own = replace(own, threads=(replace(blocked, wchan="folio_wait_bit_common"),))
+        if not path:
+            samples = tuple(replace(each, syscall=-1) for each in own.sample.threads or ())
+            own = replace(own, sample=replace(own.sample, threads=samples))
+        return replace(snapshot, processes=(snapshot.processes[0], own))
+
+    assert bool(found(disk_waits.check, watched(make))) == is_told
+
+
 @pytest.mark.parametrize(
     ("swapped", "words"), [(900 * MIB, "Use less memory"), (0, "Read the mapped file in order")]
 )
