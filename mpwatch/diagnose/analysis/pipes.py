@@ -39,6 +39,8 @@ class PipeEnds(Struct, frozen=True):
     """Sockets whose other end is not known to be in this job."""
     peers: dict[Channel, Channel] = field(default_factory=dict)
     """The other end of each socket, where known."""
+    unaccepted: frozenset[Channel] = frozenset()
+    """Sockets of connections that no process has accepted yet: the other end listens."""
 
     def words(self, channel: Channel) -> str:
         """What to call one: `pipe 18174`, `socket 77`, `tcp 10.0.0.1:4000 > 10.0.0.2:29500`."""
@@ -101,8 +103,11 @@ def ends_among(
     ends = {each: link.other_end for each, link in sockets.items()}
     known = {channel: end for channel, end in ends.items() if end is not None}
     peers: dict[Channel, dict[ProcessId, None]] = {}
-    for process, channel, _ in _links_to(held, frozenset(known.values())):
+    listening: set[Channel] = set()
+    for process, channel, link in _links_to(held, frozenset(known.values())):
         peers.setdefault(channel, {})[process] = None
+        if LISTENS in (link.address or ""):
+            listening.add(channel)
     for channel, end in known.items():
         if end in peers:
             readers[channel] = writers[channel] = peers[end]
@@ -113,6 +118,7 @@ def ends_among(
         {channel: link.address or "unix" for channel, link in sockets.items()},
         frozenset(channel for channel in sockets if known.get(channel) not in peers),
         known,
+        frozenset(channel for channel, end in known.items() if end in listening),
     )
 
 

@@ -471,3 +471,58 @@ def test_another_thread_of_the_server_that_computes_may_be_at_work_for_the_reque
 
     assert told.severity is (Severity.INFO if is_at_work else Severity.WARNING)
     assert ("computes" in told.cause) is is_at_work
+
+
+ACCEPTING = (
+    "multiprocessing/connection.py:recv_bytes",
+    "multiprocessing/connection.py:deliver_challenge",
+    "multiprocessing/connection.py:accept",
+    "train.py:serve:60",
+)
+
+
+def in_handshake(*others: Thread) -> Process:
+    return server(*others, waits=reads(THEIRS), stack=ACCEPTING)
+
+
+def pending() -> Process:
+    """A client whose connection the server has not accepted yet."""
+    waits = thread(400, *ASKING, waits=reads(900), still_s=40.0)
+    links = [socket(3, 900, LISTENING, f"tcp 127.0.0.1:51009 > {HERE}")]
+    return process(400, role="spawned", label="actor", fds=fds(9, links=links), threads=[waits])
+
+
+def test_a_client_that_takes_no_part_in_a_handshake_keeps_all_others_from_the_server() -> None:
+    handles = handler(301, "train.py:handle:40", waits=FUTEX)
+    snapshot = job(client(), in_handshake(handles), pending(), lines=READING)
+
+    finding = only(standing_still.check, snapshot, quiet())
+
+    assert finding.severity is Severity.CRITICAL
+    assert (
+        "scorer (300) accepts nobody while it waits for main (100), which takes no part in the "
+        "authentication of a Listener with an authkey" in finding.summary
+    )
+    assert "scorer (300) is in accept() at train.py:60 serve, which includes" in finding.cause
+    assert "main (100) takes no part in it, and waits to receive itself" in finding.cause
+    assert "So far actor (400) waits for that." in finding.cause
+    assert "deliver_challenge()" in finding.advice
+
+
+def test_a_connection_that_is_not_accepted_is_waited_for_at_the_server() -> None:
+    graph = wait_graph(Index(job(client(), in_handshake(), pending())))
+
+    (edge,) = (each for each in graph.edges if each.waiter.pid == 400)
+
+    assert [each.pid for each in edge.providers] == [SERVER]
+    assert edge.what == f"tcp 127.0.0.1:51009 > {HERE}, which is not accepted yet"
+
+
+def test_a_client_in_the_handshake_is_no_reason() -> None:
+    connecting = ("multiprocessing/connection.py:answer_challenge",
+                  "multiprocessing/connection.py:Client", *ASKING)  # fmt: skip
+    answers = client()
+    first = replace(answers.threads[0], stack=frames(*connecting))
+    snapshot = job(replace(answers, threads=(first,)), in_handshake(), pending(), lines=READING)
+
+    assert wait_graph(Index(snapshot)).chains[0].conclusion != BOTH_READ

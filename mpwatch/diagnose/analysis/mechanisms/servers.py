@@ -41,6 +41,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
 )
 from mpwatch.diagnose.analysis.waits.chains import answering_threads, wait_graph
 from mpwatch.diagnose.analysis.waits.connections import (
+    is_in_handshake,
     listening_sockets,
     peer_of_wait,
     read_by,
@@ -298,6 +299,8 @@ def both_receive(case: Case) -> Mechanism | None:
     both = both_read(case.index, case.chain)
     if both is None:
         return None
+    if is_in_handshake(both.thread):
+        return _handshake(case.index, both)
     is_known = both.short_read is not None or both.counted is not None
     lost = None if is_known else below_zero(case)
     return lost or Mechanism(
@@ -310,6 +313,55 @@ def both_receive(case: Case) -> Mechanism | None:
         ),
         is_certain=True,
     )
+
+
+def _handshake(index: Index, both: BothRead) -> Mechanism:
+    """A client takes no part in the handshake that accepting its connection includes."""
+    server, client = called(both.server), called(both.client)
+    at, away = at_line(both.thread), at_line(both.waiting)
+    pending = _pending_at(index, both.server)
+    others = f" So far {all_called(pending)} {wait_verb(pending)} for that." if pending else ""
+    is_ssl = calls(own_frames(both.thread.stack), ":do_handshake")
+    what = "the handshake of TLS" if is_ssl else "the authentication of a Listener with an authkey"
+    return Mechanism(
+        cause=(
+            f"{server} is in accept(){at}, which includes {what}: it waits there for what {client} "
+            f"has to send. {client} takes no part in it, and waits to receive itself{away}. "
+            "accept() returns only when that connection ends, and nobody else is accepted until "
+            f"then.{others}"
+        ),
+        advice=(
+            "Let accept() return before the handshake: wrap_socket(do_handshake_on_connect=False) "
+            "of the listening socket, and do_handshake() with a time limit in the thread that "
+            "serves the connection."
+            if is_ssl
+            else "Make the Listener without an authkey, and call deliver_challenge() and "
+            "answer_challenge() with a time limit in the thread that serves the connection; or let "
+            f"{client} connect by multiprocessing.connection.Client with the same authkey. To "
+            "notice the end of a process, wait for its sentinel in place of a connection."
+        )
+        + " More threads, a longer backlog or new clients do not help.",
+        evidence=(both.evidence,),
+        headline=(
+            f"{server} accepts nobody while it waits for {client}, which takes no part in {what}."
+        ),
+        is_certain=True,
+    )
+
+
+def _pending_at(index: Index, server: Process) -> list[Process]:
+    """The processes whose connections a server has not accepted yet."""
+    ends, listening = pipe_ends(index), listening_sockets(server)
+    pending = {each for each in ends.unaccepted if ends.peers.get(each) in listening}
+    return [
+        process
+        for process in index.snapshot.living()
+        if any(
+            thread.waits_on is not None
+            and not pending.isdisjoint(channels_among(thread.waits_on.targets))
+            for thread in process.threads
+        )
+    ]
 
 
 _WAITS_FOR = re.compile(r"(?P<what>(?:\w+\.)*\w+)\.(?:wait|wait_for|acquire|get|join|result)\(")

@@ -205,16 +205,37 @@ def _watches(thread: Thread) -> tuple[Channel, ...]:
     return channels_among(wait.targets) if wait is not None and wait.kind == "poll" else ()
 
 
+_HANDSHAKES = (
+    ("multiprocessing/connection.py:deliver_challenge", "multiprocessing/connection.py:accept"),
+    ("multiprocessing/connection.py:answer_challenge", "multiprocessing/connection.py:accept"),
+    ("ssl.py:do_handshake", "ssl.py:accept"),
+)
+"""A handshake with a client that is part of accepting its connection (CPython 3.10 to 3.14)."""
+
+
+def is_in_handshake(thread: Thread) -> bool:
+    """Whether a thread waits in accept() for what a client has to send before it returns.
+
+    Until then no other thread of its process has that connection.
+    """
+    return any(calls(own_frames(thread.stack), *each) for each in _HANDSHAKES)
+
+
 def all_wait_to_receive(index: Index, ends: PipeEnds, found: Answering) -> bool:
     """Whether both ends of a connection wait to receive, and no other thread is left to send there.
 
     A subscriber and its server both wait to receive as well, where another thread, or the thread of
     another connection, sends now and then. So the client has to be at a call that has sent before
     it receives, and every other thread of both has to wait: for clients, inside of its process, or
-    to receive from one of this job that waits to receive as well.
+    to receive from one of this job that waits to receive as well. Where the server is in a
+    handshake, no other thread of it has the connection.
     """
     waits = found.waiting.waits_on, found.thread.waits_on
-    if found.how != "reads" or not ends.is_complete or not has_asked(index, found.waiting):
+    in_handshake = is_in_handshake(found.thread)
+    has_to_send = (
+        has_asked(index, found.waiting) if not in_handshake else _is_outside(found.waiting)
+    )
+    if found.how != "reads" or not ends.is_complete or not has_to_send:
         return False
     if any(each is None or each.timeout_s is not None for each in waits):
         return False
@@ -223,9 +244,16 @@ def all_wait_to_receive(index: Index, ends: PipeEnds, found: Answering) -> bool:
     return not any(
         _may_send(index, ends, process, each)
         for process, used in ((found.client, found.waiting), (found.server, found.thread))
+        if not (in_handshake and process is found.server)
         for each in own_threads(index, process)
         if each is not used
     )
+
+
+def _is_outside(waiting: Thread) -> bool:
+    """Whether a client takes no part in a handshake: it waits in code of its own."""
+    own = own_frames(waiting.stack)
+    return bool(own) and not calls(own, "connection.py:Client") and not calls(own, ":do_handshake")
 
 
 def _may_get(index: Index, client: Process) -> bool:

@@ -100,6 +100,7 @@ CLIENTS = "a client of "
 """Begins the name of the wait of a server for a connection."""
 
 UNUSED = ", the other end of which no living process uses"
+UNACCEPTED = ", which is not accepted yet"
 """End of the name of a wait whose other end is held only by processes that inherited it."""
 
 _IDLE_SHAPES: frozenset[Shape] = frozenset(
@@ -534,6 +535,9 @@ def _read_edge(
         for holder in _others(around.pipes.writers.get(channel, ()), process.process)
     }
     what = _channels_words(around.pipes, channels, wait.targets)
+    if around.pipes.unaccepted.issuperset(channels):
+        accepting = tuple(each for each in writers if _accepts(around, each))
+        return _made(process, thread, wait.kind, f"{what}{UNACCEPTED}", accepting or tuple(writers))
     head = around.heads.get(process.process)
     if head is not None and head in writers:
         return _made(process, thread, wait.kind, f"work on {what}", (head,), is_ordinary=True)
@@ -562,6 +566,17 @@ def _read_edge(
     if writers and (not users or is_left) and wait.timeout_s is None:
         return _made(process, thread, wait.kind, f"{what}{UNUSED}", ())
     return _made(process, thread, wait.kind, what, users or tuple(writers))
+
+
+def _accepts(around: ReadContext, holder: ProcessId) -> bool:
+    """Whether a thread of a process is in a call of accept(), also in what that does after it.
+
+    Other holders of a listening socket may have inherited it by a fork.
+    """
+    process = around.index.snapshot.get(holder)
+    return process is not None and any(
+        calls(own_frames(thread.stack), ":accept") for thread in process.threads
+    )
 
 
 def _reads_elsewhere(
