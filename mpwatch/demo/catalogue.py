@@ -833,6 +833,14 @@ RESULTS = (
         also=("loader-starvation",),
     ),
     Scenario(
+        name="shared-connection",
+        title="ask a server in all workers through a connection that was opened before the fork",
+        neighbour="connects anew in each worker",
+        expected=("shared-connection",),
+        also=("loader-starvation",),
+        shows_s=15.0,
+    ),
+    Scenario(
         name="hogwild-not-shared",
         title="train copies of a model whose share_memory() was forgotten",
         neighbour="shares the model",

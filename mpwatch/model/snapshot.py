@@ -30,7 +30,7 @@ from mpwatch.model.samples import (
     ValuesRead,
     WaitedOn,
 )
-from mpwatch.model.source_code import DroppedResult, Holder, Mark, Origin, SourceLine
+from mpwatch.model.source_code import Coroutines, DroppedResult, Holder, Mark, Origin, SourceLine
 from mpwatch.model.waits import WaitGraph
 
 SourceMode: TypeAlias = Literal["live", "paused", "replay", "ended"]
@@ -359,6 +359,8 @@ class Snapshot(Struct, frozen=True):
     """Containers in these files that are added to in each round of a loop."""
     origins: tuple[Origin, ...] = ()
     """Where the values come from that decide at these lines."""
+    coroutines: Coroutines = Coroutines()
+    """What these files show of waits of coroutines."""
     values: tuple[ValuesRead, ...] = ()
     """Values of names that findings have asked for, oldest first; of each process the last few."""
     written: tuple[WrittenError, ...] = ()

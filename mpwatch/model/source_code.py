@@ -440,6 +440,76 @@ class DroppedResult(NamedTuple):
     statement: Statement
 
 
+class UnsafeWake(NamedTuple):
+    """A statement of another thread that completes an object of asyncio, or calls a loop.
+
+    What it schedules is done in the next round of the loop, which it does not begin.
+    """
+
+    kind: str
+    """`Event`, `Future`, `Queue`, `Task`, `Condition` or `loop`."""
+    name: str
+    """Of the object, as written: `self.done`."""
+    method: str
+    file: str
+    function: str
+    """That the other thread runs."""
+    statement: Statement
+    is_in_loop: bool
+    """Whether it is in a loop of its function."""
+    started_file: str
+    started_in: str
+    """The function that has the next."""
+    started: Statement
+    """What has the thread run it; the header of `run` of a class that is derived from Thread."""
+    wakes_at_end: bool
+    """Whether the loop is woken up when the function returns, as asyncio.to_thread does."""
+    awaited_file: str = ""
+    awaited_in: str = ""
+    awaited: Statement | None = None
+    """Where a coroutine waits for the object, as far as that shows."""
+    made: str = ""
+    """What makes it, or its annotation: `asyncio.Event()`; empty where that does not show."""
+
+
+UnreadHow: TypeAlias = Literal["dropped", "kept", "together", "later"]
+"""`dropped`: nothing keeps the task. `kept`: something does, and nothing awaits it. `together`: it
+is awaited with others until all have ended. `later`: it is awaited after the wait."""
+
+
+class UnreadTask(NamedTuple):
+    """A task that alone would end a wait of another coroutine, and whose exception nobody reads."""
+
+    coroutine: str
+    """The function that it runs."""
+    file: str
+    started_file: str
+    started_in: str
+    """The function that has the next."""
+    started: Statement
+    how: UnreadHow
+    read: Statement | None
+    """Of `together` and `later`: what would raise its exception, in the function that starts it."""
+    name: str
+    """What the others wait for, as the task writes it: `self.queue`."""
+    method: str
+    gives: Statement
+    """What would end the wait: `await queue.put(item)`."""
+    awaited_file: str
+    awaited_in: str
+    awaited: Statement
+    """The wait of the others: `item = await queue.get()`."""
+    waits: Statement | None = None
+    """A statement of its own at which it may wait for another task, in place of having ended."""
+
+
+class Coroutines(Struct, frozen=True):
+    """What the source shows of waits of coroutines, which are on no stack."""
+
+    unsafe: tuple[UnsafeWake, ...] = ()
+    unread: tuple[UnreadTask, ...] = ()
+
+
 MarkKind: TypeAlias = Literal[
     # Runs a backward pass in each round of a loop after which an optimizer takes one step, outside
     # of no_sync(). About: the lines of the loop and of the step, `48, 56`.
@@ -554,6 +624,10 @@ MarkKind: TypeAlias = Literal[
     # Adds a loss itself, of which the loop runs the backward pass, to a sum that outlives the
     # round. About: the sum.
     "graph-summed",
+    # Compares the time since something was noted with a limit, in a file that ends other processes.
+    # About: the name of what was noted, the last line of its body, and the limit as written,
+    # `seen, 52, self.ttl`.
+    "judges-silence",
     # Adds an exception that was caught, or an object that is made of it, to a container from which
     # nothing in the file removes anything, in each round of a loop of the program. About: the
     # container and the loop, `self.failures; main.py:35-43 work`, as for "registers".
@@ -586,6 +660,11 @@ MarkKind: TypeAlias = Literal[
     # Makes a ThreadPoolExecutor that a name refers to. About: the name, max_workers where that is a
     # number, and thread_name_prefix where that is written there, `self.pool, 8, exchange`.
     "makes-executor",
+    # Makes a file or folder of which the name is written out in part. About: the name, with `*` for
+    # the rest, and what removes it: `none` if nothing in its file does, the condition of the only
+    # call that does, empty if that is not known, `ocr_*.npy; none` or
+    # `part-*.bin; if done: in line 40`.
+    "makes-file",
     # Makes a process group of torch.distributed, in a file that ends none. About: the function.
     "makes-group",
     # Makes a queue without a bound in the process of a Manager. About: the queue.
@@ -593,13 +672,28 @@ MarkKind: TypeAlias = Literal[
     # Gets a logger by a name that is put together from values of its function or object, and a
     # handler is added to it there. About: the variable of the logger, `self.logger`.
     "named-logger",
+    # Makes what stays until its counterpart is called, and nothing that the round reaches calls
+    # that. About: the `NeverClosedKind`, the class or function, the method that would release it
+    # (with an attribute where it is of another object, empty where there is none), where a class of
+    # the program takes it, how it is left, and the loop that repeats it. It is left by `none` where
+    # nothing releases it, by `over` where an attribute is given a new one, or under the condition
+    # of the only call: `threads, Feed, close, feed.py:12, none; main.py:51-57 work` or
+    # `pipe, Sim, free, sim.py:9, over if self.viewer: in line 40; main.py:51-57 work`.
+    "never-closed",
     # Switches autograd off.
     "no-grad",
     # Leaves gradients unreduced for a while.
     "no-sync",
+    # Sets an element or an attribute to what a clock says. About: its name as in "judges-silence",
+    # `async` in a coroutine, and whether a loop of its function does it `again` or it does so
+    # `once`, `seen, async again`.
+    "notes-time",
     # Lets a Pool or an executor of processes make a task of each item, as its chunksize is 1.
     # About: the method.
     "one-by-one",
+    # Opens a connection to a server, or makes what opens one. About: the variable that refers to
+    # it, and what is called, `self.db, psycopg2.connect`.
+    "opens-connection",
     # Stores a key in a dictionary that its function returns, and only under a condition on data,
     # where the function stores other keys without it. About: the condition, `if found.any(): in
     # line 38`.
@@ -831,6 +925,24 @@ MarkKind: TypeAlias = Literal[
 """What a statement of the program does that can be the reason for what is observed."""
 
 
+NeverClosedKind: TypeAlias = Literal[
+    "any",
+    "event",
+    "figures",
+    "file",
+    "memory",
+    "pipe",
+    "processes",
+    "shm",
+    "threads",
+    "writers",
+]
+"""`any`, `event`, `file`, `pipe`, `shm`: a descriptor that is a plain number, by what it is of.
+`figures`: one of matplotlib.pyplot. `memory`: native memory of a library. `processes`: a child.
+`threads`: a thread that runs a method of the object. `writers`: a SummaryWriter, with its thread
+and file."""
+
+
 SlowKind: TypeAlias = Literal[
     "all-of",
     "archive",
@@ -922,3 +1034,5 @@ class SourceRead(Struct, frozen=True):
     """Files at which the reading itself failed, each in one sentence."""
     origins: tuple[Origin, ...] = ()
     """Of the conditions, loops and calls of these lines, each once."""
+    coroutines: Coroutines | None = None
+    """Those of all files that were read until then, in place of earlier ones; `None`: as before."""

@@ -71,10 +71,12 @@ from mpwatch.collect.source.pipes_and_signals import (
     BufferedFiles,
     buffered_files,
     find_buffered_reads,
+    find_connections,
     find_default_sigpipe,
     find_kills,
     find_prompts,
     find_signals,
+    find_silence,
     find_terminations,
     find_two_writes,
     find_unflushed,
@@ -414,6 +416,8 @@ def _found_of_processes(
     yield from find_kills(module, function)
     yield from find_signals(nodes)
     yield from find_terminations(nodes)
+    yield from find_connections(nodes)
+    yield from find_silence(module.tree, function, nodes)
     yield from find_unflushed(module, nodes)
     yield from find_prompts(module, function)
     yield from find_buffered_reads(function, nodes, known.buffered)

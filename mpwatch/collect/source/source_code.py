@@ -19,6 +19,7 @@ from typing import Final
 from mpwatch.collect.process.foreign_files import open_as_owner
 from mpwatch.collect.source.ambiguous_patterns import FileNames
 from mpwatch.collect.source.call_graph import Program, program_of
+from mpwatch.collect.source.coroutines import coroutines_in
 from mpwatch.collect.source.growth.holders import holders_in
 from mpwatch.collect.source.growth.kept import ARRAYS, ReturnedSlice, returned_slices_of
 from mpwatch.collect.source.growth.kept_references import (
@@ -29,6 +30,8 @@ from mpwatch.collect.source.growth.kept_references import (
     registrations,
     unclosed,
 )
+from mpwatch.collect.source.growth.made_files import made_files
+from mpwatch.collect.source.growth.never_closed import never_closed
 from mpwatch.collect.source.handing_over import admissions
 from mpwatch.collect.source.lines.cache_keys import key_origins
 from mpwatch.collect.source.lines.control_flow import (
@@ -74,6 +77,7 @@ from mpwatch.model.samples import Frame
 from mpwatch.model.source_code import (
     INNER,
     LINES_LIMIT,
+    Coroutines,
     DroppedResult,
     Holder,
     LoopEnd,
@@ -129,6 +133,8 @@ class SourceCode:
         """Of the files that were marked: others may import them."""
         self._searched = 0
         """Files in which containers were looked for."""
+        self._awaited = 0
+        """Files in which waits of coroutines were looked for."""
         self._program: Program | None = None
         self._program_files = 0
         """Files of which that is made."""
@@ -141,6 +147,8 @@ class SourceCode:
         self._caches: list[Mark] = []
         """Those of which it is not known where their keys come from: another file may tell."""
         self._calls: defaultdict[str, list[Call]] = defaultdict(list)
+        self._left: set[Mark] = set()
+        """What was told as never closed."""
 
     def dropped(self, process: ProcessId, file: str, since_s: float) -> tuple[DroppedResult, ...]:
         """The calls of a file that start a task and drop its result; see `line`."""
@@ -177,6 +185,7 @@ class SourceCode:
         for path, module in modules:
             found += _first_of_each(marks(path, module, elsewhere, self._names[path], parts))
             found += islice(named_loggers(path, module), MARKS_OF_KIND)
+            found += islice(made_files(path, module), MARKS_OF_KIND)
             self._unrepeated += islice(registrations(path, module), MARKS_OF_KIND)
             self._unrepeated += islice(handed_to_unrun_loops(path, module), MARKS_OF_KIND)
             self._unrepeated += islice(kept_exceptions(path, module), MARKS_OF_KIND)
@@ -196,7 +205,20 @@ class SourceCode:
             found += (mark for _, mark in pairs)
             told = [each for each, _ in pairs]
             self._unrepeated = [each for each in self._unrepeated if each not in told]
+        found += self._never_closed() if modules else ()
         return tuple(found)
+
+    def _never_closed(self) -> Iterator[Mark]:
+        """What loops make and nothing closes, of all files: another one may close it or repeat it.
+
+        So it is told once its loop is known, and the files that were read then have no such call.
+        """
+        for _, mark in islice(
+            repeated(never_closed([*self._parsed()]), self._calls), MARKS_OF_KIND
+        ):
+            if mark not in self._left:
+                self._left.add(mark)
+                yield mark
 
     def holders(self) -> tuple[Holder, ...] | None:
         """The containers that grow in the files that were read, `None` where there is no new one.
@@ -210,6 +232,16 @@ class SourceCode:
             return None
         self._searched = self._program_files
         return () if program is None else holders_in(program)
+
+    def coroutines(self) -> Coroutines | None:
+        """What the files that were read show of waits of coroutines, `None` where none is new."""
+        program = self._current_program()
+        if self._awaited == self._program_files:
+            return None
+        self._awaited = self._program_files
+        if program is None or self._origins is None:
+            return Coroutines()
+        return coroutines_in(program, self._origins.elsewhere)
 
     def _current_program(self) -> Program | None:
         """The program of the files that were read, made anew once there are a quarter more."""

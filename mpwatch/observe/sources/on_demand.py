@@ -42,6 +42,7 @@ from mpwatch.model.sanitize import clean
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.source_code import (
     LINES_LIMIT,
+    Coroutines,
     DroppedResult,
     Holder,
     Mark,
@@ -194,9 +195,11 @@ class SourceReads:
                 lines.append(line)
         holders: tuple[Holder, ...] | None = None
         origins: tuple[Origin, ...] = ()
+        coroutines: Coroutines | None = None
         try:
             holders = code.holders()
             origins = code.origins()
+            coroutines = code.coroutines()
         except Exception as error:  # noqa: BLE001 - the lines are there
             what = clean(f"{type(error).__name__}: {error}", PROBLEM_LIMIT)
             problems.append(f"the source files were not understood as a whole ({what})")
@@ -213,6 +216,7 @@ class SourceReads:
             holders,
             tuple(problems),
             origins,
+            coroutines,
         )
 
 

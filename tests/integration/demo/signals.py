@@ -486,6 +486,7 @@ SIGNALS: dict[str, Signal] = {
     "gil-bound-threads": threads_take_turns,
     "numpy-rng-identical": says("epoch 1: 32 different of 64 numbers"),
     "shared-file-offset": says("epoch 1: "),
+    "shared-connection": children_block_in(RECV, 2),
     "hogwild-not-shared": says("the main process's model has changed: False"),
     "iterable-duplicates": says("epoch 1: 200 samples of 100"),
     "rank-stuck-in-collective": ranks_are(sleeping=1, count=2),
