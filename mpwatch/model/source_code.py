@@ -358,6 +358,8 @@ class SourceLine(Struct, frozen=True):
     """The statements that would end a wait at it, or in the loop around it."""
     ends_around: tuple[LoopEnd, ...] = ()
     """The conditions that leave the loops around the innermost one of its function, as `ends`."""
+    is_async: bool = False
+    """Whether its function is a coroutine (`async def`)."""
     cleans_up: tuple[CleanUp, ...] = ()
     """The clean-ups that it is part of, outermost first; that of a `with` statement as the last."""
 
@@ -428,6 +430,50 @@ class Origin(NamedTuple):
     names: tuple[str, ...] = ()
     """What the first statement passes it as, where that is a call: `src`; the limit of a wait as
     written, `timeout_ms`."""
+
+
+FixedHow: TypeAlias = Literal["argument", "attribute", "global", "variable"]
+"""`argument`: of the function that has the loop. `attribute`: only the making of the object sets
+it. `global`: is set once in the file. `variable`: is set before the loop."""
+
+
+class Fixed(NamedTuple):
+    """A name that has the same value in each round."""
+
+    name: str
+    """`self.path`."""
+    how: FixedHow
+    file: str
+    line: int
+    """That sets it; of an argument, that of its function. 0 of what is only read."""
+
+
+AgainKind: TypeAlias = Literal["builds", "column", "counts", "reads", "sends", "walks"]
+"""`builds`: a model, a template, a client. `column`: all of a column or an array, of which one
+element is taken. `counts`: adds up the sizes of all parameters. `reads`: all of a file. `sends`:
+pickles what is the same for each message or task. `walks`: goes through all of a container that
+only grows."""
+
+
+class Again(NamedTuple):
+    """A statement that does the same in each round as in those before, or as much and more."""
+
+    kind: AgainKind
+    text: str
+    """The expression, `np.load(self.path)`; of `walks` what is gone through."""
+    fixed: tuple[Fixed, ...]
+    """What it is given; nothing where all of that are constants, and of `walks`."""
+    file: str
+    function: str
+    statement: Statement
+    last: int
+    """Its last line."""
+    round: RoundOf | None
+    """The nearest loop that reaches it; `None` where a library calls what does."""
+    outside: str = ""
+    """The function that a library calls."""
+    adds: AddedTo | None = None
+    """Of `walks`: the container, and what adds to it in the same rounds."""
 
 
 class DroppedResult(NamedTuple):
@@ -824,6 +870,9 @@ MarkKind: TypeAlias = Literal[
     "set-order",
     # Sets the cpus that a process may use. About: `one` where it names one; empty otherwise.
     "sets-affinity",
+    # Starts several tasks of asyncio that run beside each other, or one for each connection. About:
+    # the coroutines, `fetch, report`.
+    "several-tasks",
     # Goes through the parameters of a model in a function that calls a collective.
     "shares-parameters",
     # Takes long for what it does (`SlowKind`). About: its `SlowKind` and the expression, `deepcopy:
@@ -1036,3 +1085,5 @@ class SourceRead(Struct, frozen=True):
     """Of the conditions, loops and calls of these lines, each once."""
     coroutines: Coroutines | None = None
     """Those of all files that were read until then, in place of earlier ones; `None`: as before."""
+    again: tuple[Again, ...] | None = None
+    """What all files that were read until then do again in each round; as `holders`."""

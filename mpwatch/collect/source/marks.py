@@ -138,6 +138,7 @@ from mpwatch.collect.source.slow_statements import (
     elements,
     find_awaited_tasks,
     find_past_caches,
+    find_several_tasks,
     find_walks,
     found_of,
     slow,
@@ -332,6 +333,7 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     name = function.name if isinstance(function, FUNCTIONS) else ""
     yield from _calls_marked(nodes)
     yield from find_awaited_tasks(function, nodes)
+    yield from find_several_tasks(nodes)
     yield from find_handing(function, nodes, known.handing)
     yield from find_past_caches(function, nodes, known.cached)
     if known.uses_arrays:
