@@ -37,6 +37,7 @@ from mpwatch.collect.source.lines.cache_keys import key_origins
 from mpwatch.collect.source.lines.control_flow import (
     NESTED,
     asked,
+    clean_ups,
     cleared,
     connects,
     dropped,
@@ -363,6 +364,7 @@ class SourceCode:
             isinstance(function, ast.AsyncFunctionDef),
             idle_round(frame.file, module, function, inside, self._parsed()),
             retried(frame.file, module, function, inside, self._parsed()),
+            tuple(clean_ups(module, inside)),
         )
         self._ask_of(function, found)
         return found
