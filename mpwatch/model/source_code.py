@@ -246,6 +246,21 @@ class LoopEnd(NamedTuple):
     """`if control.should_stop: break`."""
 
 
+class CleanUp(NamedTuple):
+    """What a function runs once a block of it is left, whichever way: also by an exception."""
+
+    header: Statement
+    """`finally:`, or the `with` statement whose `__exit__` is called."""
+    first: int
+    """The first line of the block: of a `finally` the body of its `try`."""
+    last: int
+    is_exit: bool = False
+    """Whether it is the end of a `with` statement."""
+    leaves: tuple[Statement, ...] = ()
+    """What leaves the block before its end: `if done: return`, or a `yield`, after which the caller
+    may let go of a generator."""
+
+
 class LeftOut(NamedTuple):
     """A loop that fills a container, and a condition by which some rounds add nothing."""
 
@@ -343,6 +358,8 @@ class SourceLine(Struct, frozen=True):
     """The statements that would end a wait at it, or in the loop around it."""
     ends_around: tuple[LoopEnd, ...] = ()
     """The conditions that leave the loops around the innermost one of its function, as `ends`."""
+    cleans_up: tuple[CleanUp, ...] = ()
+    """The clean-ups that it is part of, outermost first; that of a `with` statement as the last."""
 
 
 OriginKind: TypeAlias = Literal[
@@ -367,6 +384,7 @@ OriginKind: TypeAlias = Literal[
     "signal",
     "thread",
     "time-left",
+    "unshared",
     "",
 ]
 """Where a value comes from. `argument`: the command line. `counter`: is added to on some ways only.
@@ -378,7 +396,8 @@ rank gets. `queue`: the size of one. `random`: a random number. `set-order`: the
 `shared`: a collective that gives all ranks the same. `signal`: what a handler of one sets; the
 signals are what it is about. `thread`: what a function sets that another thread runs. `time-left`:
 a deadline from which a clock is subtracted, which nothing on the way keeps from falling below zero.
-Empty: not known."""
+`unshared`: a collective would give all ranks the same, under a condition on a parameter that no
+call gives, which is what it is about. Empty: not known."""
 
 
 class OriginStep(NamedTuple):
@@ -588,12 +607,18 @@ MarkKind: TypeAlias = Literal[
     # Adds the result of a training step, of which a part is differentiated, to a variable that
     # lives as long as the loop. About: the variable.
     "outputs-kept",
+    # Sets MASTER_PORT, or gives to init_process_group or a store where ranks meet: a port, file or
+    # number that its process chooses for itself. About: what chooses it, `find_free_port()`.
+    "own-rendezvous",
     # Gives to ReduceLROnPlateau a value that no collective has made the same on all ranks. About:
     # the value.
     "own-value",
     # Goes on to the next item at the beginning of a loop, by a condition that is not on the item.
     # About: the lines from the header of the loop to its end, `54-57`.
     "passed-over",
+    # Calls an element of a ModuleList or ModuleDict in a loop, which passes over some by what is in
+    # a tensor or by a random number. About: the condition, `if not mask.any(): in line 20`.
+    "passes-over-module",
     # Calls something for its effect and gives it such a part. About: the name of what it calls, the
     # position of the argument, the tensor and the part, as for "saves-part",
     # `put, 1, feats, feats[i]`.

@@ -34,6 +34,7 @@ from mpwatch.collect.source.lines.cache_keys import key_origins
 from mpwatch.collect.source.lines.control_flow import (
     NESTED,
     asked,
+    clean_ups,
     cleared,
     connects,
     dropped,
@@ -309,6 +310,7 @@ class SourceCode:
             asked(module, function, inside),
             tuple(islice(endings(frame.file, function, inside, self._parsed()), ENDINGS)),
             tuple(islice(_ends_around(module, inside), NESTED)),
+            tuple(clean_ups(module, inside)),
         )
         self._ask_of(function, found)
         return found

@@ -33,6 +33,7 @@ from mpwatch.collect.source.lines.leaves import (
     names_rank,
 )
 from mpwatch.collect.source.lines.limits import limits_given
+from mpwatch.collect.source.lines.never_run import NeverRun
 from mpwatch.collect.source.lines.run_elsewhere import RunElsewhere
 from mpwatch.collect.source.rank_differences import WITHOUT_ORDER, is_set, sets_of
 from mpwatch.collect.source.syntax import (
@@ -190,6 +191,7 @@ class OriginSearch:
     def __init__(self, program: Program) -> None:
         self._program = program
         self._elsewhere = RunElsewhere(program)
+        self._never_run = NeverRun(program, self._set_at_first)
         self._inner: defaultdict[int, list[Function]] = defaultdict(list)
         """The functions in each function, or in each file, that may set its variables."""
         files = {e.file: e for e in program.functions if isinstance(e.node, ast.Module)}
@@ -629,6 +631,9 @@ class OriginSearch:
         """What the statements give that set a name."""
         for each in found:
             is_only = len(found) == 1
+            if (unshared := self._unshared(node, each)) is not None:
+                yield unshared
+                continue
             if each.how == "shared":
                 yield from (node.then(each.at, value, is_only=is_only) for value in each.values)
                 continue
@@ -647,6 +652,34 @@ class OriginSearch:
                 yield after._replace(is_rounds=False, is_tested=False) if is_element else after
             if each.how == "added" and (node.is_rounds or node.is_tested):
                 yield from self._guards(node, each.at, is_only=False)
+
+    def _unshared(self, node: _Node, found: _Set) -> _Leaf | None:
+        """That a statement which would give all ranks the same value is never run, and why."""
+        shares = found.how == "shared" or any(
+            isinstance(each, ast.Call) and kind_of_call(each) == "shared" for each in found.values
+        )
+        if not shares:
+            return None
+        at, last = found.at, node.entered[-1] if node.entered else None
+        entered = (last.called, last.call, last.at.function) if last is not None else None
+        off = self._never_run.condition_of(at.function, (*at.parents, at.statement), entered)
+        if off is None:
+            return None
+        number = at.parents.index(off.condition) if off.condition in at.parents else 0
+        there = _At(at.function, off.condition, at.parents[:number])
+        after = node.then(at, off.condition.test).then(there, off.condition.test)
+        return _leaf("unshared", off.condition.test, after, off.parameter)
+
+    def _set_at_first(self, value: ast.Attribute, function: Function) -> list[ast.expr] | None:
+        """What the `__init__` of its object gives an attribute, if nothing else gives it one."""
+        found = [each for _, each in self._attributes.get(value.attr, ())]
+        is_first = all(
+            each.how == "set"
+            and each.at.function.name == "__init__"
+            and each.at.function.owner is function.owner
+            for each in found
+        )
+        return [v for each in found for v in each.values] if is_first else None
 
     def _guards(self, node: _Node, at: _At, *, is_only: bool) -> Iterator[_Node | _Leaf]:
         """The conditions under which a statement is reached, the nearest of each kind."""

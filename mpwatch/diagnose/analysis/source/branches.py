@@ -225,12 +225,12 @@ def _are_run_once(index: Index, frames: Sequence[Frame]) -> bool:
 
 def _is_own(condition: str, is_once: bool) -> bool:
     """Whether each rank may meet a condition differently."""
-    if _depends_on_data(condition):
+    if depends_on_data(condition):
         return True
     return is_once and not (_SAME_FOR_ALL.search(condition) or _ON_RANK.search(condition))
 
 
-def _depends_on_data(condition: str) -> bool:
+def depends_on_data(condition: str) -> bool:
     """Whether ranks that do the same rounds may meet a condition differently."""
     return (
         _ON_DATA.search(condition) is not None

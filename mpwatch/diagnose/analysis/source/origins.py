@@ -38,6 +38,13 @@ _AGREE = (
     "MAX, or a broadcast of what one rank has decided), on all ranks and in every round. "
 )
 _KINDS: Final[Mapping[OriginKind, _Kind]] = {
+    "unshared": _Kind(
+        "a collective that is never called",
+        "each rank goes on with what it has found or computed itself",
+        "Give that parameter where the function is called, the process group of the ranks that "
+        "have to agree, or take the condition away, so that the collective makes the value the "
+        "same on all of them before it decides. " + _LONGER,
+    ),
     "one-rank": _Kind(
         "a collective whose result only one rank gets",
         "the others go on with what they had",
@@ -189,8 +196,10 @@ def kind_words(kind: OriginKind) -> str:
 
 
 def _what(origin: Origin) -> str:
-    """The same, with the signals: `the handler of a signal (SIGTERM)`."""
+    """The same, with the signals: `the handler of a signal (SIGTERM)`, or a parameter."""
     what = kind_words(origin.kind)
+    if origin.kind == "unshared" and origin.about:
+        return f"{what}, as no call of the program gives `{origin.about}`"
     is_named = origin.kind == "signal" and origin.about.startswith("SIG")
     return f"{what} ({origin.about})" if is_named else what
 
@@ -262,6 +271,24 @@ def _telling(origins: Sequence[Origin], statement: Statement) -> Origin | None:
             continue  # that a condition has the rank in it, or a loop the data, is seen
         return origin
     return None
+
+
+def own_origin(index: Index, file: str, statement: Statement) -> str | None:
+    """What a condition depends on that each rank has of its own, in words.
+
+    Returns:
+        `` `open(path)`: data ``; empty where no origin is known, and `None` where it is the same
+        for all ranks, or the rank itself.
+    """
+    found = [each for each in origins_at(index, file, statement.line) if not each.names]
+    kinds = {each.kind for each in found}
+    if "shared" in kinds or "rank" in kinds:
+        return None
+    for kind in _ORDER:
+        origin = next((each for each in found if each.kind == kind and each.is_certain), None)
+        if origin is not None:
+            return f"{origin_words(origin)}: {_what(origin)}"
+    return None if kinds and kinds <= set(_ALIKE) else ""
 
 
 def _on_a_thread(index: Index, candidate: _Candidate) -> Origin | None:
@@ -406,6 +433,7 @@ def passed_words(index: Index, frame: Frame) -> str:
 
 
 _WEAK: Final = ("argument", "counter", "")
+_ALIKE: Final = ("argument", "counter")
 
 
 def wait_words(index: Index, file: str, statement: Statement) -> str:
@@ -414,7 +442,7 @@ def wait_words(index: Index, file: str, statement: Statement) -> str:
     ``` `while not self.ok:` (load.py:60) depends on `self.ok = found` (load.py:41 run) ```.
     """
     found = [each for each in origins_at(index, file, statement.line) if not each.names]
-    known = [each for each in found if each.kind not in ("shared", "rank")]
+    known = [each for each in found if each.kind not in ("shared", "unshared", "rank")]
     known.sort(key=lambda each: each.kind in _WEAK)
     # Where the condition itself shows what it depends on, a setting beside that tells nothing.
     known = [e for e in known[:1] if e.steps and (e.is_certain or e.kind not in _WEAK)]

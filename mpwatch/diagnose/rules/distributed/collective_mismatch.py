@@ -18,6 +18,7 @@ from mpwatch.describe.frames import (
     program_frames,
 )
 from mpwatch.describe.processes import wait_verb
+from mpwatch.diagnose.analysis.distributed.clean_up import HidingCleanUp, hiding_clean_up
 from mpwatch.diagnose.analysis.distributed.flight_recorder import (
     COMPARE_CALLS,
     DIFFERENT_SHAPES,
@@ -30,6 +31,7 @@ from mpwatch.diagnose.analysis.distributed.flight_recorder import (
     unfinished,
 )
 from mpwatch.diagnose.analysis.distributed.nccl_words import late_ranks, nccl_words
+from mpwatch.diagnose.analysis.distributed.passed_over import passed_over
 from mpwatch.diagnose.analysis.distributed.rank_exits import (
     aborted_in_collective,
     earlier_attempt,
@@ -40,6 +42,7 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
     ALL_INSIDE_S,
     BACKWARD,
     NEW_GROUP,
+    OF_ALL,
     OF_NCCL,
     LeftFunction,
     all_on_gpu,
@@ -50,6 +53,7 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
     groups_apart,
     left_function,
     rank_groups,
+    returns_at_once,
 )
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.cases import ended_words
@@ -536,7 +540,37 @@ def _are_in_one_loop(index: Index, stacks: Sequence[Sequence[Frame]]) -> bool:
 def _explained(
     index: Index, by_call: Sequence[tuple[str, list[Process]]], records: Sequence[Recorded]
 ) -> _Explained:
-    """Cause and advice, as far as it is known what differs."""
+    """Cause and advice, as far as it is known what differs, and whether a clean-up hides it."""
+    hiding = _in_clean_up(index, by_call)
+    if hiding is not None and hiding.is_by_exception:
+        return _Explained(hiding.cause, hiding.advice)
+    why = _by_places(index, by_call, records)
+    if hiding is None:
+        return why
+    if not why.is_open:
+        return why._replace(
+            cause=f"{why.cause} {hiding.cause}", advice=f"{why.advice} {hiding.advice}"
+        )
+    other = f"If it was none: {why.advice[:1].lower()}{why.advice[1:]}"
+    return why._replace(cause=hiding.cause, advice=f"{hiding.advice} {other}")
+
+
+def _in_clean_up(
+    index: Index, by_call: Sequence[tuple[str, list[Process]]]
+) -> HidingCleanUp | None:
+    """That the ranks in one of the collectives are in a clean-up, and the others in its block."""
+    for name, group in reversed(by_call):
+        others = [rank for other, ranks in by_call if other != name for rank in ranks]
+        found = hiding_clean_up(index, group, others, is_waiting=True)
+        if found is not None:
+            return found
+    return None
+
+
+def _by_places(
+    index: Index, by_call: Sequence[tuple[str, list[Process]]], records: Sequence[Recorded]
+) -> _Explained:
+    """Cause and advice by the collectives and lines at which the ranks are."""
     places = dict(by_call)
     unequal = (
         (_unmatched(by_call) if _MESSAGES.issuperset(places) else None)
@@ -568,7 +602,11 @@ def _explained(
             is_open=True,
         )
     if len(records) > 1 and len({each.operation for each in records}) == 1:
-        return _Explained(DIFFERENT_SHAPES, SAME_SHAPES)
+        ranks = [rank for _, group in by_call for rank in group]
+        skipped = passed_over(index, ranks)
+        if skipped is None:
+            return _Explained(DIFFERENT_SHAPES, SAME_SHAPES)
+        return _Explained(f"{DIFFERENT_SHAPES} {skipped.cause}", skipped.advice)
     branched = _branched(index, by_call, records) or _after_a_loop(index, by_call)
     if branched is not None:
         return _Explained(*branched, is_open=True)
@@ -800,10 +838,6 @@ def _after_swallowed(
     return None
 
 
-_OF_ALL = frozenset(("all_gather", "all_reduce", "all_to_all", "barrier", "reduce_scatter"))
-"""None of its ranks leaves such a collective before all have entered it."""
-
-
 def _block_again(
     index: Index, by_call: Sequence[tuple[str, list[Process]]]
 ) -> tuple[str, str] | None:
@@ -815,7 +849,7 @@ def _block_again(
     if len(by_call) != 2:
         return None
     for (name, again), (other, on) in (by_call, by_call[::-1]):
-        if name.partition("_into")[0] not in _OF_ALL or _returns_at_once(index, again[0]):
+        if name.partition("_into")[0] not in OF_ALL or returns_at_once(index, again[0]):
             continue
         for mark in marks(index, "retries"):
             found = [_parted_in(index, mark, again[0], each) for each in on]
@@ -845,13 +879,6 @@ def _block_again(
                 "more memory), a barrier or a longer timeout does not help.",
             )
     return None
-
-
-def _returns_at_once(index: Index, rank: Process) -> bool:
-    """Whether the collective that a rank calls may return before the others have entered it."""
-    frame = user_frame(_stack(rank))
-    line = source_of(index, frame) if frame is not None else None
-    return rank.has_nccl or line is None or "async_op" in line.statement.text
 
 
 def _parted_in(

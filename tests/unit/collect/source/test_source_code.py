@@ -3792,3 +3792,45 @@ def run(writer):
 
     about = "put, 0, tensor self.obs, table.py:12 recent: self.obs[part]"
     assert ("passes-part", 7, about) in found
+
+
+CLEANS_UP = """\
+def run(steps):
+    try:
+        for step in steps:
+            if step is None:
+                break
+            if step > 3:
+                return
+        if not steps:
+            return None
+        yield steps
+    except OSError:
+        log()
+    # Whatever has happened.
+    finally:
+        with lock() as held:
+            stop()
+"""
+
+
+def test_a_line_of_a_clean_up_is_told_with_its_block_and_what_leaves_that(tmp_path: Path) -> None:
+    file = tmp_path / "run.py"
+    file.write_text(CLEANS_UP)
+    stop, held, before = (at(str(file), number, "run") for number in (16, 15, 10))
+
+    assert stop is not None
+    assert held is not None
+    assert before is not None
+    assert [each.header for each in stop.cleans_up] == [(14, "finally:")]
+    assert [(each.first, each.last) for each in stop.cleans_up] == [(3, 10)]
+    assert [each.text for each in stop.cleans_up[0].leaves] == [
+        "if step > 3: return",
+        "if not steps: return None",
+        "yield steps",
+    ]
+    assert [(each.header.text, each.is_exit) for each in held.cleans_up] == [
+        ("finally:", False),
+        ("with lock() as held:", True),
+    ]
+    assert before.cleans_up == ()

@@ -89,6 +89,20 @@ def test_of_several_origins_the_most_telling_is_told() -> None:
     assert parted(data, BY_CLOCK).cause == parted(BY_CLOCK).cause
 
 
+def test_a_collective_that_is_never_called_says_why_data_differ() -> None:
+    guard = OriginStep(FILE, "fit", Statement(37, "if group is not None:"))
+    data = BY_CLOCK._replace(kind="data", about="batch")
+    never = BY_CLOCK._replace(kind="unshared", about="group", steps=(STEPS[0], guard))
+
+    finding = parted(data, never)
+
+    assert (
+        "`if group is not None:` (train.py:37 fit): a collective that is never called, as no call "
+        "of the program gives `group`; each rank goes on with what it has found or computed itself."
+    ) in finding.cause
+    assert finding.advice.startswith("Give that parameter where the function is called")
+
+
 def test_a_condition_on_the_rank_that_is_seen_needs_no_origin() -> None:
     statement = Statement(40, "if rank == 0:")
     found = Origin(FILE, statement, "rank", "rank")
