@@ -34,6 +34,7 @@ from mpwatch.collect.source.lines.cache_keys import key_origins
 from mpwatch.collect.source.lines.control_flow import (
     NESTED,
     asked,
+    caught,
     clean_ups,
     cleared,
     connects,
@@ -311,6 +312,7 @@ class SourceCode:
             tuple(islice(endings(frame.file, function, inside, self._parsed()), ENDINGS)),
             tuple(islice(_ends_around(module, inside), NESTED)),
             tuple(clean_ups(module, inside)),
+            tuple(islice(caught(module, inside), NESTED)),
         )
         self._ask_of(function, found)
         return found
