@@ -261,6 +261,19 @@ class CleanUp(NamedTuple):
     may let go of a generator."""
 
 
+class Caught(NamedTuple):
+    """An `except` clause after which a function goes on behind its `try` statement."""
+
+    header: Statement
+    first: int
+    """The first line of the block whose exceptions it catches."""
+    last: int
+    end: int
+    """The last line of the whole statement."""
+    log: Statement | None = None
+    """The first statement in it that logs or prints."""
+
+
 class LeftOut(NamedTuple):
     """A loop that fills a container, and a condition by which some rounds add nothing."""
 
@@ -417,6 +430,8 @@ class SourceLine(Struct, frozen=True):
     """Where it sleeps before it tries again: what has failed."""
     cleans_up: tuple[CleanUp, ...] = ()
     """The clean-ups that it is part of, outermost first; that of a `with` statement as the last."""
+    caught: tuple[Caught, ...] = ()
+    """What catches an exception of it in its function and goes on, outermost first."""
 
 
 OriginKind: TypeAlias = Literal[
@@ -475,6 +490,9 @@ class Origin(NamedTuple):
     names: tuple[str, ...] = ()
     """What the first statement passes it as, where that is a call: `src`; the limit of a wait as
     written, `timeout_ms`."""
+    seeded: OriginStep | None = None
+    """Of a random number the statement that seeds it otherwise in each process; `None` where
+    nothing does that."""
 
 
 FixedHow: TypeAlias = Literal["argument", "attribute", "global", "variable"]

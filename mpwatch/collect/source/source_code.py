@@ -37,6 +37,7 @@ from mpwatch.collect.source.lines.cache_keys import key_origins
 from mpwatch.collect.source.lines.control_flow import (
     NESTED,
     asked,
+    caught,
     clean_ups,
     cleared,
     connects,
@@ -365,6 +366,7 @@ class SourceCode:
             idle_round(frame.file, module, function, inside, self._parsed()),
             retried(frame.file, module, function, inside, self._parsed()),
             tuple(clean_ups(module, inside)),
+            tuple(islice(caught(module, inside), NESTED)),
         )
         self._ask_of(function, found)
         return found

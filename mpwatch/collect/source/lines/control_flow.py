@@ -42,6 +42,7 @@ from mpwatch.collect.source.syntax import (
 )
 from mpwatch.model.sanitize import clean
 from mpwatch.model.source_code import (
+    Caught,
     CleanUp,
     DroppedResult,
     EndlessLoop,
@@ -105,6 +106,43 @@ def clean_ups(module: ParsedFile, inside: Sequence[ast.AST]) -> Iterator[CleanUp
 def _clean_up(module: ParsedFile, header: Statement, block: Sequence[ast.stmt]) -> CleanUp:
     leaves = tuple(islice(_leaving(module, block), NESTED))
     return CleanUp(header, first_line(block[0]), last_line(block[-1]), leaves=leaves)
+
+
+_NO_ERRORS: Final = frozenset(
+    (
+        *("GeneratorExit", "ImportError", "KeyboardInterrupt", "ModuleNotFoundError"),
+        *("StopAsyncIteration", "StopIteration", "SystemExit"),
+    )
+)
+"""Exceptions that end something, or come of how a program is installed."""
+
+
+def caught(module: ParsedFile, inside: Sequence[ast.AST]) -> Iterator[Caught]:
+    """The `except` clauses around the last statement after which its function may go on."""
+    for outer, inner in pairwise(inside):
+        if not isinstance(outer, ast.Try | ast.TryStar) or inner not in outer.body:
+            continue
+        for handler in outer.handlers:
+            types = getattr(handler.type, "elts", [handler.type])
+            names = {last_name(each) for each in types if each is not None}
+            last = handler.body[-1]
+            if isinstance(last, ast.Raise | ast.Return | ast.Continue) or names & _NO_ERRORS:
+                continue
+            logs = (
+                each
+                for each, _ in within(handler.body)
+                if isinstance(each, ast.Expr)
+                and isinstance(each.value, ast.Call)
+                and last_name(each.value.func) in LOGS
+            )
+            log = next(logs, None)
+            yield Caught(
+                quoted(module, handler),
+                first_line(outer.body[0]),
+                last_line(outer.body[-1]),
+                last_line(outer),
+                None if log is None else quoted(module, log),
+            )
 
 
 def _finally(module: ParsedFile, before: ast.AST, first: ast.AST) -> Statement:

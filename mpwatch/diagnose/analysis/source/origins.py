@@ -16,7 +16,7 @@ from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.source.lines import are_of_one_function, source_of
 from mpwatch.diagnose.analysis.stack_patterns import collective_of, functions_of, main_thread
 from mpwatch.model.samples import Frame
-from mpwatch.model.source_code import Origin, OriginKind, SourceLine, Statement
+from mpwatch.model.source_code import Origin, OriginKind, OriginStep, SourceLine, Statement
 
 SHOWN: Final = 4
 """Statements of one chain."""
@@ -80,9 +80,11 @@ _KINDS: Final[Mapping[OriginKind, _Kind]] = {
     ),
     "random": _Kind(
         "a random number",
-        "nothing that was read seeds it alike on all ranks",
-        "Draw from a generator of its own with one seed for all ranks, random.Random(seed), or "
-        "draw on one rank and broadcast. " + _LONGER,
+        "each rank draws for itself, and nothing that was read seeds them alike",
+        "Draw on one rank and broadcast what it has drawn before it is tested, or draw it from a "
+        "generator that all ranks seed alike and that only this decision uses: "
+        "random.Random(seed), torch.Generator().manual_seed(seed). What each rank draws for its "
+        "own data may stay as it is. " + _LONGER,
     ),
     "exception": _Kind(
         "an exception",
@@ -179,10 +181,7 @@ def origin_words(origin: Origin) -> str:
     steps = origin.steps
     if len(steps) > SHOWN:
         steps = (*steps[:1], *steps[1 - SHOWN :])
-    words = [
-        f"`{each.statement.text}` ({_base(each.file)}:{each.statement.line} {each.function})"
-        for each in steps
-    ]
+    words = [f"`{each.statement.text}` ({_place(each)})" for each in steps]
     return " <- ".join(words) or f"`{origin.about}`"
 
 
@@ -202,6 +201,18 @@ def _what(origin: Origin) -> str:
         return f"{what}, as no call of the program gives `{origin.about}`"
     is_named = origin.kind == "signal" and origin.about.startswith("SIG")
     return f"{what} ({origin.about})" if is_named else what
+
+
+def _of_ranks(origin: Origin) -> str:
+    """How it differs between ranks, as a clause."""
+    if origin.seeded is None:
+        return _KINDS[origin.kind].of_ranks
+    seed = f"`{origin.seeded.statement.text}` ({_place(origin.seeded)})"
+    return f"each rank draws for itself, and {seed} seeds it otherwise on each of them"
+
+
+def _place(step: OriginStep) -> str:
+    return f"{_base(step.file)}:{step.statement.line} {step.function}"
 
 
 class Parting(Struct, frozen=True):
@@ -251,7 +262,7 @@ def parting(index: Index, one: Sequence[Frame], other: Sequence[Frame]) -> Parti
             depends = "depends on" if origin.is_certain else "may depend on"
             return Parting(
                 f"`{each.statement.text}` ({place}), {each.lead}, {depends} "
-                f"{origin_words(origin)}: {_what(origin)}; {kind.of_ranks}.",
+                f"{origin_words(origin)}: {_what(origin)}; {_of_ranks(origin)}.",
                 kind.advice,
                 origin,
                 each.statement,
@@ -291,6 +302,21 @@ def own_origin(index: Index, file: str, statement: Statement) -> str | None:
     return None if kinds and kinds <= set(_ALIKE) else ""
 
 
+def told_of(index: Index, file: str, statement: Statement) -> tuple[str, str] | None:
+    """On what a condition depends at which ranks have parted, as a clause, and the fix for that.
+
+    `None` where that is not known, or only that it is data; no fix where it only may depend on it.
+    """
+    origin = _telling(origins_at(index, file, statement.line), statement)
+    if origin is None or origin.kind in ("data", "rank"):
+        return None
+    depends = "depends on" if origin.is_certain else "may depend on"
+    return (
+        f"it {depends} {origin_words(origin)}: {_what(origin)}; {_of_ranks(origin)}",
+        _KINDS[origin.kind].advice if origin.is_certain else "",
+    )
+
+
 def _on_a_thread(index: Index, candidate: _Candidate) -> Origin | None:
     """An origin of which only is known that a thread beside the main one is in its function."""
     found = origins_at(index, candidate.file, candidate.statement.line)
@@ -319,6 +345,7 @@ _LOOPS = ("for ", "async for ", "while ")
 _AT_BRANCH = "at which they part"
 _OF_ROUNDS = "whose rounds one of them has ended"
 _BY_END = "by which a rank leaves that loop"
+_BY_END_AHEAD = "by which a rank leaves the loop that one of them still is in"
 _ALONE = "under which one of them has come to its collective, most likely without the other"
 _LEAVING = "by which a rank may have gone another way"
 
@@ -350,6 +377,8 @@ def _candidates(index: Index, one: Sequence[Frame], other: Sequence[Frame]) -> I
             deeper = source_of(index, frame)
             if deeper is not None:
                 yield from _named(frame, _conditions(deeper), _ALONE)
+                whiles = [each for each in deeper.within if each.text.startswith("while ")]
+                yield from _named(frame, (*deeper.ends, *whiles), _BY_END_AHEAD)
     first, last = sorted((mine, its), key=lambda each: each.line)
     frame = own[number]
     between = [each for each in last.after if each not in first.after]
@@ -427,8 +456,8 @@ def passed_words(index: Index, frame: Frame) -> str:
     what = f"What the call passes{f' as {name}' if name else ''}"
     depends = "depends on" if origin.is_certain else "may depend on"
     return (
-        f"{what} {depends} {origin_words(origin)}: {kind.what}; {kind.of_ranks}. Most likely the "
-        "ranks pass different ones."
+        f"{what} {depends} {origin_words(origin)}: {kind.what}; {_of_ranks(origin)}. Most likely "
+        "the ranks pass different ones."
     )
 
 

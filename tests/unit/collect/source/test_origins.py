@@ -173,6 +173,78 @@ def test_random_numbers_may_be_seeded_alike(tmp_path: Path, seed: str, is_told: 
     assert ("random" in found) is is_told
 
 
+SEEDS_BY_RANK = """
+import torch
+from torch.multiprocessing import spawn
+
+def seed_all(value):
+    torch.manual_seed(value)
+
+def work(number, args):
+    seed_all(args.seed + number)
+    run(None, args)
+
+spawn(work, args=(args,), nprocs=2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("condition", "head", "seed"),
+    [
+        ("torch.rand(()) < 0.5", SEEDS_BY_RANK, "seed_all(args.seed + number)"),
+        (
+            "torch.rand(()) < 0.5",
+            "torch.manual_seed(3)\ntorch.manual_seed(3 + rank)",
+            "torch.manual_seed(3 + rank)",
+        ),
+        ("probs.multinomial(1) < 3", "torch.manual_seed(rank)", "torch.manual_seed(rank)"),
+        (
+            "Categorical(logits=item).sample() < 3",
+            "set_seed(rank)",
+            "set_seed(rank)",
+        ),
+        (
+            "torch.rand((), generator=GENERATOR) < 0.5",
+            "GENERATOR = torch.Generator()\nGENERATOR.manual_seed(3 + rank)",
+            "GENERATOR.manual_seed(3 + rank)",
+        ),
+        ("numpy.random.rand() < 0.5", "np.random.seed(rank)", "np.random.seed(rank)"),
+    ],
+)
+def test_a_random_number_that_each_rank_seeds_otherwise_tells_by_what(
+    tmp_path: Path, condition: str, head: str, seed: str
+) -> None:
+    found = under(tmp_path, condition, head=f"{head}\n")
+
+    step = found["random"].seeded
+    assert step is not None
+    assert step.statement.text == seed
+
+
+@pytest.mark.parametrize(
+    ("condition", "head", "before"),
+    [
+        ("torch.rand(()) < 0.5", SEEDS_BY_RANK, "torch.manual_seed(3)"),
+        ("torch.rand(()) < 0.5", SEEDS_BY_RANK.replace(" + number", ""), ""),
+        (
+            "torch.rand((), generator=GENERATOR) < 0.5",
+            f"{SEEDS_BY_RANK}\nGENERATOR = torch.Generator().manual_seed(3)",
+            "",
+        ),
+        (
+            "torch.rand((), generator=GENERATOR) < 0.5",
+            f"{SEEDS_BY_RANK}\nGENERATOR = torch.Generator()\nGENERATOR.manual_seed(3)",
+            "",
+        ),
+        ("self.memory.sample() < 3", SEEDS_BY_RANK, ""),
+    ],
+)
+def test_another_seed_elsewhere_is_none_of_what_is_drawn_alike(
+    tmp_path: Path, condition: str, head: str, before: str
+) -> None:
+    assert "random" not in under(tmp_path, condition, before, head=f"{head}\n")
+
+
 TRAINER = """\
 from clock import Clock, files_of
 
