@@ -319,6 +319,57 @@ class Ending(NamedTuple):
     """The limit on what is under way that it keeps, where it sends."""
 
 
+class OriginStep(NamedTuple):
+    """A statement by which a value gets to a condition."""
+
+    file: str
+    function: str
+    statement: Statement
+    is_call: bool = False
+    """Of the limit of a wait: whether it calls the function of the step before, and passes it."""
+
+
+class IdleRound(NamedTuple):
+    """Why a round of a loop sleeps in place of its work: nothing was chosen for it."""
+
+    condition: Statement
+    """Around the sleep: `if not batch:`."""
+    given: Statement
+    """`batch = self.scheduler.schedule()`."""
+    file: str
+    function: str
+    """That chooses."""
+    adds: Statement
+    """What adds to its result, or returns it: `scheduled.append(request)`."""
+    unless: Statement
+    """What leaves before that: `if not self.fits(request): break`. Of several the most telling."""
+    first: Statement | None = None
+    """`request = self.waiting[0]` before it, or the header of a `for` loop that it leaves."""
+    container: str = ""
+    """`self.waiting`, of which each round takes the first anew, until that is over."""
+    because: OriginStep | None = None
+    """The condition in what `unless` asks, under which that answers so."""
+
+
+class Retry(NamedTuple):
+    """A call that has failed where a line is reached, in a loop that then tries it again."""
+
+    statement: Statement
+    """Of the `try` block, `return self._send(endpoint, payload)`."""
+    handler: Statement
+    """`except OSError as error:`."""
+    loop: Statement
+    """Its header."""
+    is_connection: bool
+    """Whether its exceptions are those of connections, as far as names tell."""
+    target: str = ""
+    """What the call gets that no statement of the loop sets anew: `endpoint`."""
+    chosen: OriginStep | None = None
+    """What chooses that before, the same in all rounds: `endpoint = next(self.rotation)`."""
+    kept: OriginStep | None = None
+    """What fills the list that this goes through, from which nothing in the file removes any."""
+
+
 class SourceLine(Struct, frozen=True):
     """The statement at one line of the program, and what decides whether it is reached."""
 
@@ -371,6 +422,12 @@ class SourceLine(Struct, frozen=True):
     """The statements that would end a wait at it, or in the loop around it."""
     ends_around: tuple[LoopEnd, ...] = ()
     """The conditions that leave the loops around the innermost one of its function, as `ends`."""
+    is_async: bool = False
+    """Whether its function is a coroutine (`async def`)."""
+    idle: IdleRound | None = None
+    """Where it sleeps for want of work: what has left that round without any."""
+    retry: Retry | None = None
+    """Where it sleeps before it tries again: what has failed."""
     cleans_up: tuple[CleanUp, ...] = ()
     """The clean-ups that it is part of, outermost first; that of a `with` statement as the last."""
     caught: tuple[Caught, ...] = ()
@@ -415,16 +472,6 @@ a deadline from which a clock is subtracted, which nothing on the way keeps from
 call gives, which is what it is about. Empty: not known."""
 
 
-class OriginStep(NamedTuple):
-    """A statement by which a value gets to a condition."""
-
-    file: str
-    function: str
-    statement: Statement
-    is_call: bool = False
-    """Of the limit of a wait: whether it calls the function of the step before, and passes it."""
-
-
 class Origin(NamedTuple):
     """Where a value comes from that decides at a statement, as far as names show."""
 
@@ -448,6 +495,50 @@ class Origin(NamedTuple):
     nothing does that."""
 
 
+FixedHow: TypeAlias = Literal["argument", "attribute", "global", "variable"]
+"""`argument`: of the function that has the loop. `attribute`: only the making of the object sets
+it. `global`: is set once in the file. `variable`: is set before the loop."""
+
+
+class Fixed(NamedTuple):
+    """A name that has the same value in each round."""
+
+    name: str
+    """`self.path`."""
+    how: FixedHow
+    file: str
+    line: int
+    """That sets it; of an argument, that of its function. 0 of what is only read."""
+
+
+AgainKind: TypeAlias = Literal["builds", "column", "counts", "reads", "sends", "walks"]
+"""`builds`: a model, a template, a client. `column`: all of a column or an array, of which one
+element is taken. `counts`: adds up the sizes of all parameters. `reads`: all of a file. `sends`:
+pickles what is the same for each message or task. `walks`: goes through all of a container that
+only grows."""
+
+
+class Again(NamedTuple):
+    """A statement that does the same in each round as in those before, or as much and more."""
+
+    kind: AgainKind
+    text: str
+    """The expression, `np.load(self.path)`; of `walks` what is gone through."""
+    fixed: tuple[Fixed, ...]
+    """What it is given; nothing where all of that are constants, and of `walks`."""
+    file: str
+    function: str
+    statement: Statement
+    last: int
+    """Its last line."""
+    round: RoundOf | None
+    """The nearest loop that reaches it; `None` where a library calls what does."""
+    outside: str = ""
+    """The function that a library calls."""
+    adds: AddedTo | None = None
+    """Of `walks`: the container, and what adds to it in the same rounds."""
+
+
 class DroppedResult(NamedTuple):
     """A call that starts a task and drops its result: an exception in the task is never raised."""
 
@@ -456,6 +547,76 @@ class DroppedResult(NamedTuple):
     method: str
     """`submit`, `apply_async`, `map_async` or `starmap_async`."""
     statement: Statement
+
+
+class UnsafeWake(NamedTuple):
+    """A statement of another thread that completes an object of asyncio, or calls a loop.
+
+    What it schedules is done in the next round of the loop, which it does not begin.
+    """
+
+    kind: str
+    """`Event`, `Future`, `Queue`, `Task`, `Condition` or `loop`."""
+    name: str
+    """Of the object, as written: `self.done`."""
+    method: str
+    file: str
+    function: str
+    """That the other thread runs."""
+    statement: Statement
+    is_in_loop: bool
+    """Whether it is in a loop of its function."""
+    started_file: str
+    started_in: str
+    """The function that has the next."""
+    started: Statement
+    """What has the thread run it; the header of `run` of a class that is derived from Thread."""
+    wakes_at_end: bool
+    """Whether the loop is woken up when the function returns, as asyncio.to_thread does."""
+    awaited_file: str = ""
+    awaited_in: str = ""
+    awaited: Statement | None = None
+    """Where a coroutine waits for the object, as far as that shows."""
+    made: str = ""
+    """What makes it, or its annotation: `asyncio.Event()`; empty where that does not show."""
+
+
+UnreadHow: TypeAlias = Literal["dropped", "kept", "together", "later"]
+"""`dropped`: nothing keeps the task. `kept`: something does, and nothing awaits it. `together`: it
+is awaited with others until all have ended. `later`: it is awaited after the wait."""
+
+
+class UnreadTask(NamedTuple):
+    """A task that alone would end a wait of another coroutine, and whose exception nobody reads."""
+
+    coroutine: str
+    """The function that it runs."""
+    file: str
+    started_file: str
+    started_in: str
+    """The function that has the next."""
+    started: Statement
+    how: UnreadHow
+    read: Statement | None
+    """Of `together` and `later`: what would raise its exception, in the function that starts it."""
+    name: str
+    """What the others wait for, as the task writes it: `self.queue`."""
+    method: str
+    gives: Statement
+    """What would end the wait: `await queue.put(item)`."""
+    awaited_file: str
+    awaited_in: str
+    awaited: Statement
+    """The wait of the others: `item = await queue.get()`."""
+    waits: Statement | None = None
+    """A statement of its own at which it may wait for another task, in place of having ended."""
+
+
+class Coroutines(Struct, frozen=True):
+    """What the source shows of waits of coroutines, which are on no stack."""
+
+    unsafe: tuple[UnsafeWake, ...] = ()
+    unread: tuple[UnreadTask, ...] = ()
 
 
 MarkKind: TypeAlias = Literal[
@@ -572,6 +733,10 @@ MarkKind: TypeAlias = Literal[
     # Adds a loss itself, of which the loop runs the backward pass, to a sum that outlives the
     # round. About: the sum.
     "graph-summed",
+    # Compares the time since something was noted with a limit, in a file that ends other processes.
+    # About: the name of what was noted, the last line of its body, and the limit as written,
+    # `seen, 52, self.ttl`.
+    "judges-silence",
     # Adds an exception that was caught, or an object that is made of it, to a container from which
     # nothing in the file removes anything, in each round of a loop of the program. About: the
     # container and the loop, `self.failures; main.py:35-43 work`, as for "registers".
@@ -604,6 +769,11 @@ MarkKind: TypeAlias = Literal[
     # Makes a ThreadPoolExecutor that a name refers to. About: the name, max_workers where that is a
     # number, and thread_name_prefix where that is written there, `self.pool, 8, exchange`.
     "makes-executor",
+    # Makes a file or folder of which the name is written out in part. About: the name, with `*` for
+    # the rest, and what removes it: `none` if nothing in its file does, the condition of the only
+    # call that does, empty if that is not known, `ocr_*.npy; none` or
+    # `part-*.bin; if done: in line 40`.
+    "makes-file",
     # Makes a process group of torch.distributed, in a file that ends none. About: the function.
     "makes-group",
     # Makes a queue without a bound in the process of a Manager. About: the queue.
@@ -611,13 +781,28 @@ MarkKind: TypeAlias = Literal[
     # Gets a logger by a name that is put together from values of its function or object, and a
     # handler is added to it there. About: the variable of the logger, `self.logger`.
     "named-logger",
+    # Makes what stays until its counterpart is called, and nothing that the round reaches calls
+    # that. About: the `NeverClosedKind`, the class or function, the method that would release it
+    # (with an attribute where it is of another object, empty where there is none), where a class of
+    # the program takes it, how it is left, and the loop that repeats it. It is left by `none` where
+    # nothing releases it, by `over` where an attribute is given a new one, or under the condition
+    # of the only call: `threads, Feed, close, feed.py:12, none; main.py:51-57 work` or
+    # `pipe, Sim, free, sim.py:9, over if self.viewer: in line 40; main.py:51-57 work`.
+    "never-closed",
     # Switches autograd off.
     "no-grad",
     # Leaves gradients unreduced for a while.
     "no-sync",
+    # Sets an element or an attribute to what a clock says. About: its name as in "judges-silence",
+    # `async` in a coroutine, and whether a loop of its function does it `again` or it does so
+    # `once`, `seen, async again`.
+    "notes-time",
     # Lets a Pool or an executor of processes make a task of each item, as its chunksize is 1.
     # About: the method.
     "one-by-one",
+    # Opens a connection to a server, or makes what opens one. About: the variable that refers to
+    # it, and what is called, `self.db, psycopg2.connect`.
+    "opens-connection",
     # Stores a key in a dictionary that its function returns, and only under a condition on data,
     # where the function stores other keys without it. About: the condition, `if found.any(): in
     # line 38`.
@@ -748,6 +933,9 @@ MarkKind: TypeAlias = Literal[
     "set-order",
     # Sets the cpus that a process may use. About: `one` where it names one; empty otherwise.
     "sets-affinity",
+    # Starts several tasks of asyncio that run beside each other, or one for each connection. About:
+    # the coroutines, `fetch, report`.
+    "several-tasks",
     # Goes through the parameters of a model in a function that calls a collective.
     "shares-parameters",
     # Takes long for what it does (`SlowKind`). About: its `SlowKind` and the expression, `deepcopy:
@@ -849,6 +1037,24 @@ MarkKind: TypeAlias = Literal[
 """What a statement of the program does that can be the reason for what is observed."""
 
 
+NeverClosedKind: TypeAlias = Literal[
+    "any",
+    "event",
+    "figures",
+    "file",
+    "memory",
+    "pipe",
+    "processes",
+    "shm",
+    "threads",
+    "writers",
+]
+"""`any`, `event`, `file`, `pipe`, `shm`: a descriptor that is a plain number, by what it is of.
+`figures`: one of matplotlib.pyplot. `memory`: native memory of a library. `processes`: a child.
+`threads`: a thread that runs a method of the object. `writers`: a SummaryWriter, with its thread
+and file."""
+
+
 SlowKind: TypeAlias = Literal[
     "all-of",
     "archive",
@@ -940,3 +1146,7 @@ class SourceRead(Struct, frozen=True):
     """Files at which the reading itself failed, each in one sentence."""
     origins: tuple[Origin, ...] = ()
     """Of the conditions, loops and calls of these lines, each once."""
+    coroutines: Coroutines | None = None
+    """Those of all files that were read until then, in place of earlier ones; `None`: as before."""
+    again: tuple[Again, ...] | None = None
+    """What all files that were read until then do again in each round; as `holders`."""

@@ -71,10 +71,12 @@ from mpwatch.collect.source.pipes_and_signals import (
     BufferedFiles,
     buffered_files,
     find_buffered_reads,
+    find_connections,
     find_default_sigpipe,
     find_kills,
     find_prompts,
     find_signals,
+    find_silence,
     find_terminations,
     find_two_writes,
     find_unflushed,
@@ -136,6 +138,7 @@ from mpwatch.collect.source.slow_statements import (
     elements,
     find_awaited_tasks,
     find_past_caches,
+    find_several_tasks,
     find_walks,
     found_of,
     slow,
@@ -330,6 +333,7 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     name = function.name if isinstance(function, FUNCTIONS) else ""
     yield from _calls_marked(nodes)
     yield from find_awaited_tasks(function, nodes)
+    yield from find_several_tasks(nodes)
     yield from find_handing(function, nodes, known.handing)
     yield from find_past_caches(function, nodes, known.cached)
     if known.uses_arrays:
@@ -414,6 +418,8 @@ def _found_of_processes(
     yield from find_kills(module, function)
     yield from find_signals(nodes)
     yield from find_terminations(nodes)
+    yield from find_connections(nodes)
+    yield from find_silence(module.tree, function, nodes)
     yield from find_unflushed(module, nodes)
     yield from find_prompts(module, function)
     yield from find_buffered_reads(function, nodes, known.buffered)

@@ -14,8 +14,9 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from signal import Signals
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from mpwatch.collect.source.growth.kept import container_of
@@ -532,6 +533,58 @@ def find_terminations(nodes: Sequence[ast.AST]) -> Iterator[Found]:
             yield "terminates", receiver, call
 
 
+_OPENS: Final = frozenset(
+    (
+        "ConnectionPool",
+        "Elasticsearch",
+        "HTTPConnection",
+        "HTTPSConnection",
+        "MongoClient",
+        "Redis",
+        "SimpleConnectionPool",
+        "StrictRedis",
+        "ThreadedConnectionPool",
+        "connect",
+        "create_connection",
+        "create_engine",
+        "create_pool",
+        "insecure_channel",
+        "open_connection",
+    )
+)
+_OPENS_OF: Final = MappingProxyType({"Client": "httpx", "Session": "requests", "from_url": "redis"})
+"""What opens connections in one library, by common names."""
+_IN_FILES: Final = frozenset(("aiosqlite", "duckdb", "sqlite3"))
+"""Libraries whose connections are to a file."""
+_IS_SOCKET: Final = re.compile(r"sock|conn|client", re.IGNORECASE)
+
+
+def find_connections(nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """`self.db = psycopg2.connect(...)`, and `self.sock.connect(address)`."""
+    for node in nodes:
+        for target, value in bindings(node):
+            call = value.value if isinstance(value, ast.Await) else value
+            if isinstance(call, ast.Call) and _opens(call):
+                yield "opens-connection", _opening(expression_text(target), call), node
+        made = node.value if isinstance(node, ast.Expr) else None
+        if isinstance(made, ast.Call) and last_name(made.func) == "connect" and made.args:
+            receiver = receiver_of(made)
+            if _IS_SOCKET.search(receiver.rpartition(".")[2]):
+                yield "opens-connection", _opening(receiver, made), node
+
+
+def _opens(call: ast.Call) -> bool:
+    name = last_name(call.func)
+    if name not in _OPENS and name not in _OPENS_OF:
+        return False
+    receiver = receiver_of(call).rpartition(".")[2]
+    return receiver == _OPENS_OF[name] if name in _OPENS_OF else receiver not in _IN_FILES
+
+
+def _opening(variable: str, call: ast.Call) -> str:
+    return f"{variable}, {expression_text(call.func)}"
+
+
 _ENDS_UNHANDLED: Final = frozenset(("SIGHUP", "SIGUSR1", "SIGUSR2"))
 
 
@@ -597,6 +650,89 @@ def _compares_a_time(test: ast.expr, function: ast.AST) -> bool:
         )
         for each in ast.walk(test)
     )
+
+
+_LOOPS: Final = 32
+"""Loops of a function in which a time may be noted, that are looked at."""
+_ENDS: Final = frozenset(("kill", "killpg", "send_signal", "terminate"))
+
+
+def find_silence(tree: ast.Module, function: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """`self.seen[name] = now`, and `if now - self.seen[name] > TTL:` in a file that ends others.
+
+    Args:
+        tree: The file.
+        function: The function, or the file.
+        nodes: Its syntax.
+    """
+    bound = {
+        last_name(target): value
+        for node in nodes
+        for target, value in bindings(node)
+        if isinstance(target, ast.Name)
+    }
+    clocks = {name for name, value in bound.items() if reads_clock(value)}
+    known = {**bound, **dict(_elements(nodes))}
+    loops = [each for each in nodes if isinstance(each, LOOPS)][:_LOOPS]
+    way = "async " if isinstance(function, ast.AsyncFunctionDef) else ""
+    for node in nodes:
+        for target, value in bindings(node):
+            is_time = reads_clock(value) or (isinstance(value, ast.Name) and value.id in clocks)
+            if is_time and isinstance(target, ast.Attribute | ast.Subscript):
+                again = "again" if any(is_inside(node, each) for each in loops) else "once"
+                yield "notes-time", f"{_noted(target)}, {way}{again}", node
+        if isinstance(node, ast.If) and of_file(tree, _ends_others):
+            for name, limit in _silences(node.test, clocks, known):
+                yield "judges-silence", f"{name}, {last_line(node.body[-1])}, {limit}", node
+
+
+def _ends_others(tree: ast.Module) -> bool:
+    return any(
+        isinstance(node, ast.Call) and last_name(node.func) in _ENDS for node in every_node(tree)
+    )
+
+
+def _silences(
+    test: ast.expr, clocks: Container[str], bound: Mapping[str, ast.expr]
+) -> Iterator[tuple[str, str]]:
+    """What was noted, and the limit, of each comparison of the time since then with a limit."""
+    for each in ast.walk(test):
+        if not isinstance(each, ast.Compare) or not isinstance(each.ops[0], ast.Gt | ast.GtE):
+            continue
+        since, limit = each.left, each.comparators[0]
+        if isinstance(since, ast.Name):
+            since = bound.get(since.id, since)
+        if not isinstance(since, ast.BinOp) or not isinstance(since.op, ast.Sub):
+            continue
+        if not reads_clock(since.left) and last_name(since.left) not in clocks:
+            continue
+        noted = since.right
+        if isinstance(noted, ast.Name):
+            noted = bound.get(noted.id, noted)
+        if (name := _noted(noted)) and not isinstance(noted, ast.Name):
+            yield name, expression_text(limit)
+
+
+def _elements(nodes: Sequence[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
+    """The variables of loops over a mapping: `for name, seen in seen_at.items():`."""
+    for node in nodes:
+        if isinstance(node, ast.For) and isinstance(node.iter, ast.Call):
+            over = node.iter
+            if last_name(over.func) in ("items", "values") and isinstance(over.func, ast.Attribute):
+                target = node.target.elts[-1] if isinstance(node.target, ast.Tuple) else node.target
+                if isinstance(target, ast.Name):
+                    yield target.id, over.func.value
+
+
+def _noted(node: ast.expr) -> str:
+    """`seen` of `self.seen[name]`, `beat` of `beat.value`, `seen` of `self.seen.get(name, 0)`."""
+    if isinstance(node, ast.Call) and last_name(node.func) == "get":
+        return receiver_of(node).rpartition(".")[2]
+    while isinstance(node, ast.Subscript) or (
+        isinstance(node, ast.Attribute) and node.attr == "value"
+    ):
+        node = node.value
+    return last_name(node) if isinstance(node, ast.Attribute | ast.Name) else ""
 
 
 def _around_calls(module: ParsedFile, function: ast.AST) -> Iterator[_Call]:

@@ -19,7 +19,8 @@ from typing import Final
 from mpwatch.collect.process.foreign_files import open_as_owner
 from mpwatch.collect.source.ambiguous_patterns import FileNames
 from mpwatch.collect.source.call_graph import Program, program_of
-from mpwatch.collect.source.growth.holders import holders_in
+from mpwatch.collect.source.coroutines import coroutines_in
+from mpwatch.collect.source.growth.holders import growing_in
 from mpwatch.collect.source.growth.kept import ARRAYS, ReturnedSlice, returned_slices_of
 from mpwatch.collect.source.growth.kept_references import (
     handed_to_unrun_loops,
@@ -29,6 +30,8 @@ from mpwatch.collect.source.growth.kept_references import (
     registrations,
     unclosed,
 )
+from mpwatch.collect.source.growth.made_files import made_files
+from mpwatch.collect.source.growth.never_closed import never_closed
 from mpwatch.collect.source.handing_over import admissions
 from mpwatch.collect.source.lines.cache_keys import key_origins
 from mpwatch.collect.source.lines.control_flow import (
@@ -52,9 +55,12 @@ from mpwatch.collect.source.lines.control_flow import (
 )
 from mpwatch.collect.source.lines.deciding import ClassOfProgram, added_to, deciders
 from mpwatch.collect.source.lines.endings import ENDINGS, endings
+from mpwatch.collect.source.lines.idle_rounds import idle_round
 from mpwatch.collect.source.lines.origins import OriginSearch, origins_in
+from mpwatch.collect.source.lines.retries import retried
 from mpwatch.collect.source.marks import marks
 from mpwatch.collect.source.repetition import Call, Repeatable, calls_of, repeated
+from mpwatch.collect.source.same_again import same_again
 from mpwatch.collect.source.saved_parts import Part, returned_parts_of
 from mpwatch.collect.source.slow_statements import find_rewrites, tensors_in
 from mpwatch.collect.source.syntax import (
@@ -75,6 +81,8 @@ from mpwatch.model.samples import Frame
 from mpwatch.model.source_code import (
     INNER,
     LINES_LIMIT,
+    Again,
+    Coroutines,
     DroppedResult,
     Holder,
     LoopEnd,
@@ -130,6 +138,11 @@ class SourceCode:
         """Of the files that were marked: others may import them."""
         self._searched = 0
         """Files in which containers were looked for."""
+        self._awaited = 0
+        """Files in which waits of coroutines were looked for."""
+        self._looked_through = 0
+        """Files in which statements were looked for that do the same again."""
+        self._walks: tuple[Again, ...] = ()
         self._program: Program | None = None
         self._program_files = 0
         """Files of which that is made."""
@@ -142,6 +155,8 @@ class SourceCode:
         self._caches: list[Mark] = []
         """Those of which it is not known where their keys come from: another file may tell."""
         self._calls: defaultdict[str, list[Call]] = defaultdict(list)
+        self._left: set[Mark] = set()
+        """What was told as never closed."""
 
     def dropped(self, process: ProcessId, file: str, since_s: float) -> tuple[DroppedResult, ...]:
         """The calls of a file that start a task and drop its result; see `line`."""
@@ -178,6 +193,7 @@ class SourceCode:
         for path, module in modules:
             found += _first_of_each(marks(path, module, elsewhere, self._names[path], parts))
             found += islice(named_loggers(path, module), MARKS_OF_KIND)
+            found += islice(made_files(path, module), MARKS_OF_KIND)
             self._unrepeated += islice(registrations(path, module), MARKS_OF_KIND)
             self._unrepeated += islice(handed_to_unrun_loops(path, module), MARKS_OF_KIND)
             self._unrepeated += islice(kept_exceptions(path, module), MARKS_OF_KIND)
@@ -197,7 +213,20 @@ class SourceCode:
             found += (mark for _, mark in pairs)
             told = [each for each, _ in pairs]
             self._unrepeated = [each for each in self._unrepeated if each not in told]
+        found += self._never_closed() if modules else ()
         return tuple(found)
+
+    def _never_closed(self) -> Iterator[Mark]:
+        """What loops make and nothing closes, of all files: another one may close it or repeat it.
+
+        So it is told once its loop is known, and the files that were read then have no such call.
+        """
+        for _, mark in islice(
+            repeated(never_closed([*self._parsed()]), self._calls), MARKS_OF_KIND
+        ):
+            if mark not in self._left:
+                self._left.add(mark)
+                yield mark
 
     def holders(self) -> tuple[Holder, ...] | None:
         """The containers that grow in the files that were read, `None` where there is no new one.
@@ -210,7 +239,29 @@ class SourceCode:
         if self._searched == self._program_files:
             return None
         self._searched = self._program_files
-        return () if program is None else holders_in(program)
+        found, self._walks = ((), ()) if program is None else growing_in(program)
+        return found
+
+    def again(self) -> tuple[Again, ...] | None:
+        """What the files that were read do again in each round; `None` as for `holders`.
+
+        After `holders`, which finds what goes through all of these.
+        """
+        program = self._current_program()
+        if self._looked_through == self._program_files:
+            return None
+        self._looked_through = self._program_files
+        return () if program is None else (*same_again(program), *self._walks)
+
+    def coroutines(self) -> Coroutines | None:
+        """What the files that were read show of waits of coroutines, `None` where none is new."""
+        program = self._current_program()
+        if self._awaited == self._program_files:
+            return None
+        self._awaited = self._program_files
+        if program is None or self._origins is None:
+            return Coroutines()
+        return coroutines_in(program, self._origins.elsewhere)
 
     def _current_program(self) -> Program | None:
         """The program of the files that were read, made anew once there are a quarter more."""
@@ -311,6 +362,9 @@ class SourceCode:
             asked(module, function, inside),
             tuple(islice(endings(frame.file, function, inside, self._parsed()), ENDINGS)),
             tuple(islice(_ends_around(module, inside), NESTED)),
+            isinstance(function, ast.AsyncFunctionDef),
+            idle_round(frame.file, module, function, inside, self._parsed()),
+            retried(frame.file, module, function, inside, self._parsed()),
             tuple(clean_ups(module, inside)),
             tuple(islice(caught(module, inside), NESTED)),
         )

@@ -42,6 +42,8 @@ from mpwatch.model.sanitize import clean
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.source_code import (
     LINES_LIMIT,
+    Again,
+    Coroutines,
     DroppedResult,
     Holder,
     Mark,
@@ -193,10 +195,14 @@ class SourceReads:
             if line is not None:
                 lines.append(line)
         holders: tuple[Holder, ...] | None = None
+        again: tuple[Again, ...] | None = None
         origins: tuple[Origin, ...] = ()
+        coroutines: Coroutines | None = None
         try:
             holders = code.holders()
+            again = code.again()
             origins = code.origins()
+            coroutines = code.coroutines()
         except Exception as error:  # noqa: BLE001 - the lines are there
             what = clean(f"{type(error).__name__}: {error}", PROBLEM_LIMIT)
             problems.append(f"the source files were not understood as a whole ({what})")
@@ -213,6 +219,8 @@ class SourceReads:
             holders,
             tuple(problems),
             origins,
+            coroutines,
+            again,
         )
 
 

@@ -35,6 +35,8 @@ from mpwatch.model.samples import (
 from mpwatch.model.snapshot import Process, Segment, Snapshot
 from mpwatch.model.source_code import (
     LINES_LIMIT,
+    Again,
+    Coroutines,
     DroppedResult,
     Holder,
     Mark,
@@ -107,6 +109,8 @@ class Fold:
         self._marks: list[Mark] = []
         self._origins: list[Origin] = []
         self._holders: tuple[Holder, ...] = ()
+        self._coroutines = Coroutines()
+        self._again: tuple[Again, ...] = ()
         self._source_problems: list[str] = []
         self._written = WrittenErrorTable()
         self._values: dict[ProcessId, deque[ValuesRead]] = {}
@@ -296,6 +300,12 @@ class Fold:
         self._origins += read.origins[: LINES_LIMIT - len(self._origins)]
         if read.holders is not None:
             self._holders = read.holders[:LINES_LIMIT]
+        if read.coroutines is not None:
+            self._coroutines = Coroutines(
+                read.coroutines.unsafe[:LINES_LIMIT], read.coroutines.unread[:LINES_LIMIT]
+            )
+        if read.again is not None:
+            self._again = read.again[:LINES_LIMIT]
         self._source_problems += read.problems[: SOURCE_PROBLEMS - len(self._source_problems)]
 
     def _add_values(self, read: ValuesRead) -> None:
@@ -383,6 +393,8 @@ class Fold:
             marks=tuple(self._marks),
             origins=tuple(self._origins),
             holders=self._holders,
+            coroutines=self._coroutines,
+            again=self._again,
             values=tuple(
                 sorted(
                     (each for found in self._values.values() for each in found),

@@ -362,6 +362,23 @@ def children_wait_for_a_disk(program: Program) -> bool:
     return all(eventually(waits) for _ in range(5))
 
 
+def main_reads_from_a_socket(program: Program) -> bool:
+    """Its main thread is found in a read from a socket again and again, and not in epoll."""
+    return all(eventually(lambda: procfs.call(program.pid) == RECV) for _ in range(5))
+
+
+def children_follow_each_other(program: Program) -> bool:
+    """Each of several readings finds a child that the others have not found."""
+    seen: set[int] = set()
+
+    def has_another() -> bool:
+        new = set(procfs.children(program.pid)) - seen
+        seen.update(new)
+        return bool(new)
+
+    return all(eventually(has_another) for _ in range(8))
+
+
 def children_take_fresh_pages(program: Program) -> bool:
     """Many thousands of pages taken a second by the children."""
 
@@ -486,6 +503,7 @@ SIGNALS: dict[str, Signal] = {
     "gil-bound-threads": threads_take_turns,
     "numpy-rng-identical": says("epoch 1: 32 different of 64 numbers"),
     "shared-file-offset": says("epoch 1: "),
+    "shared-connection": children_block_in(RECV, 2),
     "hogwild-not-shared": says("the main process's model has changed: False"),
     "iterable-duplicates": says("epoch 1: 200 samples of 100"),
     "rank-stuck-in-collective": ranks_are(sleeping=1, count=2),
@@ -498,6 +516,8 @@ SIGNALS: dict[str, Signal] = {
     "pipeline-bottleneck": main_is_blocked,
     "pickling-cost": children_write_much,
     "many-small-tensors": workers_hold_many_tensors,
+    "blocked-event-loop": main_reads_from_a_socket,
+    "program-per-round": children_follow_each_other,
     "disk-waits": children_wait_for_a_disk,
     "page-fault-cost": children_take_fresh_pages,
     "task-errors-unread": main_sleeps_while_its_children_are_idle,

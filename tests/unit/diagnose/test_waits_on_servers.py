@@ -22,7 +22,14 @@ from mpwatch.model.findings import Severity
 from mpwatch.model.history import History
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Process, Snapshot, Thread
-from mpwatch.model.source_code import Mark, MarkKind, SourceLine, Statement
+from mpwatch.model.source_code import (
+    Coroutines,
+    Mark,
+    MarkKind,
+    SourceLine,
+    Statement,
+    UnsafeWake,
+)
 from mpwatch.model.waits import WaitChain
 from tests.builders.snapshots import (
     MAIN,
@@ -471,6 +478,27 @@ def test_another_thread_of_the_server_that_computes_may_be_at_work_for_the_reque
 
     assert told.severity is (Severity.INFO if is_at_work else Severity.WARNING)
     assert ("computes" in told.cause) is is_at_work
+
+
+def test_a_call_that_does_not_wake_the_loop_of_a_server_up_is_named() -> None:
+    watches = server(waits=polls(LISTENING, THEIRS), stack=LOOP)
+    file, statement = watches.threads[0].stack[-1].file, Statement(20, "answer.set_result(1)")
+    wake = UnsafeWake(
+        *("Future", "answer", "set_result", file, "work", statement),
+        *(True, file, "start", Statement(9, "Thread(target=work).start()"), False),
+    )
+    asked = job(client(), watches)
+
+    told = only(no_progress.check, replace(asked, coroutines=Coroutines((wake,))), quiet())
+
+    assert told.severity is Severity.WARNING
+    assert "`answer.set_result(1)` at train.py:20 work runs in another thread" in told.cause
+    assert "call_soon_threadsafe(answer.set_result, ...)" in told.advice
+    [plain] = found(no_progress.check, asked, quiet())
+    assert "runs in another thread" not in plain.cause
+    timed = replace(polls(LISTENING, THEIRS), timeout_s=5.0)
+    other = replace(job(client(), server(waits=timed, stack=LOOP)), coroutines=Coroutines((wake,)))
+    assert "runs in another thread" not in str(found(no_progress.check, other, quiet()))
 
 
 ACCEPTING = (

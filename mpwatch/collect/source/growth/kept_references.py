@@ -735,7 +735,7 @@ _OF_OS: Final[Mapping[str, tuple[str, int]]] = {
 }
 """Functions of `os`: the kind of what they open, and how many descriptors they return."""
 _TEMPORARY: Final = "mkstemp"
-_KEEPS_OPEN: Final = frozenset(
+KEEPS_OPEN: Final = frozenset(
     (
         *("fchmod", "fchown", "fdatasync", "flock", "fstat", "fsync", "ftruncate", "get_blocking"),
         *("isatty", "lockf", "lseek", "posix_fadvise", "posix_fallocate", "pread", "print"),
@@ -845,7 +845,7 @@ def _leaves_open(use: ast.Name, parent: ast.AST | None) -> bool:
             for each in parent.keywords
         )
     # mmap duplicates the descriptor that it is given (mmapmodule.c).
-    return name in _KEEPS_OPEN or expression_text(parent.func) == "mmap.mmap"
+    return name in KEEPS_OPEN or expression_text(parent.func) == "mmap.mmap"
 
 
 def _opened(call: ast.Call) -> str:
@@ -858,38 +858,38 @@ def _opened(call: ast.Call) -> str:
         return ""  # the most, and their receivers are not written out
     of = receiver_of(call)
     if name == _TEMPORARY:
-        return f"file {_temporary_name(call)}" if of in ("", "tempfile") else ""
+        return f"file {temporary_name(call)}" if of in ("", "tempfile") else ""
     if of != "os":
         return ""
     kind, _ = _OF_OS[name]
     if kind not in ("file", "shm"):
         return f"{kind} *"
-    name = (_pattern(call.args[0]) if call.args else "*").rpartition("/")[2] or "*"
+    name = (pattern_of(call.args[0]) if call.args else "*").rpartition("/")[2] or "*"
     return f"{kind} memfd:{name}" if kind == "shm" else f"{kind} {name}"  # as the kernel calls it
 
 
-def _temporary_name(call: ast.Call) -> str:
+def temporary_name(call: ast.Call) -> str:
     """`ocr_*.npy` of `mkstemp(prefix="ocr_", suffix=".npy")`, whose arguments have defaults."""
     given = dict(zip(("suffix", "prefix"), call.args, strict=False))
     for each in call.keywords:
         if each.arg is None:  # **options
             return "*"
         given[each.arg] = each.value
-    prefix = _pattern(given["prefix"]) if "prefix" in given else "tmp"
-    suffix = _pattern(given["suffix"]) if "suffix" in given else ""
+    prefix = pattern_of(given["prefix"]) if "prefix" in given else "tmp"
+    suffix = pattern_of(given["suffix"]) if "suffix" in given else ""
     return f"{prefix}*{suffix}".replace("**", "*")
 
 
-def _pattern(value: ast.expr) -> str:
+def pattern_of(value: ast.expr) -> str:
     """A text as far as it is written out, with `*` for the rest."""
     if isinstance(value, ast.Constant):
         return value.value if isinstance(value.value, str) else "*"
     if isinstance(value, ast.JoinedStr):
-        return "".join(map(_pattern, value.values))
+        return "".join(map(pattern_of, value.values))
     if isinstance(value, ast.Call) and last_name(value.func) == "join" and value.args:
-        return f"*/{_pattern(value.args[-1])}"
+        return f"*/{pattern_of(value.args[-1])}"
     if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Div):
-        return f"*/{_pattern(value.right)}"
+        return f"*/{pattern_of(value.right)}"
     return "*"
 
 

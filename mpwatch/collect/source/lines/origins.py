@@ -214,8 +214,8 @@ class OriginSearch:
 
     def __init__(self, program: Program) -> None:
         self._program = program
-        self._elsewhere = RunElsewhere(program)
         self._never_run = NeverRun(program, self._set_at_first)
+        self.elsewhere = RunElsewhere(program)
         self._inner: defaultdict[int, list[Function]] = defaultdict(list)
         """The functions in each function, or in each file, that may set its variables."""
         files = {e.file: e for e in program.functions if isinstance(e.node, ast.Module)}
@@ -411,7 +411,7 @@ class OriginSearch:
     def _set_by_handler(self, node: _Node, call: ast.Call) -> Iterator[_Leaf]:
         """That a handler of a signal sets the event that a call asks."""
         of = call.func.value if isinstance(call.func, ast.Attribute) else None
-        found = self._elsewhere.events.get(last_name(of)) if of is not None else None
+        found = self.elsewhere.events.get(last_name(of)) if of is not None else None
         if found is not None:
             site, _ = found
             yield from self._run_elsewhere(
@@ -420,7 +420,7 @@ class OriginSearch:
 
     def _run_elsewhere(self, node: _Node) -> Iterator[_Leaf]:
         """That the statement which a value comes from is run by a signal or another thread."""
-        start = self._elsewhere.start_of(node.at.function, node.at.statement)
+        start = self.elsewhere.start_of(node.at.function, node.at.statement)
         if start is not None:
             there = _At(start.function, start.statement, start.parents)
             after = node.then(there, node.value)
@@ -610,7 +610,7 @@ class OriginSearch:
             if at.file == files[0] and (isinstance(at.node, ast.Module) or name in at.not_own)
             for each in self._bound(at).get(name, ())
         ]
-        elsewhere = self._elsewhere.of_file(files[0])
+        elsewhere = self.elsewhere.of_file(files[0])
         changed = [s for at in elsewhere for s in self._sets_of_outer(name, at)]
         found = [*at_start, *(each for each in changed if each not in at_start)]
         # What only begins with a constant is set elsewhere.

@@ -30,6 +30,8 @@ _ENTRY = re.compile(r"/(?:click|typer|hydra|fire|absl|torch/distributed/elastic)
 """What a program calls its own main function through, once."""
 _MAY_NOT_CALL = re.compile(r"\b(?:and|or|if|for|while|lambda|elif)\b|^.{96}")
 """In a statement that may leave out a call in it, or that is not quoted to its end."""
+_OF_ALL_ALIKE = re.compile(r" in range\([\d_, ]+\):$")
+"""A loop over a range of numbers that the source has."""
 _SHADOWS = "torch/distributed/algorithms/join.py"
 """The end of `with Join(...)` calls the collectives of the others by design (torch 2.13)."""
 
@@ -193,7 +195,12 @@ def _other_ways(index: Index, place: _Place, rank: Process) -> list[str] | None:
         leaves = () if number else place.clean_up.leaves
         left += [e for e in leaves if (loops or e.line < frame.line) and e not in left]
         branches = [each for each in around if each.text.startswith(_BRANCHES)]
-        found += [_way("the end of ", frame, each) for each in loops]
+        if loops:
+            left += [e for e in line.ends if e not in left]
+            left += [e.condition for e in line.ends_around if e.header in loops]
+        # As many rounds as all others have: it would have been in this one with them.
+        uneven = [each for each in loops if not _OF_ALL_ALIKE.search(each.text)]
+        found += [_way("the end of ", frame, each) for each in uneven]
         found += [_way("", frame, each) for each in left]
         found += [_way("not meeting ", frame, each) for each in branches]
     return found

@@ -19,6 +19,7 @@ from mpwatch.diagnose.analysis.exits.kinds import (
     death_of,
     last_seen,
 )
+from mpwatch.diagnose.analysis.exits.silence import AtWork, silent_at_work
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called, called, family_head
 from mpwatch.diagnose.analysis.source.costs import (
@@ -74,6 +75,9 @@ def why_ended(
     if busy is not None and killer is not None:
         who = f"{killer.process.rstrip(',')} at {killer.place}"
         return _why_killed_at_work(busy, f"Most likely {who} ended it{killer.under}")
+    work = silent_at_work(index, process, sender, killer.mark if killer is not None else None)
+    if work is not None:
+        return _why_silent(work, under, sender, killer)
     if sender is not None:
         cause = (
             f"{sender} ended it{under}. Such a signal ends a process at any line. {_STAYS_LOCKED}"
@@ -186,6 +190,16 @@ def _why_killed_at_work(busy: BusyAtEnd, ended: str) -> Why:
     )
 
 
+def _why_silent(work: AtWork, under: str, sender: str | None, killer: LikelyKiller | None) -> Why:
+    """Why a process was ended that was at one line for longer than its silence was borne with."""
+    if sender is not None:
+        ended = f"{sender} ended it{under or work.condition}"
+    else:
+        who = f"{killer.process.rstrip(',')} at {killer.place}" if killer is not None else "It"
+        ended = f"Most likely {who} ended it{killer.under if killer is not None else ''}"
+    return Why(work.brief, f"{ended}. {work.cause} {_STAYS_LOCKED}", work.advice)
+
+
 def _leads_to(index: Index, stack: Sequence[Frame], mark: Mark) -> bool:
     """Whether a thread is in a loop in which a statement runs, or a call that leads to it.
 
@@ -218,6 +232,7 @@ class LikelyKiller(Struct, frozen=True):
     """`pool.py:78 end`."""
     under: str
     """The condition for it; empty for none."""
+    mark: Mark
 
 
 def likely_killer(index: Index, ended: Ended) -> LikelyKiller | None:
@@ -238,7 +253,7 @@ def likely_killer(index: Index, ended: Ended) -> LikelyKiller | None:
     by = "" if thread.tid == process.pid else f", in its thread {thread.name},"
     words = mark_words(mark)
     place = words.rpartition(" at ")[2]
-    return LikelyKiller(f"{called(process)}{by}", words, place, _under(mark))
+    return LikelyKiller(f"{called(process)}{by}", words, place, _under(mark), mark)
 
 
 def _under(mark: Mark) -> str:

@@ -10,6 +10,7 @@ from msgspec import Struct
 from mpwatch.describe.frames import own_frames
 from mpwatch.diagnose.analysis.growth.growing import Explanation, Growing
 from mpwatch.diagnose.analysis.growth.holders import kept_in, kept_to_end
+from mpwatch.diagnose.analysis.growth.never_closed import left_descriptors
 from mpwatch.diagnose.analysis.growth.newest import (
     MOST,
     NewestAccepted,
@@ -118,6 +119,8 @@ def explain_descriptors(index: Index, found: Growing) -> Explanation:
         return _of_unclosed(found, left, noun, words)
     if (added := handlers_each_round(index, found, kind, noun, words)) is not None:
         return added
+    if (of_object := left_descriptors(index, found, kind, noun, words)) is not None:
+        return of_object
     at_end = kept_to_end(index, process) if kind in ("torch", "shm") else None
     if at_end is not None:
         return Explanation(noun, (*words, at_end.evidence), at_end.cause, at_end.advice)

@@ -34,7 +34,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     label_stem,
 )
 from mpwatch.diagnose.analysis.resources import fd_limit, map_limit
-from mpwatch.diagnose.analysis.source.lines import line_at, marks, source_of
+from mpwatch.diagnose.analysis.source.lines import line_at, mark_words, marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import main_thread
 from mpwatch.diagnose.analysis.throughput.shares import (
     core_share,
@@ -141,6 +141,10 @@ LEAST_WRITTEN, MOST_WRITTEN = 0.88, 1.15
 """A process that has written so many times what new files occupy makes them, likely. Both numbers
 are read every few seconds; of four programs that wrote nothing else the quotient was 0.97 to 1.03.
 Of two jobs that write as much, one may be taken for the other."""
+LEAST_ENDED = 2
+"""So many processes have ended whose pids names hold: one number may be there by chance."""
+LEAST_WRITTEN_OUT = 3
+"""Letters of a name, without its ending, that are written out in the statement that makes it."""
 SIMILAR = 0.1
 """A line made these files if what it made differs from their mean size by this part at most."""
 SHM = "/dev/shm"
@@ -794,9 +798,10 @@ def growing_files(index: Index) -> Iterator[GrowingFiles]:
 
     Other jobs of the same user may make files as well. Only those are reported that a process of
     this job had open, whose names hold its pid, that occupy what it has written in the same time,
-    or, of blocks and semaphores, for which its resource tracker has read enough messages: that is
-    how they are registered, also under a name of the program (multiprocessing/resource_tracker.py,
-    CPython 3.10 to 3.14). What a program writes permanently is reported only if it fills its file
+    whose name a statement of the program writes out, or, of blocks and semaphores, for which its
+    resource tracker has read enough messages: that is how they are registered, also under a name
+    of the program (multiprocessing/resource_tracker.py, CPython 3.10 to 3.14). What a program
+    writes permanently is reported only if it fills its file
     system within a day.
     """
     found: dict[FileKind, GrowingFiles] = {}
@@ -873,7 +878,7 @@ def _traced(index: Index, files: NewFiles, growth: Growth) -> _Traced | None:
     if is_block and (noted := _noted_by_hooks(index, files)):
         words = " and ".join(f"{called(each)} makes them at {place}" for each, place in noted[:3])
         return _Traced(tuple(process for process, _ in noted[:3]), f"{words}, as its hook has seen")
-    named = _named(files, living)
+    named = _named(files, living) or _named_after_ended(index, files)
     if named is not None:
         return named
     seen = [(living[pid], count) for pid, count in files.makers if pid in living]
@@ -896,6 +901,13 @@ def _traced(index: Index, files: NewFiles, growth: Growth) -> _Traced | None:
                 f"they occupy: that it makes them is likely, and not certain"
             )
             return _Traced((process,), words)
+    made = made_by(index, files)
+    if made is not None and made.is_sure:
+        words = (
+            f"their name is the one that {mark_words(made.mark)} gives, {made.pattern}; another "
+            "run of the same program would count as well"
+        )
+        return _Traced((), words)
     if _is_below_tmpdir(index, files):
         words = "they are in the TMPDIR of this job; other jobs of the user with the same one count"
         return _Traced((), words)
@@ -912,6 +924,54 @@ def _named(files: NewFiles, living: Mapping[int, Process]) -> _Traced | None:
         return None
     pids = "pid" if len(named) == 1 else "pids"
     return _Traced(tuple(named), f"their names hold the {pids} of {all_called(named)}")
+
+
+def _named_after_ended(index: Index, files: NewFiles) -> _Traced | None:
+    """That the names of some files hold the pids of processes of the job which have ended."""
+    if files.kind != "file":
+        return None
+    ended = {each.pid: each for each in index.snapshot.processes if each.is_gone}
+    numbers = dict.fromkeys((*map(int, _PIDS.findall(files.pattern)), *files.numbers))
+    named = [ended[each] for each in numbers if each in ended]
+    if len(named) < LEAST_ENDED:
+        return None
+    words = (
+        f"their names hold the pids of {len(named)} processes of this job that "
+        f"have ended, such as {called(named[0])}"
+    )
+    return _Traced((), words)
+
+
+class MadeFiles(NamedTuple):
+    """The one statement that gives files the names which they have."""
+
+    mark: Mark
+    pattern: str
+    removal: str
+    """As `MarkKind` says of "makes-file"."""
+    is_sure: bool
+    """Whether the name is written out, and not `tmp*`, as the standard library gives it."""
+
+
+def made_by(index: Index, files: NewFiles) -> MadeFiles | None:
+    """The statement of the program that makes some files, if the name fits that of one alone."""
+    name = files.example.rpartition("/")[2]
+    found = []
+    for mark in marks(index, "makes-file"):
+        pattern, _, removal = mark.about.partition("; ")
+        written = pattern.removeprefix("tmp*").replace("*", "").removesuffix(_ending(pattern))
+        is_sure = sum(map(str.isalpha, written)) >= LEAST_WRITTEN_OUT
+        fits = re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name) is not None
+        if fits and (is_sure or pattern.startswith("tmp*")):
+            found.append(MadeFiles(mark, pattern, removal, is_sure))
+    sure = [each for each in found if each.is_sure] or found
+    return sure[0] if len({(e.mark.file, e.mark.statement) for e in sure}) == 1 else None
+
+
+def _ending(pattern: str) -> str:
+    """`.npy` of `ocr_*.npy`, which other files have, too."""
+    _, dot, ending = pattern.rpartition(".")
+    return f"{dot}{ending}" if dot else ""
 
 
 def _is_below_tmpdir(index: Index, files: NewFiles) -> bool:

@@ -35,6 +35,7 @@ from mpwatch.diagnose.analysis.growth.holders import (
     measured_container,
     not_at_work,
 )
+from mpwatch.diagnose.analysis.growth.never_closed import left_memory
 from mpwatch.diagnose.analysis.growth.newest import own_lines, own_place
 from mpwatch.diagnose.analysis.growth.registrations import (
     kept_by_unrun_loop,
@@ -310,6 +311,9 @@ def _of_kept(index: Index, found: Growing, seen: list[str]) -> Explanation:
     recorded = _of_recording(index, process, seen)
     if recorded is not None and (by_source is None or not by_source.is_shown):
         return recorded
+    left = left_memory(index, process, seen)
+    if left is not None and (by_source is None or not by_source.is_shown):
+        return left
     missed = _cache_miss(index, main.stack) if main is not None else None
     if missed is not None:
         return _of_cache(*missed, seen)

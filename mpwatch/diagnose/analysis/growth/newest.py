@@ -20,7 +20,14 @@ from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.pipes import all_links, ends_among, listening_at, pipe_ends
 from mpwatch.diagnose.analysis.process_queries import all_called, counted, label_stem
 from mpwatch.diagnose.analysis.stack_patterns import calls
-from mpwatch.model.samples import THREADS_OF_A_GROUP, Channel, FdKind, FdLink, channel_of
+from mpwatch.model.samples import (
+    THREADS_OF_A_GROUP,
+    Channel,
+    FdKind,
+    FdLink,
+    Frame,
+    channel_of,
+)
 from mpwatch.model.snapshot import Process, Thread
 
 KIND_NOUNS: Mapping[FdKind, str] = {
@@ -343,6 +350,11 @@ def are_of_groups(process: Process, gained: float) -> bool:
 
 _OF_GROUPS = (*THREADS_OF_A_GROUP, "pt_gloo_")
 """The last are those that run the collectives of a group of gloo (torch 2.13): several of each."""
+
+
+def newest_stacks(process: Process, gained: float) -> list[Sequence[Frame]]:
+    """The stacks of the threads that a process has started last, of those that have one."""
+    return [each.stack for each in _newest(process, gained) if each.stack]
 
 
 def _newest(process: Process, gained: float) -> Sequence[Thread]:

@@ -57,7 +57,7 @@ _REPEATED = re.compile(
 """What `Mark.about` says of a statement that a loop repeats."""
 
 
-class _Repeated(NamedTuple):
+class Repeated(NamedTuple):
     """A statement that keeps something more in each round of a loop that a process is in."""
 
     mark: Mark
@@ -67,15 +67,17 @@ class _Repeated(NamedTuple):
     """`each round of the loop at main.py:51 bench_worker`."""
 
 
-def _repeated(index: Index, process: Process, kind: MarkKind) -> list[_Repeated]:
-    found: dict[tuple[str, Statement], _Repeated] = {}
+def repeated_in(index: Index, process: Process, kind: MarkKind) -> list[Repeated]:
+    """The statements of a kind that a loop repeats in which a process is seen, each once."""
+    found: dict[tuple[str, Statement, str], Repeated] = {}
     for mark in marks(index, kind):
         about = _REPEATED.fullmatch(mark.about)
         if about is not None and _repeats(process, mark, about):
             where = about["calls"] or (
                 f"each round of the loop at {about['file']}:{about['first']} {about['function']}"
             )
-            found.setdefault((mark.file, mark.statement), _Repeated(mark, about["what"], where))
+            what = about["what"]
+            found.setdefault((mark.file, mark.statement, what), Repeated(mark, what, where))
     return list(found.values())
 
 
@@ -83,7 +85,7 @@ def registered_each_round(
     index: Index, process: Process, seen: Sequence[str]
 ) -> Explanation | None:
     """Something that keeps objects is registered in each round of a loop that the process is in."""
-    found = _repeated(index, process, "registers")
+    found = repeated_in(index, process, "registers")
     if len(found) != 1:
         return None
     mark, what, where = found[0]
@@ -115,7 +117,7 @@ def kept_by_unrun_loop(index: Index, process: Process, seen: Sequence[str]) -> E
     """
     if marks(index, "runs-loop") or any(map(_is_in_asyncio, process.threads)):
         return None
-    found = _repeated(index, process, "unrun-loop")
+    found = repeated_in(index, process, "unrun-loop")
     if not found or len({each.mark.file for each in found}) > 1:
         return None
     mark, what, where = found[0]
@@ -171,7 +173,7 @@ _WITHOUT_LOOP: Mapping[str, str] = {
 }
 
 
-def _named_logger(index: Index, added: _Repeated) -> Mark | None:
+def _named_logger(index: Index, added: Repeated) -> Mark | None:
     """The line that gets the logger to which a handler is added, by a name that is put together."""
     if _UNDO_HANDLER not in added.what:
         return None
@@ -184,7 +186,7 @@ def _named_logger(index: Index, added: _Repeated) -> Mark | None:
     return found[0] if len(found) == 1 else None
 
 
-def _named_words(added: _Repeated, named: Mark) -> str:
+def _named_words(added: Repeated, named: Mark) -> str:
     """What keeps a handler of a logger that has a name of its own, as the end of a sentence."""
     return (
         f"the handler stays that {mark_words(added.mark)} adds in {added.where}, with all that it "
@@ -207,9 +209,9 @@ _CLASS = " for "
 _UNDO_HANDLER = "removeHandler()"
 
 
-def _handlers(index: Index, process: Process) -> _Repeated | None:
+def _handlers(index: Index, process: Process) -> Repeated | None:
     """The one statement that adds a handler to a logger in each round that a process is in."""
-    found = [e for e in _repeated(index, process, "registers") if _UNDO_HANDLER in e.what]
+    found = [e for e in repeated_in(index, process, "registers") if _UNDO_HANDLER in e.what]
     return found[0] if len(found) == 1 else None
 
 
@@ -250,7 +252,7 @@ def handlers_each_round(
     )
 
 
-def _added_words(added: _Repeated) -> str:
+def _added_words(added: Repeated) -> str:
     file = added.mark.file.rpartition("/")[2]
     return (
         f"{mark_words(added.mark)} is reached in {added.where}; {file} has no {_UNDO_HANDLER}, and "
@@ -304,10 +306,10 @@ def kept_exceptions(index: Index, process: Process, seen: Sequence[str]) -> Expl
 
     Or one that is raised again in each, of which only the traceback becomes longer.
     """
-    raised = _repeated(index, process, "raises-kept")
+    raised = repeated_in(index, process, "raises-kept")
     if len(raised) == 1:
         return _raised_again(raised[0], seen)
-    found = _repeated(index, process, "keeps-exception")
+    found = repeated_in(index, process, "keeps-exception")
     if len(found) != 1:
         return None
     mark, container, where = found[0]
@@ -321,7 +323,7 @@ def kept_exceptions(index: Index, process: Process, seen: Sequence[str]) -> Expl
     )
 
 
-def _raised_again(found: _Repeated, seen: Sequence[str]) -> Explanation:
+def _raised_again(found: Repeated, seen: Sequence[str]) -> Explanation:
     """One exception whose traceback becomes longer with each raise."""
     mark, what, where = found
     place, _, line = what.rpartition(", ")

@@ -22,8 +22,9 @@ from mpwatch.describe.processes import wait_verb
 from mpwatch.describe.waits import FULL_QUEUE
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.cases import NAMED, Case, Mechanism, at_line
+from mpwatch.diagnose.analysis.mechanisms.coroutines import unread_task, unsafe_wake
 from mpwatch.diagnose.analysis.mechanisms.lost_results import held_up_words
-from mpwatch.diagnose.analysis.mechanisms.unreleased import skipped_release
+from mpwatch.diagnose.analysis.mechanisms.unreleased import may_lose_permits, skipped_release
 from mpwatch.diagnose.analysis.process_queries import (
     SERVICE_ROLES,
     all_called,
@@ -38,6 +39,7 @@ from mpwatch.diagnose.analysis.stack_patterns import (
 )
 from mpwatch.diagnose.analysis.waits.edges import surroundings
 from mpwatch.diagnose.analysis.waits.futures import forked_without_executor
+from mpwatch.diagnose.analysis.waits.lock_order import OppositeLocks, Waits, opposite_locks
 from mpwatch.diagnose.analysis.waits.providers import Nested, nested_in, waits_for_lock
 from mpwatch.diagnose.analysis.waits.threads import (
     AT_BARRIER,
@@ -51,6 +53,7 @@ from mpwatch.diagnose.analysis.waits.threads import (
     HANDLED,
     IDLE_IN_POOL,
     is_at_exit,
+    others_that_wait,
     purpose,
     reads_own_end,
     sentence,
@@ -92,10 +95,12 @@ def waits_for_own_threads(case: Case) -> Mechanism | None:
     if (reader := _reader_of_own_end(case, process, waiting)) is not None:
         return _reads_own_end(name, cause, reader, waiting)
     known = (
-        next(filter(None, (_lost_signal(case.index, process, each) for each in waiting)), None)
+        unsafe_wake(case.index, process)
+        or next(filter(None, (_lost_signal(case.index, process, each) for each in waiting)), None)
         or _skipped_release(case.index, process, waiting)
         or _puts_into_what_it_empties(case.index, process, waiting)
         or (_waits_while_logging(process, waiting) if len(waiting) > 1 else None)
+        or in_opposite_order(case.index, process)
         or held_up_words(case.index, process)
     )
     if known is not None:
@@ -490,6 +495,73 @@ def _skipped_release(index: Index, process: Process, waiting: Sequence[Thread]) 
     )
 
 
+def in_opposite_order(index: Index, process: Process) -> Mechanism | None:
+    """Why two threads of a process wait for each other's lock, whatever its other threads do."""
+    found = opposite_locks(index, process.process)
+    if found is None:
+        return None
+    one, other = found.one, found.other
+    first, second = (_thread_words(process, each.thread) for each in (one, other))
+    places = [frame_words(each.wants.frame) for each in (one, other)]
+    ways = [
+        f"{words} took {_taking(each)} and waits at {frame_words(each.wants.frame)} for "
+        f"`{each.wants.name}`"
+        for words, each in ((first, one), (second, other))
+    ]
+    lasted = index.lasting(found.waited_s)
+    opposite = (
+        "Most likely each of them has, as its first lock, the second one of the other: both go "
+        "through these lines with the same two objects in opposite order."
+        if found.is_one_line
+        else "Most likely these are the same two locks, taken in opposite order: each thread has "
+        "the one that the other waits for."
+    )
+    return Mechanism(
+        cause=(
+            f"In {called(process)}, {ways[0]}; {ways[1]}. {opposite} Neither releases its lock "
+            "before it has both, so these two wait for ever, and with them all that come to either "
+            "lock."
+        ),
+        advice=_advice_on_order(found),
+        evidence=(f"neither of the two threads has run for {lasted}",),
+        headline=(
+            f"{capital(first)} and {second} of {called(process)} wait for each other's lock, at "
+            f"{places[0]}{'' if places[0] == places[1] else f' and {places[1]}'}."
+        ),
+    )
+
+
+def _thread_words(process: Process, thread: Thread) -> str:
+    return "the main thread" if thread.tid == process.pid else f"thread {thread.name}"
+
+
+def _taking(waits: Waits) -> str:
+    """`` `self.a` by `with self.a:` (line 12 of store.py, in add()) ``."""
+    holds = waits.holds
+    file = holds.frame.file.rpartition("/")[2]
+    return (
+        f"`{holds.name}` by `{holds.statement.text}` ({file}:{holds.statement.line}, in "
+        f"{holds.frame.function}())"
+    )
+
+
+def _advice_on_order(found: OppositeLocks) -> str:
+    if found.is_one_line:
+        return (
+            "Take the locks of two objects in an order that does not depend on which of them comes "
+            "first: sort the two by a number or a key of their own (or by id()) before the outer "
+            "block. An RLock does not help: these are two threads."
+        )
+    other = found.other
+    return (
+        "Take the two locks in one order everywhere: at "
+        f"{frame_words(other.wants.frame)}, either take `{other.wants.name}` first, around "
+        f"`{other.holds.statement.text}`, or leave that block before `{other.wants.name}` is "
+        "needed. Or use one lock in place of the two. An RLock does not help: these are two "
+        "threads."
+    )
+
+
 _HANDLE = "logging/__init__.py:handle"
 _TAKES_HANDLER = ("logging/__init__.py:acquire", _HANDLE)
 """`Handler.handle` has the handler's lock while it formats and writes a record (CPython 3.10 to
@@ -612,18 +684,37 @@ def idle_loop(case: Case) -> Mechanism | None:
             ),
             headline=f"{called(process)} waits for an executor whose threads were not forked.",
         )
+    return _nothing_left(case.index, process)
+
+
+def _nothing_left(index: Index, process: Process) -> Mechanism:
+    """No timer, connection or thread is left that could wake up the event loop of a process."""
+    state = "no other thread could call into it"
+    if others_that_wait(index, process, None):
+        state = "its other threads wait as well"
+    start = (
+        f"The event loop of {called(process)} watches no file or connection but its own wake-up "
+        f"socket and has no timer, and {state}"
+    )
+    known = unsafe_wake(index, process) or unread_task(index, process)
+    if known is not None:
+        return replace(known, cause=f"{start}. {known.cause}")
+    lost = may_lose_permits(index)
+    what = "another task, a queue, lock, event or future that nothing completes"
     return Mechanism(
         cause=(
-            f"The event loop of {called(process)} watches no file or connection but its own "
-            "wake-up socket and has no timer, and no other thread could call into it. So each of "
-            "its tasks awaits another task, a queue, lock, event or future that nothing completes. "
-            "A task that raised has ended, and nothing is printed until it is awaited."
+            f"{start}. So each of its tasks awaits {what}. A task that raised has ended, and "
+            "nothing is printed until it is awaited."
+            f"{f' {lost.cause}' if lost is not None else ''}"
         ),
-        advice=(
+        advice=lost.advice
+        if lost is not None
+        else (
             "Await or gather the tasks that are started, so that their exceptions arrive (a "
             "TaskGroup ends the others, too). Give the awaits a limit (asyncio.wait_for), and put "
             "the end mark of a queue in a finally block."
         ),
+        evidence=(lost.evidence,) if lost is not None else (),
         headline=f"no task of the event loop of {called(process)} can continue: each awaits "
         "another.",
     )

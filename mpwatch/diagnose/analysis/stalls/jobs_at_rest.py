@@ -14,7 +14,8 @@ from mpwatch.diagnose.analysis.mechanisms.among_threads import (
     LOOP_BLOCKED,
     RESULT_OF_LOOP,
 )
-from mpwatch.diagnose.analysis.mechanisms.cases import at_line
+from mpwatch.diagnose.analysis.mechanisms.cases import Mechanism, at_line
+from mpwatch.diagnose.analysis.mechanisms.coroutines import unsafe_wake
 from mpwatch.diagnose.analysis.mechanisms.lost_results import held_up_words
 from mpwatch.diagnose.analysis.mechanisms.servers import BothRead, Nested, both_read, nested_permits
 from mpwatch.diagnose.analysis.mechanisms.unreleased import lost_permits, may_lose_permits
@@ -160,7 +161,9 @@ def waits_for_one_that_is_idle(index: Index) -> Iterator[Stall]:
         # A timer of an event loop may wake up the server, and changes nothing.
         for_s = _nothing_moves_s(index, end.process if is_unanswered else None)
         process = index.snapshot.get(root.process)
-        is_known = chain.conclusion == IN_COROUTINE and nested_at_end(index, end) is not None
+        is_known = chain.conclusion == IN_COROUTINE and (
+            nested_at_end(index, end) is not None or _unsafe_at_end(index, end) is not None
+        )
         if for_s < (KNOWN_S if is_known else WARNED_S) or process is None:
             continue
         time = index.lasting(for_s)
@@ -213,7 +216,9 @@ def _of_unanswered(index: Index, process: Process, chain: WaitChain, time: str) 
     is_loop = chain.conclusion == IN_COROUTINE
     nested = nested_at_end(index, end) if is_loop else None
     lost = lost_permits(index, process) or (may_lose_permits(index) if is_loop else None)
-    known = nested if nested is not None else lost
+    unsafe = _unsafe_at_end(index, end) if is_loop else None
+    known = nested or unsafe or lost
+    evidence = () if known is None else known.evidence
     count = _requests(index, end)
     causes = [
         f"{end.name} is not idle, although it waits: a client waits for its answer. "
@@ -225,7 +230,7 @@ def _of_unanswered(index: Index, process: Process, chain: WaitChain, time: str) 
             "coroutine has to set or give back, or for an answer from elsewhere."
         )
     return Stall(
-        severity=Severity.WARNING if nested is not None else Severity.INFO,
+        severity=Severity.INFO if nested is None and unsafe is None else Severity.WARNING,
         process=process.process,
         others=() if end.process is None or end.process == process.process else (end.process,),
         subject=str(process.pid),
@@ -239,7 +244,7 @@ def _of_unanswered(index: Index, process: Process, chain: WaitChain, time: str) 
             *_threads_of_last(index, end),
             f"{counted(count, 'request')} of other processes "
             f"{'waits' if count == 1 else 'wait'} for {end.name}",
-            *((known.evidence,) if known is not None else ()),
+            *((evidence,) if isinstance(evidence, str) else evidence),
         ),
         cause=" ".join([*causes, *([known.cause] if known is not None else [])]),
         advice=known.advice if known is not None else _ADVICE_UNANSWERED,
@@ -259,6 +264,12 @@ def nested_at_end(index: Index, end: WaitLink) -> Nested | None:
     """What the source says of coroutines of a server that may wait for each other."""
     process = index.snapshot.get(end.process)
     return None if process is None else nested_permits(index, process, _requests(index, end))
+
+
+def _unsafe_at_end(index: Index, end: WaitLink) -> Mechanism | None:
+    """A call of another thread of a server that its event loop may not have seen."""
+    process = index.snapshot.get(end.process)
+    return None if process is None else unsafe_wake(index, process)
 
 
 _ADVICE_UNANSWERED = (

@@ -73,7 +73,7 @@ HELD_BY_WAITERS = ", which only processes that wait for it have"
 LEFT_S = 10.0
 """Processes are read one after the other: a lock that changes hands may be seen with none."""
 ENTERS = "multiprocessing/synchronize.py:__enter__"
-_HELPERS = 3
+HELPERS = 3
 """Functions of the program between the header of a block and the wait for its lock, at most."""
 _HEADER = re.compile(r"(?:async )?with (?P<taken>(?:\w+\.)*(?P<name>\w+))(?P<call>\()?")
 _ACQUIRES = re.compile(
@@ -460,7 +460,7 @@ class Nested(Struct, frozen=True):
         return _HEADER.match(self.taken.text) is not None
 
 
-class _Entry(Struct, frozen=True):
+class Entry(Struct, frozen=True):
     """What a statement takes as a lock."""
 
     taken: str
@@ -471,14 +471,15 @@ class _Entry(Struct, frozen=True):
     """Whether the lock is what a call returns, `with slots.claim(name):`."""
 
 
-def _entry(line: Statement | None) -> _Entry | None:
+def entry_of(line: Statement | None) -> Entry | None:
+    """What a statement takes as a lock; `None` where it takes none."""
     if line is None:
         return None
     header = _HEADER.match(line.text)
     if header is not None and not line.text.partition(header["taken"])[2].startswith(".acquire("):
-        return _Entry(header["taken"], header["name"], bool(header["call"]))
+        return Entry(header["taken"], header["name"], bool(header["call"]))
     call = _ACQUIRES.match(line.text)
-    return _Entry(call["taken"], call["name"], False) if call is not None else None
+    return Entry(call["taken"], call["name"], False) if call is not None else None
 
 
 _IS_A_LOCK = re.compile(r"lock|mutex", re.IGNORECASE)
@@ -512,8 +513,8 @@ def nested_in(index: Index, thread: Thread) -> Nested | None:
         return None
     own = program_frames(thread.stack)
     lines = [source_of(index, frame) for frame in own]
-    for place, line in enumerate(lines[:_HELPERS]):
-        entered = _entry(line.statement) if line is not None else None
+    for place, line in enumerate(lines[:HELPERS]):
+        entered = entry_of(line.statement) if line is not None else None
         if entered is None:
             continue
         if place and own[place - 1].function not in (entered.name, "__enter__", "acquire"):
@@ -525,7 +526,7 @@ def nested_in(index: Index, thread: Thread) -> Nested | None:
 
 
 def _taken_before(
-    entered: _Entry, own: Sequence[Frame], lines: Sequence[SourceLine | None], place: int
+    entered: Entry, own: Sequence[Frame], lines: Sequence[SourceLine | None], place: int
 ) -> Nested | None:
     """The statement by which a thread has taken what it is about to take.
 
@@ -538,10 +539,10 @@ def _taken_before(
     for number in range(place, len(own)):
         line, is_one_file = lines[number], own[number].file == own[place].file
         for before in reversed((*line.within, *line.held) if line is not None else ()):
-            other = _entry(before)
+            other = entry_of(before)
             if other is None or not _is_same(entered, other, is_one_file):
                 continue
-            if is_one_file and _owner(line, before) != _owner(lines[place], None):
+            if is_one_file and owner_of(line, before) != owner_of(lines[place], None):
                 continue  # the `self` of another class
             name = entered.taken
             if "." not in name and not _is_one_argument(name, own, lines, place, number):
@@ -590,7 +591,7 @@ def _arguments(line: SourceLine | None, function: str) -> Sequence[str]:
     return []
 
 
-def _owner(line: SourceLine | None, header: Statement | None) -> str:
+def owner_of(line: SourceLine | None, header: Statement | None) -> str:
     """The class whose `self` the lock of a header belongs to; empty where it belongs to none."""
     found = taken_at(line, header or line.statement) if line is not None else None
     return found.owner if found is not None and found.name.startswith("self.") else ""
@@ -601,7 +602,7 @@ def taken_at(line: SourceLine, statement: Statement) -> TakenLock | None:
     return next((each for each in line.locks if each.statement == statement), None)
 
 
-def _is_same(entered: _Entry, other: _Entry, is_one_file: bool) -> bool:
+def _is_same(entered: Entry, other: Entry, is_one_file: bool) -> bool:
     """Whether two statements take the same lock."""
     if entered.is_made != other.is_made:
         return False

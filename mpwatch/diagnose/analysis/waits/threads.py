@@ -68,6 +68,7 @@ AT_BARRIER = "at a barrier"
 FOR_LOCK = "for a lock"
 IDLE_IN_POOL = "for work, idle in its pool"
 FOR_SEMAPHORE = "for a semaphore"
+IN_LOOP = "in its event loop for another thread to wake it up"
 _PURPOSES: Sequence[tuple[tuple[str, ...], str]] = (
     (("threading.py:_shutdown",), "for the threads that have to end before the program can"),
     (("threading.py:join",), FOR_THREAD),
@@ -129,6 +130,9 @@ def _waits_for_ever(around: ReadContext, process: Process, thread: Thread) -> bo
         return False
     if wait.kind == "semaphore":
         if not _has_semaphore_alone(around, process, wait.segment):
+            return False
+    elif wait.kind == "poll":
+        if not watches_only_itself(around, process, thread):
             return False
     elif wait.kind != "futex" and not reads_own_end(around, process, thread):
         return False
@@ -193,6 +197,8 @@ def purpose(thread: Thread) -> str:
     """What a thread that waits for another thread waits for: `for an item of a queue`."""
     frames = own_frames(thread.stack)
     wait = thread.waits_on
+    if wait is not None and wait.kind == "poll" and runs_event_loop(thread):
+        return IN_LOOP
     if wait is not None and wait.kind not in ("futex", "semaphore") and wait.targets:
         return f"for data on {wait.targets[0]}, whose writing end only this process has"
     if calls(frames[:1], "concurrent/futures/thread.py:_worker"):
@@ -246,30 +252,41 @@ def is_idle_loop(index: Index, identity: ProcessId) -> bool:
     """Whether the main thread runs an event loop of asyncio that nothing can wake up.
 
     It waits without a timer for its own wake-up socket alone, which other threads and handlers of
-    signals write to, and there is neither.
+    signals write to, and there is none that could: each of these threads waits for another one.
     """
     process = index.snapshot.get(identity)
     main = main_thread(process) if process is not None else None
-    wait = main.waits_on if main is not None else None
-    if process is None or main is None or wait is None or not _is_complete(process):
-        return False
-    if wait.kind != "poll" or wait.timeout_s is not None or not runs_event_loop(main):
-        return False
-    if not calls(own_frames(main.stack)[:1], "selectors.py:select"):
+    if process is None or main is None or not _is_complete(process):
         return False
     around = surroundings(index)
-    channels = channels_among(wait.targets)
-    if not around.is_complete or not channels or len(channels) < len(wait.targets):
+    if not watches_only_itself(around, process, main):
         return False
-    if any(around.pipes.writers.get(each) != (process.process,) for each in channels):
-        return False
-    others = [each for each in own_threads(index, process) if each is not main]
     has_others = any(
         not calls(own_frames(each.stack)[:1], "concurrent/futures/thread.py:_worker")
         and not reads_own_end(around, process, each)
-        for each in others
+        and not _wakes_no_thread(each)
+        and not _waits_for_ever(around, process, each)
+        for each in own_threads(index, process)
+        if each is not main
     )
     return not has_others and not _may_be_woken_by_a_signal(process, main, [main])
+
+
+def watches_only_itself(around: ReadContext, process: Process, thread: Thread) -> bool:
+    """Whether a thread waits in an event loop of asyncio for the loop's own wake-up socket alone.
+
+    Without a timer: only another thread of its process, or the handler of a signal, wakes it up.
+    """
+    wait = thread.waits_on
+    if wait is None or wait.kind != "poll" or wait.timeout_s is not None:
+        return False
+    frames = own_frames(thread.stack)
+    if not runs_event_loop(thread) or not calls(frames[:1], "selectors.py:select"):
+        return False
+    channels = channels_among(wait.targets)
+    if not around.is_complete or not channels or len(channels) < len(wait.targets):
+        return False
+    return all(around.pipes.writers.get(each) == (process.process,) for each in channels)
 
 
 def others_that_wait(index: Index, process: Process, tid: int | None) -> tuple[Thread, ...]:

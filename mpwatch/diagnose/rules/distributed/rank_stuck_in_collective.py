@@ -1329,6 +1329,33 @@ def _own_rendezvous(index: Index, ranks: Sequence[Process]) -> Mark | None:
 _MEETS_ELSEWHERE = re.compile(r"\bstore=|\binit_method=(?!.?env://)|://(?<!env://)")
 
 
+def _meet_nowhere(
+    ranks: Sequence[Process], chosen: Mark, severity: Severity, evidence: Sequence[str]
+) -> Finding:
+    """The finding that each rank waits for the others where it has chosen itself."""
+    return Finding(
+        rule=RULE,
+        severity=severity,
+        process=ranks[0].process,
+        summary=(
+            f"{_they_wait(ranks)} in init_process_group, each where it has chosen itself to meet "
+            "the others"
+        ),
+        evidence=tuple(evidence),
+        cause=(
+            "Ranks meet at one address, port or file. Each of these has run "
+            f"{mark_words(chosen)} itself, which takes it from {chosen.about}: that is another "
+            "one in each process, so that none meets another."
+        ),
+        advice=(
+            "Choose it once, before the ranks are started, and give it to all of them: in the "
+            "process that starts them (as an argument, or in os.environ), or by the launcher. "
+            f"torchrun sets MASTER_ADDR and MASTER_PORT: leave out `{chosen.statement.text}` "
+            "there. A longer timeout does not help."
+        ),
+    )
+
+
 def _not_complete(index: Index, ranks: Sequence[Process], since_s: float) -> Finding:
     """The finding that all ranks of this job wait for more of them than there are."""
     first = ranks[0]
@@ -1349,27 +1376,7 @@ def _not_complete(index: Index, ranks: Sequence[Process], since_s: float) -> Fin
         evidence.append(f"in the environment of {called(first)}: {', '.join(asked)}")
     chosen = _own_rendezvous(index, ranks)
     if chosen is not None:
-        return Finding(
-            rule=RULE,
-            severity=severity,
-            process=first.process,
-            summary=(
-                f"{_they_wait(ranks)} in init_process_group, each where it has chosen itself to "
-                "meet the others"
-            ),
-            evidence=tuple(evidence),
-            cause=(
-                "Ranks meet at one address, port or file. Each of these has run "
-                f"{mark_words(chosen)} itself, which takes it from {chosen.about}: that is another "
-                "one in each process, so that none meets another."
-            ),
-            advice=(
-                "Choose it once, before the ranks are started, and give it to all of them: in the "
-                "process that starts them (as an argument, or in os.environ), or by the launcher. "
-                f"torchrun sets MASTER_ADDR and MASTER_PORT: leave out `{chosen.statement.text}` "
-                "there. A longer timeout does not help."
-            ),
-        )
+        return _meet_nowhere(ranks, chosen, severity, evidence)
     return Finding(
         rule=RULE,
         severity=severity,

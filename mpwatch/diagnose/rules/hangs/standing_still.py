@@ -8,6 +8,7 @@ from mpwatch.describe.frames import frame_words
 from mpwatch.diagnose.analysis.distributed.ranks import rank_groups
 from mpwatch.diagnose.analysis.idle_time import CERTAIN_S, quiet_s
 from mpwatch.diagnose.analysis.index import Index
+from mpwatch.diagnose.analysis.mechanisms.among_threads import in_opposite_order
 from mpwatch.diagnose.analysis.mechanisms.cases import Mechanism
 from mpwatch.diagnose.analysis.mechanisms.explain import mechanism_of
 from mpwatch.diagnose.analysis.mechanisms.lost_limits import limits_of
@@ -23,7 +24,12 @@ from mpwatch.diagnose.analysis.waits.blockages import without_progress_s
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
 from mpwatch.diagnose.analysis.waits.edges import blocked_for_s
 from mpwatch.diagnose.analysis.waits.futures import held_up
-from mpwatch.diagnose.analysis.waits.threads import others_that_wait, sentence
+from mpwatch.diagnose.analysis.waits.lock_order import opposite_locks
+from mpwatch.diagnose.analysis.waits.threads import (
+    others_that_wait,
+    sentence,
+    threads_that_wait_for_each_other,
+)
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.snapshot import Process
@@ -44,11 +50,12 @@ _ADVICE = (
 def check(index: Index) -> Iterator[Finding]:
     """Yield a finding for each cycle or dead end that has lasted long enough.
 
-    Also for a callback that waits for a result which only its own thread could receive, whatever
-    the main thread does meanwhile.
+    Also for a callback that waits for a result which only its own thread could receive, and for two
+    threads that wait for each other's lock, whatever the main thread does meanwhile.
     """
     of_callbacks = dict(_of_callbacks(index))
     yield from of_callbacks.values()
+    yield from _of_locks(index)
     if not any(_may_be_stalled(index, process) for process in index.snapshot.living()):
         return
     waits = wait_graph(index)
@@ -104,6 +111,28 @@ def _of_callbacks(index: Index) -> Iterator[tuple[ProcessId, Finding]]:
             advice=why.advice,
         )
         yield process.process, finding
+
+
+def _of_locks(index: Index) -> Iterator[Finding]:
+    """The findings about locks in opposite order, of processes that have other threads at work."""
+    for process in index.snapshot.living():
+        found = opposite_locks(index, process.process)
+        if found is None or found.waited_s < WRITING_S:
+            continue
+        if threads_that_wait_for_each_other(index, process.process):
+            continue  # the chain that ends there says it
+        why = in_opposite_order(index, process)
+        if why is not None:
+            yield Finding(
+                rule=RULE,
+                severity=Severity.CRITICAL,
+                process=process.process,
+                tid=found.one.thread.tid,
+                summary=why.headline.removesuffix("."),
+                evidence=why.evidence,
+                cause=why.cause,
+                advice=why.advice,
+            )
 
 
 def _may_be_stalled(index: Index, process: Process) -> bool:

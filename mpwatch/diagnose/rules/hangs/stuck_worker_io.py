@@ -14,6 +14,7 @@ from mpwatch.diagnose.analysis.source.lines import source_of
 from mpwatch.diagnose.analysis.source.loops import end_of_loop, endless_loop, why_endless
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, shape_in, user_frame
 from mpwatch.diagnose.analysis.waits.chains import wait_graph
+from mpwatch.diagnose.analysis.waits.shared_connections import is_told
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import Frame, WaitKind
 from mpwatch.model.snapshot import Process, Thread
@@ -46,6 +47,8 @@ def check(index: Index) -> Iterator[Finding]:
             unread = unread_by(index.snapshot, waits, worker.process)
             if unread is None and _is_dead_end(waits, worker):
                 continue  # `standing-still` says why no process can end it
+            if is_told(index, worker):
+                continue  # `shared-connection` says that the peer may well have answered
             yield _blocked(index, worker, thread, quiet, unread)
         elif (since := _task_too_long_s(worker)) is not None:
             if _is_in_a_cycle(wait_graph(index), worker):

@@ -16,11 +16,13 @@ from mpwatch.diagnose.analysis.growth.growing import (
     GrowingFiles,
     GrowingSegments,
     Headroom,
+    MadeFiles,
     Resource,
     growing,
     growing_files,
     growing_segments,
     headroom,
+    made_by,
     urgency,
 )
 from mpwatch.diagnose.analysis.growth.holders import kept_to_end
@@ -29,6 +31,7 @@ from mpwatch.diagnose.analysis.growth.memory import (
     explain_memory,
     may_end_at_bound,
 )
+from mpwatch.diagnose.analysis.growth.never_closed import left_children, left_threads
 from mpwatch.diagnose.analysis.growth.newest import (
     are_of_groups,
     has_zombies,
@@ -179,6 +182,8 @@ def _finding_of_files(index: Index, found: GrowingFiles) -> Finding:
     """Describe files that pile up, and the processes that make them where these are known."""
     growth, files, kind = found.growth, found.files, found.kind
     cause, advice = _FILES[kind]
+    if kind in _BY_NAME and (made := made_by(index, files)) is not None:
+        cause = f"{_made_words(made)} {cause}"
     span, where = seconds_text(growth.span_s), f"{files.key.folder}/{files.pattern}"
     pace = _pace("threads", growth.per_s)
     if found.bytes_per_s >= 1:
@@ -214,6 +219,24 @@ def _finding_of_files(index: Index, found: GrowingFiles) -> Finding:
         advice=advice,
         eta_s=found.eta_s,
     )
+
+
+_BY_NAME = ("files in memory", "temporary files", "files")
+"""Kinds of files whose names the program gives."""
+
+
+def _made_words(made: MadeFiles) -> str:
+    """Which statement makes files, and what removes them, as far as that is sure."""
+    likely = "" if made.is_sure else "Most likely "
+    file = made.mark.file.rpartition("/")[2]
+    removal = ""
+    if made.removal:
+        header, _, line = made.removal.rpartition(" in line ")
+        removal = f", and removes it only under `{header}` in line {line}"
+    if made.removal == "none":
+        removal = f", and nothing in {file} removes a file"
+    words = f"{mark_words(made.mark)} makes them: its name is {made.pattern}, as theirs are"
+    return f"{likely}{words}{removal}."
 
 
 def _making_words(index: Index, found: GrowingFiles) -> Iterator[str]:
@@ -308,9 +331,10 @@ def _limit_words(near: Headroom | None, *, is_reached: bool) -> str:
 
 
 def _of_children(index: Index, found: Growing) -> Explanation:
-    return Explanation(
+    words = newest_children_words(index, found.process, found.growth.gained)
+    return left_children(index, found, words) or Explanation(
         "child processes",
-        newest_children_words(index, found.process, found.growth.gained),
+        words,
         "It starts processes and does not join them: those that have exited stay as zombies."
         if has_zombies(index, found.process)
         else "It starts processes faster than they end.",
@@ -335,7 +359,7 @@ def _of_threads(index: Index, found: Growing) -> Explanation:
         )
     if are_of_groups(found.process, found.growth.gained):
         return _of_groups(index, newest.words)
-    return Explanation(
+    return left_threads(index, found, newest.words) or Explanation(
         "threads",
         newest.words,
         "It starts threads that do not end. Each has a stack, and counts against the number of "

@@ -529,6 +529,28 @@ def test_callbacks_of_a_pool_that_may_raise_a_key_error_are_marked() -> None:
     ]
 
 
+def test_what_opens_a_connection_is_marked() -> None:
+    text = """
+        conn = psycopg2.connect(DSN)
+        session = requests.Session()
+        files = sqlite3.connect(PATH)
+        session = tf.Session()
+        button.connect(pressed)
+
+        class Store:
+            async def begin(self):
+                self.pool = await asyncpg.create_pool(DSN)
+                self.sock.connect((HOST, PORT))
+    """
+
+    assert sorted(found(text, "opens-connection"), key=lambda each: each[2]) == [
+        ("<module>", "conn, psycopg2.connect", 2),
+        ("<module>", "session, requests.Session", 3),
+        ("begin", "self.pool, asyncpg.create_pool", 10),
+        ("begin", "self.sock, self.sock.connect", 11),
+    ]
+
+
 def test_ends_of_processes_by_terminate_are_marked() -> None:
     text = """
         def shrink(self):
@@ -585,3 +607,36 @@ def test_signals_that_end_a_process_without_a_handler_are_marked() -> None:
 )
 def test_calls_that_set_the_cpus_of_a_process(text: str, abouts: list[str]) -> None:
     assert [about for _, about, _ in found(text, "sets-affinity")] == abouts
+
+
+def test_times_that_are_noted_and_judged_are_marked() -> None:
+    text = """
+        async def beat(beats, number):
+            while True:
+                beats[number] = time.monotonic()
+
+        def check(self):
+            now = time.monotonic()
+            self.checked = now
+            for name, seen in self.seen.items():
+                if now - seen > self.ttl:
+                    self.workers[name].kill()
+            idle = time.time() - self.beat.value
+            if idle >= 30 and self.is_on:
+                self.end()
+            if now - self.started.get(name, 0.0) < 5:
+                pass
+            if now - now > 5:
+                pass
+    """
+
+    assert sorted(found(text, "notes-time"), key=lambda each: each[2]) == [
+        ("beat", "beats, async again", 4),
+        ("check", "checked, once", 8),
+    ]
+    assert sorted(found(text, "judges-silence"), key=lambda each: each[2]) == [
+        ("check", "seen, 11, self.ttl", 10),
+        ("check", "beat, 14, 30", 13),
+    ]
+    harmless = text.replace(".kill()", ".log()")
+    assert not found(harmless, "judges-silence")

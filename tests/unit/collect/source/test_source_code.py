@@ -1528,6 +1528,48 @@ def test_waits_for_a_task_right_after_its_start_are_read(tmp_path: Path) -> None
     ]
 
 
+TASKS = """\
+import asyncio
+
+async def crawl(urls, group):
+    await asyncio.gather(*(fetch(url) for url in urls))
+    pages = [bounded(url) for url in urls]
+    await asyncio.gather(*pages)
+    await asyncio.gather(beat(), report(urls))
+    for url in urls:
+        group.create_task(visit(url))
+    more = [asyncio.create_task(self.load(url)) for url in urls]
+    await asyncio.start_server(answer, port=8000)
+    alone = asyncio.create_task(watch())
+    await asyncio.gather(watch())
+    await asyncio.gather(*more)
+    return alone
+"""
+
+
+def test_a_line_of_a_coroutine_is_known_as_one(tmp_path: Path) -> None:
+    file = tmp_path / "crawl.py"
+    file.write_text(TASKS)
+
+    found = at(str(file), 7, "crawl")
+
+    assert found is not None
+    assert found.is_async
+
+
+def test_calls_that_start_several_tasks_of_a_coroutine_are_read(tmp_path: Path) -> None:
+    marks = marks_of(tmp_path / "crawl.py", TASKS)
+
+    assert sorted(each[1:] for each in marks if each[0] == "several-tasks") == [
+        (4, "fetch"),
+        (6, "bounded"),
+        (7, "beat, report"),
+        (9, "visit"),
+        (10, "load"),
+        (11, "answer"),
+    ]
+
+
 GRAPHS = """\
 import torch
 from torch import nn

@@ -100,6 +100,27 @@ def test_where_the_source_has_another_way_out_of_the_block_it_is_told(
     assert way in finding.cause
 
 
+@pytest.mark.parametrize(
+    ("ends", "is_only"), [((), True), ((Statement(47, "if x.isnan(): break"),), False)]
+)
+def test_a_loop_of_as_many_rounds_for_all_has_not_ended_before(
+    ends: tuple[Statement, ...], is_only: bool
+) -> None:
+    loop = Statement(41, "for step in range(10):")
+    block = replace(IN_BLOCK, within=(loop,), ends=ends)
+    ranks = [
+        rank(1, f"{C10D}:barrier", "train.py:run:53", OUTER),
+        rank(0, f"{C10D}:all_reduce", "train.py:step:10", "train.py:run:45", OUTER),
+    ]
+    source = (IN_FINALLY, block, BELOW, MODULE)
+
+    finding = only(collective_mismatch.check, snapshot_of(main(), *ranks, source=source))
+
+    assert (ONLY in finding.cause) is is_only
+    assert "by the end of" not in finding.cause
+    assert ("by `if x.isnan(): break` (train.py:47 run)" in finding.cause) is not is_only
+
+
 def test_a_library_between_the_block_and_the_call_may_have_returned() -> None:
     lib = "/usr/lib/python3.11/site-packages/fit/loop.py:fit:3"
     block = (f"{C10D}:all_reduce", "train.py:step:10", lib, "train.py:run:45", OUTER)

@@ -48,6 +48,7 @@ from tests.builders.snapshots import (
     NOW_S,
     WALL_S,
     cgroup,
+    exited,
     fds,
     found,
     history,
@@ -2727,3 +2728,67 @@ def test_the_line_that_the_keys_of_a_cache_come_from_is_told() -> None:
         "As far as names tell, its keys come from `path = request.path` at web.py:9 handle."
     )
     assert finding.advice.startswith("Look at what the keys from web.py:9 handle can be")
+
+
+def makes_file(about: str, line: int = 21) -> Mark:
+    text = Statement(line, "path = stage_path(n)")
+    return Mark("makes-file", "/home/me/stage.py", "stage", about, text)
+
+
+@pytest.mark.parametrize(
+    ("marks", "begin"),
+    [
+        (
+            (makes_file("part-*.bin; none"), makes_file("clip_*.gif; none", 40)),
+            "`path = stage_path(n)` at stage.py:21 stage makes them: its name is "
+            "part-*.bin, as theirs are, and nothing in stage.py removes a file.",
+        ),
+        (
+            (makes_file("part-*.bin; if n > 3: in line 30"),),
+            "`path = stage_path(n)` at stage.py:21 stage makes them: its name is "
+            "part-*.bin, as theirs are, and removes it only under `if n > 3:` in line 30.",
+        ),
+        ((makes_file("part-*.bin; none"), makes_file("part-*.bin; none", 40)), "The job writes"),
+        ((makes_file("*.bin; none"),), "The job writes"),
+        ((makes_file("part-*.npy; none"),), "The job writes"),
+    ],
+)
+def test_the_one_statement_whose_name_fits_makes_the_files(
+    marks: tuple[Mark, ...], begin: str
+) -> None:
+    files, counts = piling(PARTS, makers=((MAIN, 3),), file_system=space(GIB, GIB // 2))
+
+    finding = only(
+        check, snapshot_of(main(), new_files=(files,), marks=marks), history(files=counts)
+    )
+
+    assert finding.cause.startswith(begin)
+
+
+def test_files_named_after_processes_that_have_ended() -> None:
+    ended = [process(n, "spawned", label=f"worker {n}", ended=exited(n)) for n in (201, 202)]
+    key = FilesKey("/home/me/run/tmp", "gauge_*.db")
+    files, counts = piling(key, numbers=(201, 202), file_system=space(GIB, GIB // 2))
+
+    finding = only(check, snapshot_of(main(), *ended, new_files=(files,)), history(files=counts))
+
+    assert "hold the pids of 2 processes of this job that have ended" in finding.evidence[1]
+
+
+@pytest.mark.parametrize(
+    ("about", "is_told"), [("clips_*; none", True), ("tmp*; none", False), ("part-*; none", False)]
+)
+def test_folders_that_nothing_has_open_are_known_by_the_name_that_a_statement_gives(
+    about: str, is_told: bool
+) -> None:
+    key = FilesKey("/tmp", "clips_*")
+    files, counts = piling(key, size_bytes=0, is_shared=True, file_system=space(GIB, GIB // 2))
+
+    findings = found(
+        check,
+        snapshot_of(main(), new_files=(files,), marks=(makes_file(about),)),
+        history(files=counts),
+    )
+
+    assert [each.subject for each in findings] == ["temporary files"] * is_told
+    assert all("gives, clips_*; another run" in each.evidence[1] for each in findings)

@@ -16,11 +16,13 @@ from mpwatch.model.samples import (
 )
 from mpwatch.model.source_code import (
     LINES_LIMIT,
+    Coroutines,
     DroppedResult,
     Holder,
     SourceLine,
     SourceRead,
     Statement,
+    UnsafeWake,
 )
 from mpwatch.observe.state.fold import ENDED_KEPT, Fold, NothingObserved
 from tests.builders.samples import (
@@ -499,6 +501,21 @@ def test_containers_of_a_later_reading_take_the_place_of_earlier_ones() -> None:
     assert fold.snapshot().holders == (one,)
     fold.apply(SourceRead(1002.0, holders=()))
     assert fold.snapshot().holders == ()
+
+
+def test_what_a_later_reading_shows_of_coroutines_takes_the_place_of_the_earlier() -> None:
+    fold = Fold()
+    fold.apply(job(1000.0))
+    set_it = Statement(9, "done.set()")
+    wake = UnsafeWake(
+        "Event", "done", "set", "/a.py", "run", set_it, False, "/a.py", "main", set_it, False
+    )
+    fold.apply(SourceRead(1000.0, coroutines=Coroutines((wake,))))
+    fold.apply(SourceRead(1001.0))
+
+    assert fold.snapshot().coroutines.unsafe == (wake,)
+    fold.apply(SourceRead(1002.0, coroutines=Coroutines()))
+    assert fold.snapshot().coroutines.unsafe == ()
 
 
 def test_a_zombie_that_loses_its_parent_is_no_orphan() -> None:
