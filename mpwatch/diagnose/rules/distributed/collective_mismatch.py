@@ -101,7 +101,7 @@ from mpwatch.model.collectives import Recorded
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Thread
-from mpwatch.model.source_code import Mark, Statement
+from mpwatch.model.source_code import Caught, Mark, Statement
 from mpwatch.model.units import seconds_text
 
 RULE = "collective-mismatch"
@@ -884,6 +884,11 @@ def _block_again(
     return None
 
 
+def _rows(caught: Caught) -> str:
+    is_one = caught.first == caught.last
+    return f"line {caught.first}" if is_one else f"lines {caught.first} to {caught.last}"
+
+
 class _CaughtAlone(NamedTuple):
     """That some ranks may have left a `try` block by an exception, and what to do then."""
 
@@ -913,7 +918,7 @@ def _with_handler(
         return _Explained(f"{found.where} Most likely {found.cause}.", found.advice)
     if why.is_open and found.is_likely:
         return _Explained(
-            f"{found.where} Most likely {found.cause}. Else {found.loop} has ended earlier on them "
+            f"{found.where} Most likely {found.cause}. Else {found.loop} has ended earlier there "
             "than on the others.",
             f"{found.advice} If nothing was caught: let {found.loop} have the same number of "
             "rounds on all ranks.",
@@ -943,8 +948,8 @@ def _past_a_handler(
         logged = f" and logs it (`{log.text}`, line {log.line})" if log is not None else ""
         look = "" if log is not None else f" (log it in line {catches.line})"
         return _CaughtAlone(
-            f"{all_called(inside)} {_are(inside)} in {name} in the `try` block of lines "
-            f"{found.caught.first} to {found.caught.last} ({frame_words(found.inside)}), and "
+            f"{all_called(inside)} {_are(inside)} in {name} in the `try` block of "
+            f"{_rows(found.caught)} ({frame_words(found.inside)}), and "
             f"{alone} {_have(ahead)} gone on behind it to {other}, at {frame_words(found.past)}.",
             f"an exception was raised in that block on {alone} alone, `{catches.text}` of line "
             f"{catches.line} ({frame_words(found.inside)}) has caught it{logged}, and the rest of "
@@ -1539,6 +1544,7 @@ def _branched(
     is_known = len(records) == len(by_call)
     told = told_of(index, branch.frame.file, branch.statement)
     why = "it tests what each rank computes or finds for itself, such as its own data or a file"
+    outside = f"Or call {name} on all ranks outside of that condition."
     advice = (
         f"Let all ranks decide alike: reduce or broadcast the value that `{branch.statement.text}` "
         "tests (all_reduce of a loss or flag, or a broadcast of what rank 0 has found) before it, "
@@ -1554,7 +1560,7 @@ def _branched(
             else "Unless they have done a different number of rounds, "
         )
         + f"the condition was not the same for all: {why if told is None else told[0]}.",
-        (told[1] if told is not None else "") or advice,
+        f"{told[1]} {outside}" if told is not None and told[1] else advice,
     )
 
 
