@@ -107,7 +107,9 @@ from mpwatch.collect.source.rank_differences import (
     find_empty_on_ranks,
     find_hashes,
     find_loaded_alone,
+    find_own_rendezvous,
     find_own_values,
+    find_passed_over_modules,
     find_restored_starts,
     find_resumed_alone,
     find_set_by_clock,
@@ -386,6 +388,8 @@ def _found_of_ranks(
 ) -> Iterator[Found]:
     """The statements of one function that do not do the same on each rank."""
     yield from find_empty_on_ranks(module, nodes)
+    yield from find_passed_over_modules(module, nodes)
+    yield from find_own_rendezvous(nodes, known.functions)
     yield from find_set_order(nodes, known.sets)
     yield from find_restored_starts(module.tree, function, nodes, known.functions)
     yield from find_resumed_alone(function, nodes, known.functions)

@@ -823,7 +823,7 @@ def find_rewrites(file: str, module: ParsedFile) -> Iterator[Repeatable]:
         ]
         if not writing:
             continue
-        made, turns = _made_by_calls(nodes), _turns_of(nodes)
+        made, turns = _made_by_calls(nodes), turns_of(nodes)
         for statement, parts in writing:
             written = {name for part in parts for name in _wholes(part, made)}
             if not written or turns.has(statement):
@@ -925,7 +925,8 @@ class _Turns(NamedTuple):
         return is_left or id(node) in self.under
 
 
-def _turns_of(nodes: Iterable[ast.AST]) -> _Turns:
+def turns_of(nodes: Iterable[ast.AST]) -> _Turns:
+    """What the syntax of a function has under a condition for some rounds only."""
     turns = [each for each in nodes if isinstance(each, ast.If) and _tests_for_turn(each.test)]
     leaves = (e for e in turns if isinstance(e.body[-1], ast.Return | ast.Continue))
     under = (id(n) for e in turns for part in (*e.body, *e.orelse) for n in ast.walk(part))
@@ -1025,7 +1026,7 @@ def _follows(adder: FunctionNode, added: ast.stmt, writer: FunctionNode) -> bool
     if adder is writer:
         return True
     nodes = own_nodes(adder)
-    turns = _turns_of(nodes)
+    turns = turns_of(nodes)
     return any(
         isinstance(each, ast.Call)
         and last_name(each.func) == writer.name

@@ -18,6 +18,7 @@ from mpwatch.describe.frames import (
     program_frames,
 )
 from mpwatch.describe.processes import wait_verb
+from mpwatch.diagnose.analysis.distributed.clean_up import HidingCleanUp, hiding_clean_up
 from mpwatch.diagnose.analysis.distributed.flight_recorder import (
     COMPARE_CALLS,
     DIFFERENT_SHAPES,
@@ -30,6 +31,7 @@ from mpwatch.diagnose.analysis.distributed.flight_recorder import (
     unfinished,
 )
 from mpwatch.diagnose.analysis.distributed.nccl_words import late_ranks, nccl_words
+from mpwatch.diagnose.analysis.distributed.passed_over import passed_over
 from mpwatch.diagnose.analysis.distributed.rank_exits import (
     aborted_in_collective,
     earlier_attempt,
@@ -40,6 +42,7 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
     ALL_INSIDE_S,
     BACKWARD,
     NEW_GROUP,
+    OF_ALL,
     OF_NCCL,
     LeftFunction,
     all_on_gpu,
@@ -50,6 +53,7 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
     groups_apart,
     left_function,
     rank_groups,
+    returns_at_once,
 )
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.cases import ended_words
@@ -63,18 +67,20 @@ from mpwatch.diagnose.analysis.source.branches import (
     BatchRounds,
     begun_again,
     branch_of_one_side,
+    caught_behind,
     collective_under_rank,
     ends_by_clock,
     graph_left,
     guard_on_rank,
     loop_ends,
     passed_loop,
+    round_ahead,
     rounds_of_batch,
     set_by_clock,
     uneven_draw,
 )
 from mpwatch.diagnose.analysis.source.lines import is_in_loop, mark_words, marks, source_of
-from mpwatch.diagnose.analysis.source.origins import parting
+from mpwatch.diagnose.analysis.source.origins import parting, told_of
 from mpwatch.diagnose.analysis.stack_merge import merge
 from mpwatch.diagnose.analysis.stack_patterns import (
     BUFFERS,
@@ -536,13 +542,44 @@ def _are_in_one_loop(index: Index, stacks: Sequence[Sequence[Frame]]) -> bool:
 def _explained(
     index: Index, by_call: Sequence[tuple[str, list[Process]]], records: Sequence[Recorded]
 ) -> _Explained:
-    """Cause and advice, as far as it is known what differs."""
+    """Cause and advice, as far as it is known what differs, and whether a clean-up hides it."""
+    hiding = _in_clean_up(index, by_call)
+    if hiding is not None and hiding.is_by_exception:
+        return _Explained(hiding.cause, hiding.advice)
+    why = _by_places(index, by_call, records)
+    if hiding is None:
+        return why
+    if not why.is_open:
+        return why._replace(
+            cause=f"{why.cause} {hiding.cause}", advice=f"{why.advice} {hiding.advice}"
+        )
+    other = f"If it was none: {why.advice[:1].lower()}{why.advice[1:]}"
+    return why._replace(cause=hiding.cause, advice=f"{hiding.advice} {other}")
+
+
+def _in_clean_up(
+    index: Index, by_call: Sequence[tuple[str, list[Process]]]
+) -> HidingCleanUp | None:
+    """That the ranks in one of the collectives are in a clean-up, and the others in its block."""
+    for name, group in reversed(by_call):
+        others = [rank for other, ranks in by_call if other != name for rank in ranks]
+        found = hiding_clean_up(index, group, others, is_waiting=True)
+        if found is not None:
+            return found
+    return None
+
+
+def _by_places(
+    index: Index, by_call: Sequence[tuple[str, list[Process]]], records: Sequence[Recorded]
+) -> _Explained:
+    """Cause and advice by the collectives and lines at which the ranks are."""
     places = dict(by_call)
     unequal = (
         (_unmatched(by_call) if _MESSAGES.issuperset(places) else None)
         or _in_handler(index, by_call)
         or _after_swallowed(index, by_call)
         or _block_again(index, by_call)
+        or _past_a_handler(index, by_call)
         or _by_own_batch(index, by_call)
         or _resumed_apart(index, by_call, is_seen=True)
         or _unequal_loop(index, by_call)
@@ -568,8 +605,16 @@ def _explained(
             is_open=True,
         )
     if len(records) > 1 and len({each.operation for each in records}) == 1:
-        return _Explained(DIFFERENT_SHAPES, SAME_SHAPES)
-    branched = _branched(index, by_call, records) or _after_a_loop(index, by_call)
+        ranks = [rank for _, group in by_call for rank in group]
+        skipped = passed_over(index, ranks)
+        if skipped is None:
+            return _Explained(DIFFERENT_SHAPES, SAME_SHAPES)
+        return _Explained(f"{DIFFERENT_SHAPES} {skipped.cause}", skipped.advice)
+    branched = (
+        _branched(index, by_call, records)
+        or _after_a_loop(index, by_call)
+        or _in_next_round(index, by_call)
+    )
     if branched is not None:
         return _Explained(*branched, is_open=True)
     why, left = _why_different(by_call, records), _left_early(index, by_call)
@@ -800,10 +845,6 @@ def _after_swallowed(
     return None
 
 
-_OF_ALL = frozenset(("all_gather", "all_reduce", "all_to_all", "barrier", "reduce_scatter"))
-"""None of its ranks leaves such a collective before all have entered it."""
-
-
 def _block_again(
     index: Index, by_call: Sequence[tuple[str, list[Process]]]
 ) -> tuple[str, str] | None:
@@ -815,7 +856,7 @@ def _block_again(
     if len(by_call) != 2:
         return None
     for (name, again), (other, on) in (by_call, by_call[::-1]):
-        if name.partition("_into")[0] not in _OF_ALL or _returns_at_once(index, again[0]):
+        if name.partition("_into")[0] not in OF_ALL or returns_at_once(index, again[0]):
             continue
         for mark in marks(index, "retries"):
             found = [_parted_in(index, mark, again[0], each) for each in on]
@@ -847,11 +888,47 @@ def _block_again(
     return None
 
 
-def _returns_at_once(index: Index, rank: Process) -> bool:
-    """Whether the collective that a rank calls may return before the others have entered it."""
-    frame = user_frame(_stack(rank))
-    line = source_of(index, frame) if frame is not None else None
-    return rank.has_nccl or line is None or "async_op" in line.statement.text
+def _past_a_handler(
+    index: Index, by_call: Sequence[tuple[str, list[Process]]]
+) -> tuple[str, str] | None:
+    """Cause and advice where ranks are behind a `try` statement in whose block others still are.
+
+    Its handler catches what is raised in the block and goes on, with the same calls as without an
+    exception. Nothing tells that from an earlier end of a loop in the block, where there is one.
+    """
+    if len(by_call) != 2:
+        return None
+    for (name, inside), (other, ahead) in (by_call, by_call[::-1]):
+        found = caught_behind(index, _stack(inside[0]), _stack(ahead[0]))
+        if found is None:
+            continue
+        catches, log, alone = found.caught.header, found.caught.log, all_called(ahead)
+        it = "it" if len(ahead) == 1 else "they"
+        before = "the backward pass" if name == BACKWARD else name
+        logged = f" and logs it (`{log.text}`, line {log.line})" if log is not None else ""
+        other_way = f" Or {it} {_have(ahead)} ended {found.loop} earlier." if found.loop else ""
+        return (
+            f"{all_called(inside)} {_are(inside)} in {name} in the `try` block of lines "
+            f"{found.caught.first} to {found.caught.last} ({frame_words(found.inside)}), and "
+            f"{alone} {_have(ahead)} gone on behind it to {other}, at {frame_words(found.past)}. "
+            f"{'Possible' if found.loop else 'Most likely'}: an exception was raised in that block "
+            f"on {alone} alone, `{catches.text}` of line {catches.line} catches it{logged}, and "
+            f"{it} {_have(ahead)} left out {before}, for which the others wait.{other_way}",
+            f"Look in the log of {alone} for what was caught"
+            + (", " if log is not None else f" (log it in line {catches.line}), ")
+            + "and let all ranks agree on whether one of them has failed before any of them calls "
+            f"{before}: leave in the `try` block only what may fail, such as the forward pass, "
+            "all_reduce a flag (with MAX) after it on every rank, and call the rest on all of them "
+            "or on none. To make it rarer (smaller batches, more memory) or a longer timeout does "
+            "not help."
+            + (
+                f" If nothing was caught: let {found.loop} have the same number of rounds on all "
+                "ranks."
+                if found.loop
+                else ""
+            ),
+        )
+    return None
 
 
 def _parted_in(
@@ -983,6 +1060,39 @@ def _after_a_loop(
     return None
 
 
+def _in_next_round(
+    index: Index, by_call: Sequence[tuple[str, list[Process]]]
+) -> tuple[str, str] | None:
+    """Cause and advice where ranks have left a loop, and begun the next round of one around it."""
+    if len(by_call) != 2:
+        return None
+    for (name, first), (other, behind) in (by_call, by_call[::-1]):
+        found = round_ahead(index, _stack(first[0]), _stack(behind[0]))
+        if found is None:
+            continue
+        function, ends = found.inside.function, loop_ends(index, found.inside)
+        is_while = found.loop.text.startswith("while ")
+        is_tested = is_while and found.loop.text not in ("while True:", "while 1:")
+        by = " or ".join([*(["its condition"] if is_tested else []), *([ends] if ends else [])])
+        by = f"by {by}" if by else "after fewer rounds"
+        them = all_called(behind)
+        tests = ends or (f"`{found.loop.text}`" if is_tested else "what it goes over")
+        return (
+            f"{all_called(first)} {_have(first)} left the loop `{found.loop.text}` of line "
+            f"{found.loop.line} in {function}(), in which {them} still "
+            f"{'calls' if len(behind) == 1 else 'call'} {other}, and {_have(first)} come to the "
+            f"next round of `{found.header.text}` of line {found.header.line} in "
+            f"{found.around.function}(): to {name} at {frame_words(found.call)}, which each of its "
+            f"rounds calls, so that {them} {_have(behind)} passed it before. Most likely the inner "
+            f"loop has ended earlier on {all_called(first)}, {by}.",
+            f"Let all ranks decide alike when the loop of {function}() ends: compute {tests} from "
+            "values that all ranks share, or decide on one rank and broadcast the decision "
+            "(broadcast, or all_reduce with MAX) in each round, before any rank leaves the loop. A "
+            "barrier or a longer timeout does not help.",
+        )
+    return None
+
+
 _ONCE_AFTER = (
     "If that {name} only adds up numbers (a metric, a count), add them up on each rank in the loop "
     "and reduce the sums once after it, so that the number of rounds does not matter. Else: "
@@ -1076,7 +1186,9 @@ _OVER_OWN = re.compile(
     r"|[\w.]+\.(?:items|keys|values)\(\)|[\w.]+):"
 )
 """A loop over what a variable holds; not over a range, a loader, or what a model has."""
-_ALIKE = re.compile(r"loader|data|param|buffer|module|model|layer|group|batch|range|bucket")
+_ALIKE = re.compile(
+    r"loader|data|param|buffer|module|model|layer|block|stage|group|batch|range|bucket"
+)
 
 
 def _unequal_loop(
@@ -1381,6 +1493,13 @@ def _branched(
     name, group, branch = found[0]
     other, others = next((n, ranks) for n, ranks in by_call if n != name)
     is_known = len(records) == len(by_call)
+    told = told_of(index, branch.frame.file, branch.statement)
+    why = "it tests what each rank computes or finds for itself, such as its own data or a file"
+    advice = (
+        f"Let all ranks decide alike: reduce or broadcast the value that `{branch.statement.text}` "
+        "tests (all_reduce of a loss or flag, or a broadcast of what rank 0 has found) before it, "
+        f"or call {name} on all ranks outside of that condition."
+    )
     return (
         f"Ranks take different branches at a condition: {all_called(group)} {_are(group)} in "
         f"{name}, because {branch.words}; {all_called(others)} {_have(others)} gone on to {other} "
@@ -1390,11 +1509,8 @@ def _branched(
             if is_known
             else "Unless they have done a different number of rounds, "
         )
-        + "the condition was not the same for all: it tests what each rank computes or finds for "
-        "itself, such as its own data or a file.",
-        f"Let all ranks decide alike: reduce or broadcast the value that `{branch.statement.text}` "
-        "tests (all_reduce of a loss or flag, or a broadcast of what rank 0 has found) before it, "
-        f"or call {name} on all ranks outside of that condition.",
+        + f"the condition was not the same for all: {why if told is None else told[0]}.",
+        (told[1] if told is not None else "") or advice,
     )
 
 

@@ -14,7 +14,7 @@ from mpwatch.describe.waits import SEMAPHORE
 from mpwatch.diagnose.analysis.idle_time import is_stalled
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called, counted
-from mpwatch.diagnose.analysis.source.lines import source_of
+from mpwatch.diagnose.analysis.source.lines import line_at, marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, outermost_first
 from mpwatch.diagnose.analysis.throughput.held_locks import (
     SleepingHolder,
@@ -95,8 +95,29 @@ def check(index: Index) -> Iterator[Finding]:
         if len(waits) < 2 or not has_turns or sum(works) > ONE_AT_A_TIME:
             continue
         waiting = [process for process, _ in waits]
+        if _is_given_back_elsewhere(index, waits):
+            continue
         if not _is_kept(index, waiting) and not _has_one_holder(waits):
             yield _finding(index, lock, waits, works)
+
+
+_ACQUIRES = re.compile(r"(?:\w+ = )?(?:\w+\.)*(\w+)\.acquire\(")
+
+
+def _is_given_back_elsewhere(index: Index, waits: Sequence[tuple[Process, _Wait]]) -> bool:
+    """Whether what they wait for is a permit that other code gives back, and no lock.
+
+    Its `release()` stands in another file only, in a function that does not take it: a count of
+    what may be in flight. Who waits for it waits for whoever takes the items, and keeps nothing.
+    """
+    lines = (line_at(index, wait.place) for _, wait in waits)
+    for line in {each for each in lines if each is not None}:
+        taken = _ACQUIRES.match(line.statement.text)
+        if taken is not None:
+            found = [each for each in marks(index, "releases") if each.about == taken[1]]
+            if found and all(each.file != line.file for each in found):
+                return True
+    return False
 
 
 def _finding_of_sleep(holder: SleepingHolder) -> Finding:

@@ -11,7 +11,7 @@ from mpwatch.model.account import Account, Activity
 from mpwatch.model.findings import Severity
 from mpwatch.model.samples import HeldLock
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.model.source_code import SourceLine, Statement
+from mpwatch.model.source_code import Mark, SourceLine, Statement
 from tests.builders.accounts import COMPUTES, SLEEPS, WAITS_IN_QUEUE, waits_for_lock, with_shares
 from tests.builders.snapshots import fds, found, main, only, pid, process, snapshot_of, thread
 
@@ -388,3 +388,25 @@ def test_computing_inside_of_a_lock_counts_where_the_gil_is_not_the_limit() -> N
 )
 def test_threads_that_take_turns_otherwise_are_not_named(healthy: Snapshot) -> None:
     assert found(check, healthy) == []
+
+
+def released_in(file: str, text: str = "self.credits.acquire()") -> Snapshot:
+    """Processes that wait at train.py:34, of which the source is known, and who releases."""
+    mark = Mark("releases", file, "collect", "credits", Statement(60, "self.credits.release()"))
+    return replace(job(works=0.25), source=(at(34, "run", text),), marks=(mark,))
+
+
+def test_permits_that_another_file_gives_back_are_no_lock() -> None:
+    assert found(check, released_in("/home/me/main.py")) == []
+
+
+@pytest.mark.parametrize(
+    "snapshot",
+    [
+        pytest.param(released_in("/home/me/train.py"), id="a wrapper around a lock"),
+        pytest.param(released_in("/home/me/main.py", "with self.credits:"), id="a block"),
+        pytest.param(released_in("/home/me/main.py", "self.lock.acquire()"), id="another name"),
+    ],
+)
+def test_a_lock_is_told_where_its_own_file_may_release_it(snapshot: Snapshot) -> None:
+    assert len(found(check, snapshot)) == 1
