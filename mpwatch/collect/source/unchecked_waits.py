@@ -75,7 +75,9 @@ class _Names(NamedTuple):
     called: frozenset[str]
 
 
-_TELLS_TO_STOP: Final = re.compile("alive|cancel|clos|exit|quit|running|shut|stop|terminat")
+_TELLS_TO_STOP: Final = re.compile(
+    "alive|cancel|close|closing|exit|quit|running|shut|stop|terminat"
+)
 """Names of flags that say that no more comes, and not that something is there."""
 _NO_NAMES: Final = _Names(frozenset(), frozenset())
 

@@ -79,7 +79,7 @@ class LostWakeup(Struct, frozen=True):
         """Why it does not end."""
         all_wait = "" if self.others or len(self.waiting) < 2 else " Each of them waits like this."
         last = (
-            " The one that came last to its wait is the one that has missed something: all others "
+            " Most likely the one that came last to its wait has missed something: the others "
             "waited already."
         )
         return f"{self.wait.cause}{all_wait}{last if len(self.waiting) > 1 else ''}"
@@ -192,10 +192,13 @@ def _at_one_place_s(account: ThreadAccount) -> float:
 def _is_from_outside(index: Index, process: Process, thread: Thread) -> bool:
     """Whether something outside of the job may end a wait."""
     wait = thread.waits_on
-    if wait is None or wait.kind not in _FROM_OUTSIDE or unchecked_wait(index, thread):
+    if wait is None or wait.kind not in _FROM_OUTSIDE:
         return False
     if wait.kind == "accept":
         return True
+    if unchecked_wait(index, thread) is not None:
+        # A proxy asks its manager, which may be one of another machine.
+        return not any(map(is_manager, index.snapshot.living()))
     return not any(_providers(index).get((process.process, thread.tid), ()))
 
 

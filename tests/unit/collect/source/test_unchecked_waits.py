@@ -128,13 +128,10 @@ def test_a_wait_that_loses_nothing(body: str) -> None:
 
 
 def test_a_condition_of_another_class_is_another_one() -> None:
-    assert (
-        found(
-            BOX + "        pass\n\n    class Other:\n        def get(self):\n"
-            "            with self.cond:\n                self.cond.wait()\n"
-        )
-        == []
-    )
+    other = "    class Other:\n        def get(self):\n"
+    waits = "            with self.cond:\n                self.cond.wait()\n"
+
+    assert found(f"{BOX}            pass\n\n{other}{waits}") == []
 
 
 def test_functions_that_share_a_condition_by_its_name() -> None:

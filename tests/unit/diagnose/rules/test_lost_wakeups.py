@@ -42,9 +42,17 @@ def waits(number: int, *stack: str, kind: str = "socket-read") -> Thread:
     return thread(number, *(stack or PROXY), waits=waited, still_s=0.1)
 
 
+MANAGER = process(
+    150,
+    "spawned",
+    threads=[thread(150, "threading.py:wait", "multiprocessing/managers.py:serve_forever")],
+    label="manager",
+)
+
+
 def job(*others: Process, marks: Sequence[Mark] = (WAIT, WAKES)) -> Snapshot:
     """The root, which waits, and its children."""
-    return snapshot_of(main(threads=[waits(MAIN)]), *others, marks=tuple(marks))
+    return snapshot_of(main(threads=[waits(MAIN)]), *others, MANAGER, marks=tuple(marks))
 
 
 def evaluator(*stack: str, kind: str = "socket-read") -> Process:
@@ -94,6 +102,12 @@ def test_a_server_may_still_be_asked_from_outside() -> None:
     assert told(with_shares(job(serves), p100=POLLS, p200={ELSEWHERE: 1.0})) == []
 
 
+def test_the_manager_of_another_machine_may_have_other_clients() -> None:
+    alone = snapshot_of(main(threads=[waits(MAIN)]), evaluator(), marks=(WAIT, WAKES))
+
+    assert told(with_shares(alone, p100=POLLS, p200=POLLS)) == []
+
+
 def test_a_process_alone_may_be_meant_to_wait() -> None:
     assert told(with_shares(job(), p100=POLLS)) == []
 
@@ -104,7 +118,7 @@ def test_consumers_that_nothing_has_told_to_end_have_missed_nothing() -> None:
         process(number, "spawned", threads=[waits(number)], label="consumer")
         for number in (200, 201)
     ]
-    job_of_two = snapshot_of(main(threads=joins), *consumers, marks=(WAIT, WAKES))
+    job_of_two = snapshot_of(main(threads=joins), *consumers, MANAGER, marks=(WAIT, WAKES))
     at_join = Activity("waiting", "the exit of a child", "child", (), "train.py:50 main")
 
     shares = with_shares(job_of_two, p100={at_join: 1.0}, p200=POLLS, p201=POLLS)
