@@ -143,8 +143,10 @@ def _kind_of_method(call: ast.Call, name: str, last: str) -> OriginKind:
 
 
 def draws_of_torch(call: ast.Call) -> bool:
-    """Whether it draws from the generator of torch, whatever it is a method of."""
-    return last_name(call.func) in _DRAWN_INTO
+    """Whether it draws from the generator of torch as a function or a method of a tensor."""
+    last = receiver_of(call).rpartition(".")[2]
+    is_other = last != "torch" and _GENERATORS.fullmatch(last) is not None
+    return last_name(call.func) in _DRAWN_INTO and not is_other
 
 
 def _has_limit(call: ast.Call, name: str) -> bool:

@@ -443,8 +443,8 @@ class OriginSearch:
             return own
         if given is not None and not isinstance(given, ast.Constant):
             return self._by_leaves(self._search([_Node(given, at)]), at)
-        is_of_torch = draws_of_torch(call) or last_name(call.func) in ("rsample", "sample")
-        module = "torch" if is_of_torch and not _is_of_random(call) else _module_of(call)
+        is_of_torch = draws_of_torch(call) or self._is_sample(call, at)
+        module = "torch" if is_of_torch else _module_of(call)
         found = [*self._seeds.get("", ()), *self._seeds.get(module or "random", ())]
         if not found:
             return _Draw(True)
@@ -922,11 +922,6 @@ def _module_of(call: ast.Call) -> str:
     """`torch` of `torch.manual_seed(1)`; empty for a function that is not called of a module."""
     module = receiver_of(call).partition(".")[0]
     return "np" if module == "numpy" else module
-
-
-def _is_of_random(call: ast.Call) -> bool:
-    """Whether a call is of the module `random` or of numpy."""
-    return _module_of(call) in ("np", "random")
 
 
 def _starts(statement: ast.AST) -> bool:

@@ -55,6 +55,7 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
     rank_groups,
     returns_at_once,
 )
+from mpwatch.diagnose.analysis.distributed.unfinished_loops import REPEATS_NOT
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.cases import ended_words
 from mpwatch.diagnose.analysis.mechanisms.rank_cycles import (
@@ -100,7 +101,7 @@ from mpwatch.model.collectives import Recorded
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Thread
-from mpwatch.model.source_code import Mark, Statement
+from mpwatch.model.source_code import Caught, Mark, Statement
 from mpwatch.model.units import seconds_text
 
 RULE = "collective-mismatch"
@@ -548,7 +549,7 @@ def _explained(
         return _Explained(hiding.cause, hiding.advice)
     why = _by_places(index, by_call, records)
     if hiding is None:
-        return why
+        return _with_handler(index, by_call, why)
     if not why.is_open:
         return why._replace(
             cause=f"{why.cause} {hiding.cause}", advice=f"{why.advice} {hiding.advice}"
@@ -579,7 +580,6 @@ def _by_places(
         or _in_handler(index, by_call)
         or _after_swallowed(index, by_call)
         or _block_again(index, by_call)
-        or _past_a_handler(index, by_call)
         or _by_own_batch(index, by_call)
         or _resumed_apart(index, by_call, is_seen=True)
         or _unequal_loop(index, by_call)
@@ -610,11 +610,7 @@ def _by_places(
         if skipped is None:
             return _Explained(DIFFERENT_SHAPES, SAME_SHAPES)
         return _Explained(f"{DIFFERENT_SHAPES} {skipped.cause}", skipped.advice)
-    branched = (
-        _branched(index, by_call, records)
-        or _after_a_loop(index, by_call)
-        or _in_next_round(index, by_call)
-    )
+    branched = _branched(index, by_call, records) or _after_a_round(index, by_call)
     if branched is not None:
         return _Explained(*branched, is_open=True)
     why, left = _why_different(by_call, records), _left_early(index, by_call)
@@ -888,10 +884,55 @@ def _block_again(
     return None
 
 
+def _rows(caught: Caught) -> str:
+    is_one = caught.first == caught.last
+    return f"line {caught.first}" if is_one else f"lines {caught.first} to {caught.last}"
+
+
+class _CaughtAlone(NamedTuple):
+    """That some ranks may have left a `try` block by an exception, and what to do then."""
+
+    where: str
+    """Where they and the others are."""
+    cause: str
+    advice: str
+    loop: str
+    """A loop in the block that they may have ended in place of that; empty for none."""
+    is_likely: bool
+    """Whether that loop is none over all data of a rank, or of all steps."""
+
+
+_OF_ALL_STEPS = re.compile(
+    r"`(?:async )?(?:while .*|for .*(?:loader|data|sampler|stream|epoch|step|batches).*)`"
+)
+
+
+def _with_handler(
+    index: Index, by_call: Sequence[tuple[str, list[Process]]], why: _Explained
+) -> _Explained:
+    """The same with that an exception may have led behind a handler, where the source shows one."""
+    found = None if "exception" in why.cause else _past_a_handler(index, by_call)
+    if found is None:
+        return why
+    if not found.loop:
+        return _Explained(f"{found.where} Most likely {found.cause}.", found.advice)
+    if why.is_open and found.is_likely:
+        return _Explained(
+            f"{found.where} Most likely {found.cause}. Else {found.loop} has ended earlier there "
+            "than on the others.",
+            f"{found.advice} If nothing was caught: let {found.loop} have the same number of "
+            "rounds on all ranks.",
+        )
+    return why._replace(
+        cause=f"{why.cause} Also possible: {found.cause}.",
+        advice=f"{why.advice} If an exception was caught: {found.advice}",
+    )
+
+
 def _past_a_handler(
     index: Index, by_call: Sequence[tuple[str, list[Process]]]
-) -> tuple[str, str] | None:
-    """Cause and advice where ranks are behind a `try` statement in whose block others still are.
+) -> _CaughtAlone | None:
+    """That ranks are behind a `try` statement in whose block others still are.
 
     Its handler catches what is raised in the block and goes on, with the same calls as without an
     exception. Nothing tells that from an earlier end of a loop in the block, where there is one.
@@ -903,30 +944,23 @@ def _past_a_handler(
         if found is None:
             continue
         catches, log, alone = found.caught.header, found.caught.log, all_called(ahead)
-        it = "it" if len(ahead) == 1 else "they"
         before = "the backward pass" if name == BACKWARD else name
         logged = f" and logs it (`{log.text}`, line {log.line})" if log is not None else ""
-        other_way = f" Or {it} {_have(ahead)} ended {found.loop} earlier." if found.loop else ""
-        return (
-            f"{all_called(inside)} {_are(inside)} in {name} in the `try` block of lines "
-            f"{found.caught.first} to {found.caught.last} ({frame_words(found.inside)}), and "
-            f"{alone} {_have(ahead)} gone on behind it to {other}, at {frame_words(found.past)}. "
-            f"{'Possible' if found.loop else 'Most likely'}: an exception was raised in that block "
-            f"on {alone} alone, `{catches.text}` of line {catches.line} catches it{logged}, and "
-            f"{it} {_have(ahead)} left out {before}, for which the others wait.{other_way}",
-            f"Look in the log of {alone} for what was caught"
-            + (", " if log is not None else f" (log it in line {catches.line}), ")
-            + "and let all ranks agree on whether one of them has failed before any of them calls "
-            f"{before}: leave in the `try` block only what may fail, such as the forward pass, "
-            "all_reduce a flag (with MAX) after it on every rank, and call the rest on all of them "
-            "or on none. To make it rarer (smaller batches, more memory) or a longer timeout does "
-            "not help."
-            + (
-                f" If nothing was caught: let {found.loop} have the same number of rounds on all "
-                "ranks."
-                if found.loop
-                else ""
-            ),
+        look = "" if log is not None else f" (log it in line {catches.line})"
+        return _CaughtAlone(
+            f"{all_called(inside)} {_are(inside)} in {name} in the `try` block of "
+            f"{_rows(found.caught)} ({frame_words(found.inside)}), and "
+            f"{alone} {_have(ahead)} gone on behind it to {other}, at {frame_words(found.past)}.",
+            f"an exception was raised in that block on {alone} alone, `{catches.text}` of line "
+            f"{catches.line} ({frame_words(found.inside)}) has caught it{logged}, and the rest of "
+            f"the block was left out there, with {before}, for which the others wait",
+            f"Look in the log of {alone} for what was caught{look}, and let all ranks agree on "
+            f"whether one of them has failed before any of them calls {before}: leave in the "
+            "`try` block only what may fail, such as the forward pass, all_reduce a flag (with "
+            "MAX) after it on every rank, and call the rest on all of them or on none. To make it "
+            "rarer (smaller batches, more memory), or a longer timeout, does not help.",
+            found.loop,
+            _OF_ALL_STEPS.search(found.loop) is None,
         )
     return None
 
@@ -1060,6 +1094,13 @@ def _after_a_loop(
     return None
 
 
+def _after_a_round(
+    index: Index, by_call: Sequence[tuple[str, list[Process]]]
+) -> tuple[str, str] | None:
+    """Cause and advice where ranks have ended a loop in which the others still are."""
+    return _after_a_loop(index, by_call) or _in_next_round(index, by_call)
+
+
 def _in_next_round(
     index: Index, by_call: Sequence[tuple[str, list[Process]]]
 ) -> tuple[str, str] | None:
@@ -1068,7 +1109,7 @@ def _in_next_round(
         return None
     for (name, first), (other, behind) in (by_call, by_call[::-1]):
         found = round_ahead(index, _stack(first[0]), _stack(behind[0]))
-        if found is None:
+        if found is None or _is_by_library(first[0], found.call):
             continue
         function, ends = found.inside.function, loop_ends(index, found.inside)
         is_while = found.loop.text.startswith("while ")
@@ -1091,6 +1132,14 @@ def _in_next_round(
             "barrier or a longer timeout does not help.",
         )
     return None
+
+
+def _is_by_library(rank: Process, call: Frame) -> bool:
+    """Whether a library, which may do so only now and then, leads from a line to the program."""
+    frames = own_frames(_stack(rank))
+    below = frames[: frames.index(call)]
+    innermost = next((n for n, each in enumerate(below) if not is_library(each)), len(below))
+    return any(is_library(e) and e.function not in REPEATS_NOT for e in below[innermost:])
 
 
 _ONCE_AFTER = (
@@ -1495,6 +1544,7 @@ def _branched(
     is_known = len(records) == len(by_call)
     told = told_of(index, branch.frame.file, branch.statement)
     why = "it tests what each rank computes or finds for itself, such as its own data or a file"
+    outside = f"Or call {name} on all ranks outside of that condition."
     advice = (
         f"Let all ranks decide alike: reduce or broadcast the value that `{branch.statement.text}` "
         "tests (all_reduce of a loss or flag, or a broadcast of what rank 0 has found) before it, "
@@ -1510,7 +1560,7 @@ def _branched(
             else "Unless they have done a different number of rounds, "
         )
         + f"the condition was not the same for all: {why if told is None else told[0]}.",
-        (told[1] if told is not None else "") or advice,
+        f"{told[1]} {outside}" if told is not None and told[1] else advice,
     )
 
 

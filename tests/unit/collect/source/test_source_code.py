@@ -3878,7 +3878,7 @@ def test_a_line_of_a_clean_up_is_told_with_its_block_and_what_leaves_that(tmp_pa
     assert before.cleans_up == ()
 
 
-CATCHES = """\
+LEFT_BY_HANDLERS = """\
 def run(steps):
     for step in steps:
         try:
@@ -3906,7 +3906,7 @@ def test_a_line_in_a_try_block_is_told_with_the_handlers_that_go_on_behind_it(
     tmp_path: Path,
 ) -> None:
     file = tmp_path / "run.py"
-    file.write_text(CATCHES)
+    file.write_text(LEFT_BY_HANDLERS)
     tried, handled, other, behind = (at(str(file), number, "run") for number in (5, 8, 19, 20))
 
     assert tried is not None

@@ -77,6 +77,17 @@ def test_what_is_drawn_by_each_rank_is_told_as_that_with_what_seeds_it() -> None
     assert finding.advice.startswith("Draw on one rank and broadcast what it has drawn")
 
 
+def test_what_a_library_calls_need_not_be_called_in_each_round() -> None:
+    calls = ("train.py:next:20", "torch/hooks.py:call_all:8", "train.py:serve:72")
+    reduces = ("train.py:generate:50", "train.py:serve:74")
+    ranks = rank(0, f"{C10D}:broadcast", *calls), rank(1, f"{C10D}:all_reduce", *reduces)
+    source = (NEXT, GENERATE, ASKS, STEP)
+
+    finding = only(collective_mismatch.check, snapshot_of(main(), *ranks, source=source))
+
+    assert "next round" not in finding.cause
+
+
 @pytest.mark.parametrize(
     "changed",
     [
@@ -117,15 +128,15 @@ def trained(*changed: SourceLine) -> Finding:
 
 RAISED = (
     "an exception was raised in that block on rank 1 (301) alone, `except RuntimeError as error:` "
-    "of line 59 catches it and logs it (`log.warning(error)`, line 62), and it has left out the "
-    "backward pass, for which the others wait."
+    "of line 59 (train.py:58 batch) has caught it and logs it (`log.warning(error)`, line 62), and "
+    "the rest of the block was left out there, with the backward pass, for which the others wait."
 )
 
 
-def test_a_rank_behind_a_handler_may_have_left_the_block_of_the_others_by_an_exception() -> None:
+def test_a_rank_behind_a_handler_has_left_the_block_of_the_others_by_an_exception() -> None:
     finding = trained()
 
-    assert f"Possible: {RAISED} Or it has ended the loop `{PIECES.text}` of line 39 in run()" in (
+    assert f"Most likely {RAISED} Else the loop `{PIECES.text}` of line 39 in run() has ended" in (
         finding.cause
     )
     assert "fewer batches" not in finding.cause
@@ -137,9 +148,20 @@ def test_a_rank_behind_a_handler_may_have_left_the_block_of_the_others_by_an_exc
 def test_without_a_loop_in_the_block_nothing_but_an_exception_is_likely() -> None:
     finding = trained(replace(RUNS, within=()))
 
-    assert f"Most likely: {RAISED}" in finding.cause
-    assert " Or it has ended" not in finding.cause
+    assert f"Most likely {RAISED}" in finding.cause
+    assert " Else the loop" not in finding.cause
     assert "same number of rounds" not in finding.advice
+
+
+def test_around_all_steps_a_handler_is_only_one_way_behind_them() -> None:
+    loop = Statement(39, "for batch in self.loader:")
+
+    finding = trained(replace(RUNS, within=(loop,)))
+
+    assert "most likely after fewer batches." in finding.cause
+    assert f"Also possible: {RAISED}" in finding.cause
+    assert finding.advice.startswith("Give all ranks the same number of batches")
+    assert "If an exception was caught: Look in the log of rank 1 (301)" in finding.advice
 
 
 @pytest.mark.parametrize(
