@@ -985,6 +985,11 @@ MarkKind: TypeAlias = Literal[
     # function asks how long the array is. About: the array, and of what the shape is computed,
     # `samples; npts, step, width`.
     "unchecked-view",
+    # Waits for a condition before anything in its function has looked at the data that another one
+    # changes before it notifies, and does not look when a time limit ends either. About: the
+    # condition, the data, the line that changes it, that function, and the line that notifies,
+    # `self.ready, self.items, 22, put, 23`.
+    "unchecked-wait",
     # Opens a descriptor that is a plain number, and its function neither closes it nor gives it
     # away. About: the kind of descriptor, the parts of its name that are written out, and the loop
     # that repeats it or the calls, `file ocr_*.npy; main.py:51-57 work`, as for "registers".

@@ -174,6 +174,7 @@ from mpwatch.collect.source.syntax import (
     receiver_of,
     within,
 )
+from mpwatch.collect.source.unchecked_waits import find_unchecked_waits
 from mpwatch.model.sanitize import clean
 from mpwatch.model.source_code import Mark, Statement
 
@@ -411,6 +412,7 @@ def _found_of_processes(
     yield from find_two_writes(nodes) if known.may_hold_back else ()
     yield from find_emptying(function, known.takers)
     yield from find_own_answers(nodes)
+    yield from find_unchecked_waits(module.tree, function, nodes)
     yield from find_ends_when_empty(nodes)
     yield from _starts(nodes)
     yield from _pool_blocks(nodes)

@@ -83,6 +83,7 @@ from mpwatch.diagnose.analysis.stalls.lock_holders import (
     locked_path,
     may_have_standby,
 )
+from mpwatch.diagnose.analysis.stalls.lost_wakeups import LostWakeup, lost_wakeup
 from mpwatch.diagnose.analysis.stalls.open_ends import (
     ADVICE_INHERITED,
     ADVICE_LEFT_OUTPUTS,
@@ -166,6 +167,20 @@ def check(index: Index) -> Iterator[Finding]:
 
 
 def _found(index: Index) -> Iterator[Finding]:
+    lost = lost_wakeup(index)
+    if lost is not None:
+        yield _of_lost_wakeup(lost)
+        return
+    yield from _found_of_waits(index)
+
+
+def _of_lost_wakeup(lost: LostWakeup) -> Finding:
+    """The finding about a job at rest, in which a notification came before the wait for it."""
+    processes = (each.process for each in lost.processes)
+    return _of_explained(lost, "lost-wakeup", Severity.WARNING, processes)
+
+
+def _found_of_waits(index: Index) -> Iterator[Finding]:
     unseen, retried = [*polls_reaped_children(index)], [*connecting_in_vain(index)]
     kept = [each for each in kept_outputs(index) if _waits_for_s(index, each) >= REPORTED_S]
     remote = unanswered_calls(index, REPORTED_S)
