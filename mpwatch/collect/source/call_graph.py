@@ -28,7 +28,7 @@ from mpwatch.collect.source.syntax import (
     within,
 )
 
-_ORDINARY: Final = frozenset(
+ORDINARY: Final = frozenset(
     (
         *("acquire", "add", "append", "appendleft", "cancel", "clear", "close", "copy", "count"),
         *("discard", "done", "empty", "exists", "extend", "flush", "format", "get", "index"),
@@ -320,7 +320,7 @@ class Program:
         """The methods, and functions of files, of a name that is called of something unknown."""
         of = expression_text(called.value)
         found = [each for each in self._named.get(called.attr, ()) if each.outer is None]
-        if called.attr in _ORDINARY:
+        if called.attr in ORDINARY:
             last = of.rpartition(".")[2].strip("_").replace("_", "").lower()
             found = [
                 each
@@ -397,7 +397,7 @@ class Program:
             or self.class_of(func.value, site.caller) is not None
         ):
             return True
-        return func.attr not in _ORDINARY and len(self._named.get(func.attr, ())) == 1
+        return func.attr not in ORDINARY and len(self._named.get(func.attr, ())) == 1
 
     def has_method(self, name: str) -> bool:
         """Whether a class of the program has a method of a name."""
@@ -415,7 +415,7 @@ class Program:
                 for node in every_node(tree):
                     if isinstance(node, ast.Name | ast.Attribute):
                         self._mentioned.add(last_name(node))
-        return function.name not in _ORDINARY and function.name in self._mentioned
+        return function.name not in ORDINARY and function.name in self._mentioned
 
     def spend(self, steps: int = 1) -> None:
         """Count what was followed.

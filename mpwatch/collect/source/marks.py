@@ -108,7 +108,9 @@ from mpwatch.collect.source.rank_differences import (
     find_empty_on_ranks,
     find_hashes,
     find_loaded_alone,
+    find_own_rendezvous,
     find_own_values,
+    find_passed_over_modules,
     find_restored_starts,
     find_resumed_alone,
     find_set_by_clock,
@@ -173,6 +175,7 @@ from mpwatch.collect.source.syntax import (
     receiver_of,
     within,
 )
+from mpwatch.collect.source.unchecked_waits import find_unchecked_waits
 from mpwatch.model.sanitize import clean
 from mpwatch.model.source_code import Mark, Statement
 
@@ -386,6 +389,8 @@ def _found_of_ranks(
 ) -> Iterator[Found]:
     """The statements of one function that do not do the same on each rank."""
     yield from find_empty_on_ranks(module, nodes)
+    yield from find_passed_over_modules(module, nodes)
+    yield from find_own_rendezvous(nodes, known.functions)
     yield from find_set_order(nodes, known.sets)
     yield from find_restored_starts(module.tree, function, nodes, known.functions)
     yield from find_resumed_alone(function, nodes, known.functions)
@@ -408,6 +413,7 @@ def _found_of_processes(
     yield from find_two_writes(nodes) if known.may_hold_back else ()
     yield from find_emptying(function, known.takers)
     yield from find_own_answers(nodes)
+    yield from find_unchecked_waits(module.tree, function, nodes)
     yield from find_ends_when_empty(nodes)
     yield from _starts(nodes)
     yield from _pool_blocks(nodes)

@@ -37,6 +37,8 @@ from mpwatch.collect.source.lines.cache_keys import key_origins
 from mpwatch.collect.source.lines.control_flow import (
     NESTED,
     asked,
+    caught,
+    clean_ups,
     cleared,
     connects,
     dropped,
@@ -53,7 +55,9 @@ from mpwatch.collect.source.lines.control_flow import (
 )
 from mpwatch.collect.source.lines.deciding import ClassOfProgram, added_to, deciders
 from mpwatch.collect.source.lines.endings import ENDINGS, endings
+from mpwatch.collect.source.lines.idle_rounds import idle_round
 from mpwatch.collect.source.lines.origins import OriginSearch, origins_in
+from mpwatch.collect.source.lines.retries import retried
 from mpwatch.collect.source.marks import marks
 from mpwatch.collect.source.repetition import Call, Repeatable, calls_of, repeated
 from mpwatch.collect.source.same_again import same_again
@@ -359,6 +363,10 @@ class SourceCode:
             tuple(islice(endings(frame.file, function, inside, self._parsed()), ENDINGS)),
             tuple(islice(_ends_around(module, inside), NESTED)),
             isinstance(function, ast.AsyncFunctionDef),
+            idle_round(frame.file, module, function, inside, self._parsed()),
+            retried(frame.file, module, function, inside, self._parsed()),
+            tuple(clean_ups(module, inside)),
+            tuple(islice(caught(module, inside), NESTED)),
         )
         self._ask_of(function, found)
         return found
