@@ -752,6 +752,10 @@ MarkKind: TypeAlias = Literal[
     "renews-deadline",
     # Makes a part of a model anew, of which its function reads the old one. About: the attribute.
     "replaces-module",
+    # Gives a group of an optimizer another parameter, and asks for the state of the old one by a
+    # number or a text. About: that key and its line, and the loop that repeats it, as for
+    # "registers", `index, 26; trainer.py:54-59 fit_scene`.
+    "replaces-parameter",
     # Sets what a loop over a range begins with, in a function that loads or looks for a saved state
     # and calls no collective. About: the line of the loop, its function and the name,
     # `82, run, self.start_epoch`.
@@ -762,10 +766,6 @@ MarkKind: TypeAlias = Literal[
     # Catches an exception in a loop that then repeats the `try` block, and that is left once the
     # block has ended without one. About: the lines of the block, `36-39`.
     "retries",
-    # Gives a group of an optimizer another parameter, and asks for the state of the old one by a
-    # number or a text. About: that key and its line, and the loop that repeats it, as for
-    # "registers", `index, 26; trainer.py:54-59 fit_scene`.
-    "replaces-parameter",
     # Writes or reads an object by a Pickler or Unpickler that is an attribute, and whose memo
     # nothing in the file clears. About: the attribute, and the line that makes it,
     # `self.pickler, 12`.

@@ -62,7 +62,9 @@ def replaced_parameters(file: str, module: ParsedFile) -> Iterator[Repeatable]:
     if "torch" not in imported_roots(tree):
         return
     for function, _ in functions_with_classes(tree):
-        nodes = list(own_nodes(function)) if isinstance(function, FUNCTIONS) else []
+        if not isinstance(function, FUNCTIONS):
+            continue
+        nodes = list(own_nodes(function))
         replaced = [each for node in nodes for each in _replaces(node)]
         if not replaced:
             continue
