@@ -30,7 +30,15 @@ from mpwatch.model.samples import (
     ValuesRead,
     WaitedOn,
 )
-from mpwatch.model.source_code import Coroutines, DroppedResult, Holder, Mark, Origin, SourceLine
+from mpwatch.model.source_code import (
+    Again,
+    Coroutines,
+    DroppedResult,
+    Holder,
+    Mark,
+    Origin,
+    SourceLine,
+)
 from mpwatch.model.waits import WaitGraph
 
 SourceMode: TypeAlias = Literal["live", "paused", "replay", "ended"]
@@ -357,6 +365,8 @@ class Snapshot(Struct, frozen=True):
     """Statements in these files, and in those that they import, that can be a reason."""
     holders: tuple[Holder, ...] = ()
     """Containers in these files that are added to in each round of a loop."""
+    again: tuple[Again, ...] = ()
+    """Statements in these files that do the same again in each round of a loop."""
     origins: tuple[Origin, ...] = ()
     """Where the values come from that decide at these lines."""
     coroutines: Coroutines = Coroutines()

@@ -250,6 +250,34 @@ class LoopEnd(NamedTuple):
     """`if control.should_stop: break`."""
 
 
+class CleanUp(NamedTuple):
+    """What a function runs once a block of it is left, whichever way: also by an exception."""
+
+    header: Statement
+    """`finally:`, or the `with` statement whose `__exit__` is called."""
+    first: int
+    """The first line of the block: of a `finally` the body of its `try`."""
+    last: int
+    is_exit: bool = False
+    """Whether it is the end of a `with` statement."""
+    leaves: tuple[Statement, ...] = ()
+    """What leaves the block before its end: `if done: return`, or a `yield`, after which the caller
+    may let go of a generator."""
+
+
+class Caught(NamedTuple):
+    """An `except` clause after which a function goes on behind its `try` statement."""
+
+    header: Statement
+    first: int
+    """The first line of the block whose exceptions it catches."""
+    last: int
+    end: int
+    """The last line of the whole statement."""
+    log: Statement | None = None
+    """The first statement in it that logs or prints."""
+
+
 class LeftOut(NamedTuple):
     """A loop that fills a container, and a condition by which some rounds add nothing."""
 
@@ -293,6 +321,57 @@ class Ending(NamedTuple):
     """The last `if` before it whose body leaves the function or the loop."""
     limit: InFlight | None = None
     """The limit on what is under way that it keeps, where it sends."""
+
+
+class OriginStep(NamedTuple):
+    """A statement by which a value gets to a condition."""
+
+    file: str
+    function: str
+    statement: Statement
+    is_call: bool = False
+    """Of the limit of a wait: whether it calls the function of the step before, and passes it."""
+
+
+class IdleRound(NamedTuple):
+    """Why a round of a loop sleeps in place of its work: nothing was chosen for it."""
+
+    condition: Statement
+    """Around the sleep: `if not batch:`."""
+    given: Statement
+    """`batch = self.scheduler.schedule()`."""
+    file: str
+    function: str
+    """That chooses."""
+    adds: Statement
+    """What adds to its result, or returns it: `scheduled.append(request)`."""
+    unless: Statement
+    """What leaves before that: `if not self.fits(request): break`. Of several the most telling."""
+    first: Statement | None = None
+    """`request = self.waiting[0]` before it, or the header of a `for` loop that it leaves."""
+    container: str = ""
+    """`self.waiting`, of which each round takes the first anew, until that is over."""
+    because: OriginStep | None = None
+    """The condition in what `unless` asks, under which that answers so."""
+
+
+class Retry(NamedTuple):
+    """A call that has failed where a line is reached, in a loop that then tries it again."""
+
+    statement: Statement
+    """Of the `try` block, `return self._send(endpoint, payload)`."""
+    handler: Statement
+    """`except OSError as error:`."""
+    loop: Statement
+    """Its header."""
+    is_connection: bool
+    """Whether its exceptions are those of connections, as far as names tell."""
+    target: str = ""
+    """What the call gets that no statement of the loop sets anew: `endpoint`."""
+    chosen: OriginStep | None = None
+    """What chooses that before, the same in all rounds: `endpoint = next(self.rotation)`."""
+    kept: OriginStep | None = None
+    """What fills the list that this goes through, from which nothing in the file removes any."""
 
 
 class SourceLine(Struct, frozen=True):
@@ -347,6 +426,16 @@ class SourceLine(Struct, frozen=True):
     """The statements that would end a wait at it, or in the loop around it."""
     ends_around: tuple[LoopEnd, ...] = ()
     """The conditions that leave the loops around the innermost one of its function, as `ends`."""
+    is_async: bool = False
+    """Whether its function is a coroutine (`async def`)."""
+    idle: IdleRound | None = None
+    """Where it sleeps for want of work: what has left that round without any."""
+    retry: Retry | None = None
+    """Where it sleeps before it tries again: what has failed."""
+    cleans_up: tuple[CleanUp, ...] = ()
+    """The clean-ups that it is part of, outermost first; that of a `with` statement as the last."""
+    caught: tuple[Caught, ...] = ()
+    """What catches an exception of it in its function and goes on, outermost first."""
 
 
 OriginKind: TypeAlias = Literal[
@@ -371,6 +460,7 @@ OriginKind: TypeAlias = Literal[
     "signal",
     "thread",
     "time-left",
+    "unshared",
     "",
 ]
 """Where a value comes from. `argument`: the command line. `counter`: is added to on some ways only.
@@ -382,17 +472,8 @@ rank gets. `queue`: the size of one. `random`: a random number. `set-order`: the
 `shared`: a collective that gives all ranks the same. `signal`: what a handler of one sets; the
 signals are what it is about. `thread`: what a function sets that another thread runs. `time-left`:
 a deadline from which a clock is subtracted, which nothing on the way keeps from falling below zero.
-Empty: not known."""
-
-
-class OriginStep(NamedTuple):
-    """A statement by which a value gets to a condition."""
-
-    file: str
-    function: str
-    statement: Statement
-    is_call: bool = False
-    """Of the limit of a wait: whether it calls the function of the step before, and passes it."""
+`unshared`: a collective would give all ranks the same, under a condition on a parameter that no
+call gives, which is what it is about. Empty: not known."""
 
 
 class Origin(NamedTuple):
@@ -413,6 +494,53 @@ class Origin(NamedTuple):
     names: tuple[str, ...] = ()
     """What the first statement passes it as, where that is a call: `src`; the limit of a wait as
     written, `timeout_ms`."""
+    seeded: OriginStep | None = None
+    """Of a random number the statement that seeds it otherwise in each process; `None` where
+    nothing does that."""
+
+
+FixedHow: TypeAlias = Literal["argument", "attribute", "global", "variable"]
+"""`argument`: of the function that has the loop. `attribute`: only the making of the object sets
+it. `global`: is set once in the file. `variable`: is set before the loop."""
+
+
+class Fixed(NamedTuple):
+    """A name that has the same value in each round."""
+
+    name: str
+    """`self.path`."""
+    how: FixedHow
+    file: str
+    line: int
+    """That sets it; of an argument, that of its function. 0 of what is only read."""
+
+
+AgainKind: TypeAlias = Literal["builds", "column", "counts", "reads", "sends", "walks"]
+"""`builds`: a model, a template, a client. `column`: all of a column or an array, of which one
+element is taken. `counts`: adds up the sizes of all parameters. `reads`: all of a file. `sends`:
+pickles what is the same for each message or task. `walks`: goes through all of a container that
+only grows."""
+
+
+class Again(NamedTuple):
+    """A statement that does the same in each round as in those before, or as much and more."""
+
+    kind: AgainKind
+    text: str
+    """The expression, `np.load(self.path)`; of `walks` what is gone through."""
+    fixed: tuple[Fixed, ...]
+    """What it is given; nothing where all of that are constants, and of `walks`."""
+    file: str
+    function: str
+    statement: Statement
+    last: int
+    """Its last line."""
+    round: RoundOf | None
+    """The nearest loop that reaches it; `None` where a library calls what does."""
+    outside: str = ""
+    """The function that a library calls."""
+    adds: AddedTo | None = None
+    """Of `walks`: the container, and what adds to it in the same rounds."""
 
 
 class DroppedResult(NamedTuple):
@@ -686,12 +814,18 @@ MarkKind: TypeAlias = Literal[
     # Adds the result of a training step, of which a part is differentiated, to a variable that
     # lives as long as the loop. About: the variable.
     "outputs-kept",
+    # Sets MASTER_PORT, or gives to init_process_group or a store where ranks meet: a port, file or
+    # number that its process chooses for itself. About: what chooses it, `find_free_port()`.
+    "own-rendezvous",
     # Gives to ReduceLROnPlateau a value that no collective has made the same on all ranks. About:
     # the value.
     "own-value",
     # Goes on to the next item at the beginning of a loop, by a condition that is not on the item.
     # About: the lines from the header of the loop to its end, `54-57`.
     "passed-over",
+    # Calls an element of a ModuleList or ModuleDict in a loop, which passes over some by what is in
+    # a tensor or by a random number. About: the condition, `if not mask.any(): in line 20`.
+    "passes-over-module",
     # Calls something for its effect and gives it such a part. About: the name of what it calls, the
     # position of the argument, the tensor and the part, as for "saves-part",
     # `put, 1, feats, feats[i]`.
@@ -807,6 +941,9 @@ MarkKind: TypeAlias = Literal[
     "set-order",
     # Sets the cpus that a process may use. About: `one` where it names one; empty otherwise.
     "sets-affinity",
+    # Starts several tasks of asyncio that run beside each other, or one for each connection. About:
+    # the coroutines, `fetch, report`.
+    "several-tasks",
     # Goes through the parameters of a model in a function that calls a collective.
     "shares-parameters",
     # Takes long for what it does (`SlowKind`). About: its `SlowKind` and the expression, `deepcopy:
@@ -856,6 +993,11 @@ MarkKind: TypeAlias = Literal[
     # function asks how long the array is. About: the array, and of what the shape is computed,
     # `samples; npts, step, width`.
     "unchecked-view",
+    # Waits for a condition before anything in its function has looked at the data that another one
+    # changes before it notifies, and does not look when a time limit ends either. About: the
+    # condition, the data, the line that changes it, that function, and the line that notifies,
+    # `self.ready, self.items, 22, put, 23`.
+    "unchecked-wait",
     # Opens a descriptor that is a plain number, and its function neither closes it nor gives it
     # away. About: the kind of descriptor, the parts of its name that are written out, and the loop
     # that repeats it or the calls, `file ocr_*.npy; main.py:51-57 work`, as for "registers".
@@ -1024,3 +1166,5 @@ class SourceRead(Struct, frozen=True):
     """Of the conditions, loops and calls of these lines, each once."""
     coroutines: Coroutines | None = None
     """Those of all files that were read until then, in place of earlier ones; `None`: as before."""
+    again: tuple[Again, ...] | None = None
+    """What all files that were read until then do again in each round; as `holders`."""

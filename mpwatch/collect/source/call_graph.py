@@ -28,7 +28,7 @@ from mpwatch.collect.source.syntax import (
     within,
 )
 
-_ORDINARY: Final = frozenset(
+ORDINARY: Final = frozenset(
     (
         *("acquire", "add", "append", "appendleft", "cancel", "clear", "close", "copy", "count"),
         *("discard", "done", "empty", "exists", "extend", "flush", "format", "get", "index"),
@@ -320,7 +320,7 @@ class Program:
         """The methods, and functions of files, of a name that is called of something unknown."""
         of = expression_text(called.value)
         found = [each for each in self._named.get(called.attr, ()) if each.outer is None]
-        if called.attr in _ORDINARY:
+        if called.attr in ORDINARY:
             last = of.rpartition(".")[2].strip("_").replace("_", "").lower()
             found = [
                 each
@@ -383,6 +383,26 @@ class Program:
                         itself.setdefault(each.asname or each.name, each.name.rpartition(".")[2])
         return (self._modules if is_module else self._imports)[id(tree)].get(name, "")
 
+    def has_function(self, name: str) -> bool:
+        """Whether a function of the program, and not a method, has a name."""
+        return any(each.owner is None for each in self._named.get(name, ()))
+
+    def is_known_call(self, site: Site) -> bool:
+        """Whether a call leads to a function for more reason than a name that others have too."""
+        if site.call is None:
+            return False
+        func = site.call.func
+        if (
+            not isinstance(func, ast.Attribute)
+            or self.class_of(func.value, site.caller) is not None
+        ):
+            return True
+        return func.attr not in ORDINARY and len(self._named.get(func.attr, ())) == 1
+
+    def has_method(self, name: str) -> bool:
+        """Whether a class of the program has a method of a name."""
+        return any(each.owner is not None for each in self._named.get(name, ()))
+
     def is_mentioned(self, function: Function) -> bool:
         """Whether a file reads the name of a function, so that something unknown may call it.
 
@@ -395,7 +415,7 @@ class Program:
                 for node in every_node(tree):
                     if isinstance(node, ast.Name | ast.Attribute):
                         self._mentioned.add(last_name(node))
-        return function.name not in _ORDINARY and function.name in self._mentioned
+        return function.name not in ORDINARY and function.name in self._mentioned
 
     def spend(self, steps: int = 1) -> None:
         """Count what was followed.
@@ -448,14 +468,14 @@ class Program:
             parents: The statements around it.
             line: Where it begins.
         """
-        found = [Round(function, loop, ()) for loop in _loops(parents, line)]
+        found = [Round(function, loop, ()) for loop in loops_around(parents, line)]
         waiting: deque[tuple[Function, tuple[str, ...]]] = deque([(function, (function.name,))])
         seen = {id(function)}
         while waiting and len(found) < _LOOPS_OF_ONE:
             at, by = waiting.popleft()
             self.spend(1 + len(at.callers))
             for site in at.callers:
-                loops = _loops(site.parents, first_line(site.statement), site.statement)
+                loops = loops_around(site.parents, first_line(site.statement), site.statement)
                 found += [Round(site.caller, loop, by) for loop in loops]
                 if id(site.caller) not in seen and len(by) < _CALLS_UP:
                     seen.add(id(site.caller))
@@ -467,7 +487,7 @@ class Program:
         waiting, seen = deque([function]), {id(function)}
         while waiting and len(seen) < 4 * _CALLS_UP:
             at = waiting.popleft()
-            if not at.callers and self._is_of_library(at):
+            if not at.callers and self.is_of_library(at):
                 return at
             for site in at.callers:
                 if id(site.caller) not in seen:
@@ -485,7 +505,7 @@ class Program:
             at = waiting.popleft()
             self.spend(1 + len(at.callers))
             is_first = isinstance(at.node, ast.Module) or at.name == "main"
-            if is_first or (not at.callers and (self._is_of_library(at) or self.is_mentioned(at))):
+            if is_first or (not at.callers and (self.is_of_library(at) or self.is_mentioned(at))):
                 return True
             for site in at.callers:
                 if id(site.caller) not in seen:
@@ -493,7 +513,7 @@ class Program:
                     waiting.append(site.caller)
         return False
 
-    def _is_of_library(self, function: Function) -> bool:
+    def is_of_library(self, function: Function) -> bool:
         """Whether something outside of the program calls it again and again, as far as it shows."""
         if isinstance(function.node, FUNCTIONS) and function.node.decorator_list:
             plain = ("property", "staticmethod", "classmethod", "dataclass", "no_grad")
@@ -517,6 +537,13 @@ class Program:
                 for site in found.function.calls
                 if found.has(first_line(site.statement)) and _is_inside(site, found.loop)
             )
+        return self._reached[key]
+
+    def reached_from(self, function: Function) -> frozenset[int]:
+        """The ids of the functions that the calls of one lead to."""
+        key = id(function)
+        if key not in self._reached:
+            self._reached[key] = self.reached_by(function.calls)
         return self._reached[key]
 
     def reached_by(self, calls: Iterable[Site], *, is_at_once: bool = False) -> frozenset[int]:
@@ -569,7 +596,7 @@ def _is_inside(site: Site, loop: ast.AST) -> bool:
     return loop in site.parents or site.statement is loop
 
 
-def _loops(
+def loops_around(
     parents: Sequence[ast.AST], line: int, statement: ast.AST | None = None
 ) -> Iterator[ast.AST]:
     """The loops around a line, innermost first; what a `for` goes through is made once."""

@@ -112,7 +112,9 @@ from mpwatch.collect.source.rank_differences import (
     find_empty_on_ranks,
     find_hashes,
     find_loaded_alone,
+    find_own_rendezvous,
     find_own_values,
+    find_passed_over_modules,
     find_restored_starts,
     find_resumed_alone,
     find_set_by_clock,
@@ -141,6 +143,7 @@ from mpwatch.collect.source.slow_statements import (
     elements,
     find_awaited_tasks,
     find_past_caches,
+    find_several_tasks,
     find_walks,
     found_of,
     slow,
@@ -176,6 +179,7 @@ from mpwatch.collect.source.syntax import (
     receiver_of,
     within,
 )
+from mpwatch.collect.source.unchecked_waits import find_unchecked_waits
 from mpwatch.model.sanitize import clean
 from mpwatch.model.source_code import Mark, Statement
 
@@ -335,6 +339,7 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     name = function.name if isinstance(function, FUNCTIONS) else ""
     yield from _calls_marked(nodes)
     yield from find_awaited_tasks(function, nodes)
+    yield from find_several_tasks(nodes)
     yield from find_handing(function, nodes, known.handing)
     yield from find_past_caches(function, nodes, known.cached)
     if known.uses_arrays:
@@ -389,6 +394,8 @@ def _found_of_ranks(
 ) -> Iterator[Found]:
     """The statements of one function that do not do the same on each rank."""
     yield from find_empty_on_ranks(module, nodes)
+    yield from find_passed_over_modules(module, nodes)
+    yield from find_own_rendezvous(nodes, known.functions)
     yield from find_set_order(nodes, known.sets)
     yield from find_restored_starts(module.tree, function, nodes, known.functions)
     yield from find_resumed_alone(function, nodes, known.functions)
@@ -411,6 +418,7 @@ def _found_of_processes(
     yield from find_two_writes(nodes) if known.may_hold_back else ()
     yield from find_emptying(function, known.takers)
     yield from find_own_answers(nodes)
+    yield from find_unchecked_waits(module.tree, function, nodes)
     yield from find_ends_when_empty(nodes)
     yield from _starts(nodes)
     yield from _pool_blocks(nodes)

@@ -20,14 +20,16 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from mpwatch.collect.source.lines.deciding import starts_of
-from mpwatch.collect.source.lines.leaves import names_rank, reads_clock
+from mpwatch.collect.source.lines.leaves import kind_of_call, names_rank, reads_clock
 from mpwatch.collect.source.syntax import (
+    EXPRESSION_NODES,
     FUNCTIONS,
     ORDERS,
     Found,
     FunctionNode,
     ParsedFile,
     assigned_to,
+    calls_in,
     condition_around,
     every_node,
     expression_text,
@@ -43,6 +45,7 @@ from mpwatch.collect.source.syntax import (
     parameters,
     quoted,
     receiver_of,
+    within,
 )
 
 _COLLECTIVE: Final = re.compile(
@@ -675,6 +678,74 @@ def find_empty_on_ranks(module: ParsedFile, nodes: Sequence[ast.AST]) -> Iterato
             yield "empty-on-ranks", about, node
 
 
+_MEETS: Final[Mapping[str, slice]] = {
+    "FileStore": slice(0, 1),
+    "TCPStore": slice(0, 2),
+    "init_process_group": slice(1, 2),
+}
+"""Calls by which ranks meet, with the positional arguments that say where (torch 2.1 to 2.13)."""
+_WHERE: Final = frozenset(("file_name", "host_name", "init_method", "port"))
+_CHOSEN: Final = re.compile(
+    r"(?:\w+_)?(?:free|unused|open|available|random|ephemeral)_(?:\w+_)?ports?|freeport"
+    r"|getsockname|getpid|mkdtemp|mkstemp|mktemp|NamedTemporaryFile|TemporaryDirectory|uuid[14]",
+    re.IGNORECASE,
+)
+"""Calls whose result is another one in each process: a port that is free, a new file."""
+_FOLLOWED: Final = 16
+"""Expressions that are followed through variables and functions of the file."""
+
+
+def find_own_rendezvous(
+    nodes: Sequence[ast.AST], functions: Mapping[str, ast.AST]
+) -> Iterator[Found]:
+    """`os.environ["MASTER_PORT"] = str(find_free_port())`, not under a condition."""
+    found = ((node, value) for node in nodes for value in _where_ranks_meet(node))
+    for node, value in islice(found, _FOLLOWED):
+        chosen = _chosen(value, nodes, functions)
+        is_under = any(
+            isinstance(each, ast.If) and first_line(each) <= first_line(node) <= last_line(each)
+            for each in nodes
+        )
+        if chosen and not is_under:
+            yield "own-rendezvous", chosen, node
+
+
+def _where_ranks_meet(node: ast.AST) -> Iterator[ast.expr]:
+    """What a statement gives as the place where ranks meet."""
+    if not isinstance(node, ast.Assign | ast.Expr):
+        return
+    for target in node.targets if isinstance(node, ast.Assign) else ():
+        if isinstance(target, ast.Subscript) and last_name(target.value) == "environ":
+            key = target.slice.value if isinstance(target.slice, ast.Constant) else None
+            if key == "MASTER_PORT":
+                yield node.value
+    if isinstance(node.value, ast.Call) and last_name(node.value.func) in _MEETS:
+        yield from node.value.args[_MEETS[last_name(node.value.func)]]
+        yield from (each.value for each in node.value.keywords if each.arg in _WHERE)
+
+
+def _chosen(value: ast.expr, nodes: Sequence[ast.AST], functions: Mapping[str, ast.AST]) -> str:
+    """The call by which a process chooses a value for itself; empty for none."""
+    waiting: list[tuple[ast.expr, Sequence[ast.AST]]] = [(value, nodes)]
+    for one, own in waiting:  # it grows meanwhile
+        names: set[str] = set()
+        for each in islice(ast.walk(one), EXPRESSION_NODES):
+            if isinstance(each, ast.Call):
+                name = last_name(each.func)
+                if _CHOSEN.fullmatch(name) or kind_of_call(each) == "clock":
+                    return f"{name}()"
+                inner = own_nodes(functions[name]) if name in functions else ()
+                made = [e.value for e in inner if isinstance(e, ast.Return) and e.value]
+                waiting += [(e, inner) for e in made]
+            elif isinstance(each, ast.Name):
+                names.add(each.id)
+        for node in own if names else ():
+            if isinstance(node, ast.Assign) and any(last_name(t) in names for t in node.targets):
+                waiting.append((node.value, own))
+        del waiting[_FOLLOWED:]
+    return ""
+
+
 _MADE_ANEW: Final = re.compile(r"(?:new_)?(?:empty|full|ones|zeros)(?:_like)?")
 
 
@@ -697,6 +768,79 @@ def find_cut_graphs(
         under, about = condition_around(module, node, nodes)
         if under is not None:
             yield "cuts-graph", about, node
+
+
+_OF_MODULES: Final = frozenset(("ModuleDict", "ModuleList"))
+_ASKS_CONTENT: Final = frozenset(
+    ("all", "any", "count_nonzero", "item", "nonzero", "numel", "sum", "tolist")
+)
+
+
+def find_passed_over_modules(module: ParsedFile, nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """`for expert in self.experts:` with `if not mask.any(): continue` before `expert(x)`."""
+    held = of_file(module.tree, _module_containers)
+    loops = (each for each in nodes if isinstance(each, ast.For)) if held else ()
+    for loop in islice(loops, _ROUNDS_OF_FUNCTION):
+        is_over = any(expression_text(each) in held for each in ast.walk(loop.iter))
+        names = {each.id for each in ast.walk(loop.target) if isinstance(each, ast.Name)}
+        inside = [each for each, _ in within(loop.body)]
+        calling = [
+            each
+            for each in inside
+            if isinstance(each, ast.Assign | ast.AugAssign | ast.Expr | ast.Return)
+            and any(_calls_element(call, names, held, is_over) for call in calls_in(each))
+        ]
+        for test in inside if calling else ():
+            if isinstance(test, ast.If) and _asks_content(test.test):
+                called = _passed_at(test, calling)
+                if called is not None:
+                    header = quoted(module, test)
+                    yield "passes-over-module", f"{header.text} in line {header.line}", called
+                    return
+
+
+def _passed_at(test: ast.If, calling: Sequence[ast.stmt]) -> ast.stmt | None:
+    """The last of some statements of a loop, if a condition in it decides whether that is run."""
+    last = calling[-1]
+    leaves = isinstance(test.body[-1], ast.Continue)
+    is_passed = first_line(last) > last_line(test) if leaves else is_inside(last, test)
+    return last if is_passed else None
+
+
+def _module_containers(tree: ast.Module) -> frozenset[str]:
+    """The attributes that a file makes as containers of modules."""
+    return frozenset(
+        expression_text(target)
+        for node in every_node(tree)
+        if isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Call)
+        and last_name(node.value.func) in _OF_MODULES
+        for target in node.targets
+    )
+
+
+def _calls_element(call: ast.Call, names: set[str], held: frozenset[str], is_over: bool) -> bool:
+    """Whether a call is that of the element of a round."""
+    if isinstance(call.func, ast.Name):
+        return is_over and call.func.id in names
+    of = call.func.value if isinstance(call.func, ast.Subscript) else None
+    return of is not None and expression_text(of) in held
+
+
+def _asks_content(test: ast.expr) -> bool:
+    """Whether a condition depends on what a tensor contains or has, or on a random number."""
+    for each in ast.walk(test):
+        if isinstance(each, ast.Call):
+            name, of = last_name(each.func), receiver_of(each)
+            is_method = name in _ASKS_CONTENT and isinstance(each.func, ast.Attribute)
+            if (is_method and not of.startswith("self.")) or kind_of_call(each) == "random":
+                return True
+            given = expression_text(each.args[0]) if name == "len" and each.args else ""
+            if given and not given.startswith("self."):
+                return True
+        elif isinstance(each, ast.Attribute) and each.attr == "shape":
+            return True
+    return False
 
 
 def _is_empty(value: ast.expr) -> bool:

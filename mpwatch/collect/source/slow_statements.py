@@ -13,7 +13,7 @@ import re
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from mpwatch.collect.source.growth.kept import names_dropped_from, names_set, variables_of
 from mpwatch.collect.source.repetition import Repeatable, functions_with_classes, loop_around
@@ -699,6 +699,67 @@ def _about(start: ast.Call) -> str:
     return f"{start.lineno}, {last_name(start.func)}"
 
 
+_TASKS: Final = frozenset(("create_task", "ensure_future", "start_soon"))
+_SERVES: Final = frozenset(("serve", "start_server", "start_unix_server"))
+"""Calls that make a task of a coroutine for each connection."""
+_Elements: TypeAlias = ast.ListComp | ast.SetComp | ast.GeneratorExp
+_OF_ELEMENTS: Final = (ast.ListComp, ast.SetComp, ast.GeneratorExp)
+
+
+def find_several_tasks(nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """Calls that start several tasks of one coroutine, or one for each connection.
+
+    `asyncio.gather(*(fetch(url) for url in urls))`, `create_task(work(queue))` in a loop,
+    `start_server(answer, port=8000)`.
+    """
+    calls = [each for each in nodes if isinstance(each, ast.Call) and each.args]
+    gathers = [each for each in calls if last_name(each.func) == "gather"]
+    made: dict[str, _Elements] = {}
+    for each in nodes if gathers else ():
+        if isinstance(each, ast.Assign) and isinstance(each.value, _OF_ELEMENTS):
+            made.setdefault(last_name(each.targets[0]), each.value)
+    for call in calls:
+        name = last_name(call.func)
+        coroutines = sorted(_gathered(call, made)) if name == "gather" else []
+        if name in _SERVES:
+            coroutines = [last_name(call.args[0])]
+        if any(coroutines):
+            yield "several-tasks", ", ".join(filter(None, coroutines)), call
+    starting = [each for each in calls if last_name(each.func) in _TASKS]
+    repeated: set[int] = set()
+    for each in nodes if starting else ():
+        if isinstance(each, LOOPS) and id(each) not in repeated:
+            repeated.update(map(id, own_nodes(each)))
+        elif isinstance(each, _OF_ELEMENTS):
+            repeated.update(map(id, ast.walk(each.elt)))
+    for call in starting:
+        coroutine = _coroutine(call.args[0])
+        if id(call) in repeated and coroutine:
+            yield "several-tasks", coroutine, call
+
+
+def _gathered(call: ast.Call, made: Mapping[str, _Elements]) -> set[str]:
+    """The coroutines of which gather() is given many, or at least two.
+
+    Args:
+        call: The call.
+        made: Lists that the function makes, by their names.
+    """
+    single = {_coroutine(each) for each in call.args if isinstance(each, ast.Call)}
+    found = single if len(call.args) > 1 else set()
+    for each in call.args:
+        value = each.value if isinstance(each, ast.Starred) else None
+        if isinstance(value, ast.Name):
+            value = made.get(value.id)
+        if isinstance(value, _OF_ELEMENTS) and isinstance(value.elt, ast.Call):
+            found.add(_coroutine(value.elt))
+    return found - _TASKS - {""}
+
+
+def _coroutine(node: ast.expr) -> str:
+    return last_name(node.func if isinstance(node, ast.Call) else node)
+
+
 def find_walks(nodes: Iterable[ast.AST], sequences: Mapping[str, str]) -> Iterator[Found]:
     """`self.buffer[j]` of a deque, `items.pop(0)` and `x in items` of a list.
 
@@ -762,7 +823,7 @@ def find_rewrites(file: str, module: ParsedFile) -> Iterator[Repeatable]:
         ]
         if not writing:
             continue
-        made, turns = _made_by_calls(nodes), _turns_of(nodes)
+        made, turns = _made_by_calls(nodes), turns_of(nodes)
         for statement, parts in writing:
             written = {name for part in parts for name in _wholes(part, made)}
             if not written or turns.has(statement):
@@ -864,7 +925,8 @@ class _Turns(NamedTuple):
         return is_left or id(node) in self.under
 
 
-def _turns_of(nodes: Iterable[ast.AST]) -> _Turns:
+def turns_of(nodes: Iterable[ast.AST]) -> _Turns:
+    """What the syntax of a function has under a condition for some rounds only."""
     turns = [each for each in nodes if isinstance(each, ast.If) and _tests_for_turn(each.test)]
     leaves = (e for e in turns if isinstance(e.body[-1], ast.Return | ast.Continue))
     under = (id(n) for e in turns for part in (*e.body, *e.orelse) for n in ast.walk(part))
@@ -964,7 +1026,7 @@ def _follows(adder: FunctionNode, added: ast.stmt, writer: FunctionNode) -> bool
     if adder is writer:
         return True
     nodes = own_nodes(adder)
-    turns = _turns_of(nodes)
+    turns = turns_of(nodes)
     return any(
         isinstance(each, ast.Call)
         and last_name(each.func) == writer.name

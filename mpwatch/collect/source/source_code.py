@@ -20,7 +20,7 @@ from mpwatch.collect.process.foreign_files import open_as_owner
 from mpwatch.collect.source.ambiguous_patterns import FileNames
 from mpwatch.collect.source.call_graph import Program, program_of
 from mpwatch.collect.source.coroutines import coroutines_in
-from mpwatch.collect.source.growth.holders import holders_in
+from mpwatch.collect.source.growth.holders import growing_in
 from mpwatch.collect.source.growth.kept import ARRAYS, ReturnedSlice, returned_slices_of
 from mpwatch.collect.source.growth.kept_references import (
     handed_to_unrun_loops,
@@ -38,6 +38,8 @@ from mpwatch.collect.source.lines.cache_keys import key_origins
 from mpwatch.collect.source.lines.control_flow import (
     NESTED,
     asked,
+    caught,
+    clean_ups,
     cleared,
     connects,
     dropped,
@@ -54,9 +56,12 @@ from mpwatch.collect.source.lines.control_flow import (
 )
 from mpwatch.collect.source.lines.deciding import ClassOfProgram, added_to, deciders
 from mpwatch.collect.source.lines.endings import ENDINGS, endings
+from mpwatch.collect.source.lines.idle_rounds import idle_round
 from mpwatch.collect.source.lines.origins import OriginSearch, origins_in
+from mpwatch.collect.source.lines.retries import retried
 from mpwatch.collect.source.marks import marks
 from mpwatch.collect.source.repetition import Call, Repeatable, calls_of, repeated
+from mpwatch.collect.source.same_again import same_again
 from mpwatch.collect.source.saved_parts import Part, returned_parts_of
 from mpwatch.collect.source.slow_statements import find_rewrites, tensors_in
 from mpwatch.collect.source.syntax import (
@@ -77,6 +82,7 @@ from mpwatch.model.samples import Frame
 from mpwatch.model.source_code import (
     INNER,
     LINES_LIMIT,
+    Again,
     Coroutines,
     DroppedResult,
     Holder,
@@ -135,6 +141,9 @@ class SourceCode:
         """Files in which containers were looked for."""
         self._awaited = 0
         """Files in which waits of coroutines were looked for."""
+        self._looked_through = 0
+        """Files in which statements were looked for that do the same again."""
+        self._walks: tuple[Again, ...] = ()
         self._program: Program | None = None
         self._program_files = 0
         """Files of which that is made."""
@@ -232,7 +241,19 @@ class SourceCode:
         if self._searched == self._program_files:
             return None
         self._searched = self._program_files
-        return () if program is None else holders_in(program)
+        found, self._walks = ((), ()) if program is None else growing_in(program)
+        return found
+
+    def again(self) -> tuple[Again, ...] | None:
+        """What the files that were read do again in each round; `None` as for `holders`.
+
+        After `holders`, which finds what goes through all of these.
+        """
+        program = self._current_program()
+        if self._looked_through == self._program_files:
+            return None
+        self._looked_through = self._program_files
+        return () if program is None else (*same_again(program), *self._walks)
 
     def coroutines(self) -> Coroutines | None:
         """What the files that were read show of waits of coroutines, `None` where none is new."""
@@ -343,6 +364,11 @@ class SourceCode:
             asked(module, function, inside),
             tuple(islice(endings(frame.file, function, inside, self._parsed()), ENDINGS)),
             tuple(islice(_ends_around(module, inside), NESTED)),
+            isinstance(function, ast.AsyncFunctionDef),
+            idle_round(frame.file, module, function, inside, self._parsed()),
+            retried(frame.file, module, function, inside, self._parsed()),
+            tuple(clean_ups(module, inside)),
+            tuple(islice(caught(module, inside), NESTED)),
         )
         self._ask_of(function, found)
         return found

@@ -42,6 +42,7 @@ from mpwatch.model.sanitize import clean
 from mpwatch.model.snapshot import Process, Snapshot
 from mpwatch.model.source_code import (
     LINES_LIMIT,
+    Again,
     Coroutines,
     DroppedResult,
     Holder,
@@ -194,10 +195,12 @@ class SourceReads:
             if line is not None:
                 lines.append(line)
         holders: tuple[Holder, ...] | None = None
+        again: tuple[Again, ...] | None = None
         origins: tuple[Origin, ...] = ()
         coroutines: Coroutines | None = None
         try:
             holders = code.holders()
+            again = code.again()
             origins = code.origins()
             coroutines = code.coroutines()
         except Exception as error:  # noqa: BLE001 - the lines are there
@@ -217,6 +220,7 @@ class SourceReads:
             tuple(problems),
             origins,
             coroutines,
+            again,
         )
 
 

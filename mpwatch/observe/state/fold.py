@@ -35,6 +35,7 @@ from mpwatch.model.samples import (
 from mpwatch.model.snapshot import Process, Segment, Snapshot
 from mpwatch.model.source_code import (
     LINES_LIMIT,
+    Again,
     Coroutines,
     DroppedResult,
     Holder,
@@ -109,6 +110,7 @@ class Fold:
         self._origins: list[Origin] = []
         self._holders: tuple[Holder, ...] = ()
         self._coroutines = Coroutines()
+        self._again: tuple[Again, ...] = ()
         self._source_problems: list[str] = []
         self._written = WrittenErrorTable()
         self._values: dict[ProcessId, deque[ValuesRead]] = {}
@@ -302,6 +304,8 @@ class Fold:
             self._coroutines = Coroutines(
                 read.coroutines.unsafe[:LINES_LIMIT], read.coroutines.unread[:LINES_LIMIT]
             )
+        if read.again is not None:
+            self._again = read.again[:LINES_LIMIT]
         self._source_problems += read.problems[: SOURCE_PROBLEMS - len(self._source_problems)]
 
     def _add_values(self, read: ValuesRead) -> None:
@@ -390,6 +394,7 @@ class Fold:
             origins=tuple(self._origins),
             holders=self._holders,
             coroutines=self._coroutines,
+            again=self._again,
             values=tuple(
                 sorted(
                     (each for found in self._values.values() for each in found),

@@ -362,6 +362,23 @@ def children_wait_for_a_disk(program: Program) -> bool:
     return all(eventually(waits) for _ in range(5))
 
 
+def main_reads_from_a_socket(program: Program) -> bool:
+    """Its main thread is found in a read from a socket again and again, and not in epoll."""
+    return all(eventually(lambda: procfs.call(program.pid) == RECV) for _ in range(5))
+
+
+def children_follow_each_other(program: Program) -> bool:
+    """Each of several readings finds a child that the others have not found."""
+    seen: set[int] = set()
+
+    def has_another() -> bool:
+        new = set(procfs.children(program.pid)) - seen
+        seen.update(new)
+        return bool(new)
+
+    return all(eventually(has_another) for _ in range(8))
+
+
 def children_take_fresh_pages(program: Program) -> bool:
     """Many thousands of pages taken a second by the children."""
 
@@ -499,6 +516,8 @@ SIGNALS: dict[str, Signal] = {
     "pipeline-bottleneck": main_is_blocked,
     "pickling-cost": children_write_much,
     "many-small-tensors": workers_hold_many_tensors,
+    "blocked-event-loop": main_reads_from_a_socket,
+    "program-per-round": children_follow_each_other,
     "disk-waits": children_wait_for_a_disk,
     "page-fault-cost": children_take_fresh_pages,
     "task-errors-unread": main_sleeps_while_its_children_are_idle,

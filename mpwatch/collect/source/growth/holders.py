@@ -30,6 +30,7 @@ from mpwatch.collect.source.call_graph import (
 from mpwatch.collect.source.growth.kept import is_small_value
 from mpwatch.collect.source.growth.left_waiting import Left, left_waiting, of_event
 from mpwatch.collect.source.repetition import may_wait_in
+from mpwatch.collect.source.slow_statements import turns_of
 from mpwatch.collect.source.syntax import (
     CONTAINERS,
     FUNCTIONS,
@@ -52,7 +53,16 @@ from mpwatch.collect.source.syntax import (
     receiver_of,
 )
 from mpwatch.model.sanitize import clean
-from mpwatch.model.source_code import GivenUp, Holder, LetGo, LetGoHow, LookedUp, RoundOf
+from mpwatch.model.source_code import (
+    AddedTo,
+    Again,
+    GivenUp,
+    Holder,
+    LetGo,
+    LetGoHow,
+    LookedUp,
+    RoundOf,
+)
 
 HOLDERS: Final = 64
 """Containers kept of one program."""
@@ -84,6 +94,15 @@ class _Added(NamedTuple):
 
 
 _Leads: TypeAlias = defaultdict[int, list[tuple[ast.AST, tuple[ast.AST, ...]]]]
+
+
+class _Walk(NamedTuple):
+    """A statement that goes through all of a container."""
+
+    function: Function
+    statement: ast.AST
+    parents: tuple[ast.AST, ...]
+    through: ast.expr
 
 
 class _Removed(NamedTuple):
@@ -130,10 +149,18 @@ def holders(files: Iterable[tuple[str, ParsedFile]]) -> tuple[Holder, ...]:
 
 def holders_in(program: Program) -> tuple[Holder, ...]:
     """See `holders`."""
+    return growing_in(program)[0]
+
+
+def growing_in(program: Program) -> tuple[tuple[Holder, ...], tuple[Again, ...]]:
+    """The containers of a program that grow, and what goes through all of one in these rounds."""
+    found: tuple[Holder, ...] = ()
     try:
-        return tuple(islice(_Search(program).found(), HOLDERS))
+        search = _Search(program)
+        found = tuple(islice(search.found(), HOLDERS))
+        return found, tuple(islice(search.walks(), HOLDERS))
     except TooMuchToFollow:
-        return ()
+        return found, ()
 
 
 class _Search:
@@ -165,6 +192,90 @@ class _Search:
             if holder is not None:
                 told.add(id(left.statement))
                 yield holder
+
+    def walks(self) -> Iterator[Again]:
+        """The walks over lists and deques that nothing removes from in the rounds that add."""
+        through = self._gone_through()
+        for key, adds in self._adds.items():
+            kinds = {_kind_of(value) for value in self._made_of(key)}
+            if key not in through or not kinds <= {"deque", "list"} or self._is_renewed(key):
+                continue
+            for added in adds:
+                if added.is_keyed or added.function.name == "__init__" or _is_seldom(added):
+                    continue
+                found = list(self._walks(key, added, through[key]))
+                if found:
+                    yield from found
+                    break
+
+    def _walks(self, key: _Key, added: _Added, walks: Sequence[_Walk]) -> Iterator[Again]:
+        """Those in rounds that reach a statement which adds to the container."""
+        function, leads = added.function, self._leads(added)
+        rounds: list[Round | None] = [
+            each
+            for each in self._program.rounds(function, added.parents, first_line(added.statement))
+            if self._outlives(key, each) and not any(each.loop is walk.statement for walk in walks)
+        ]
+        outside = None if key[0] == "variable" else self._program.outside_calls(function)
+        by = quoted(function.module, added.statement)
+        start = _Walk(function, added.statement, added.parents, added.values[0])
+        rounds = [each for each in rounds if self._is_in_each(start, each, None)]
+        adds = AddedTo(
+            clean(added.shown, QUOTE_LIMIT), function.file, function.name, by, is_emptied=False
+        )
+        told: set[int] = set()
+        for each in [*rounds, *([None] if outside is not None else [])]:
+            gone = self._let_go(key, each, leads)
+            if gone is not None and gone.how != "end":
+                continue
+            for walk in walks:
+                is_reached = self._is_in_each(walk, each, outside)
+                if is_reached and id(walk.through) not in told:
+                    told.add(id(walk.through))
+                    yield Again(
+                        "walks",
+                        clean(expression_text(walk.through), QUOTE_LIMIT),
+                        (),
+                        walk.function.file,
+                        walk.function.name,
+                        quoted(walk.function.module, walk.statement),
+                        last_line(walk.statement),
+                        None if each is None else round_of(each, None),
+                        outside.name if each is None and outside is not None else "",
+                        adds,
+                    )
+
+    def _gone_through(self) -> Mapping[_Key, Sequence[_Walk]]:
+        """The statements that go through all of a container, by that."""
+        found: defaultdict[_Key, list[_Walk]] = defaultdict(list)
+        for function in self._program.functions:
+            turns = None
+            for statement, parents in function.statements:
+                for through in _through_all(statement):
+                    turns = turns or turns_of([node for node, _ in function.statements])
+                    if turns.has(statement):
+                        continue
+                    for key in self._keys(through, function):
+                        found[key].append(_Walk(function, statement, parents, through))
+        return found
+
+    def _is_in_each(self, walk: _Walk, found: Round | None, outside: Function | None) -> bool:
+        """Whether a walk is reached in the rounds of a loop, and not in each hundredth only."""
+        waiting: list[tuple[Function, tuple[ast.AST, ...]]] = [(walk.function, walk.parents)]
+        seen = {id(walk.function)}
+        while waiting:
+            at, parents = waiting.pop()
+            self._program.spend(1 + len(at.callers))
+            if found is None and at is outside:
+                return True
+            if found is not None and at is found.function and found.loop in parents:
+                return True
+            turns = turns_of([node for site in at.callers for node in site.parents])
+            for site in filter(self._program.is_known_call, at.callers):
+                if id(site.caller) not in seen and not turns.has(site.statement):
+                    seen.add(id(site.caller))
+                    waiting.append((site.caller, site.parents))
+        return False
 
     # --- statements ---------------------------------------------------------------------------
 
@@ -462,7 +573,7 @@ class _Search:
             return None
         leads = self._leads(added)
         of = (key, added, leads)
-        rounds = [_round_of(each, self._let_go(*of, each)) for each in lasting[:_ROUNDS]]
+        rounds = [round_of(each, self._let_go(*of, each)) for each in lasting[:_ROUNDS]]
         let_go = None if lasting else self._let_go(*of, None)
         of_all = [each.let_go for each in rounds] if rounds else [let_go]
         if all(each is not None and each.how == "emptied" for each in of_all):
@@ -531,7 +642,7 @@ class _Search:
             False,
             False,
             not rounds and self._is_renewed(key),
-            tuple(_round_of(each, None) for each in rounds[:_ROUNDS]),
+            tuple(round_of(each, None) for each in rounds[:_ROUNDS]),
             "" if outside is None else outside.name,
             "" if outside is None else outside.file,
             left_waiting=left.words._replace(is_set=is_set),
@@ -1260,7 +1371,54 @@ def _is_main(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and "__main__" in expression_text(node.test)
 
 
-def _round_of(found: Round, let_go: LetGo | None) -> RoundOf:
+_COMPREHENSIONS: Final = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_GOES_THROUGH: Final = frozenset(
+    (
+        *("Counter", "all", "any", "array", "as_tensor", "asarray", "cat", "concatenate"),
+        *("deepcopy", "dump", "dumps", "join", "list", "max", "min", "sample", "set", "shuffle"),
+        *("sorted", "stack", "sum", "tensor", "tuple"),
+    )
+)
+"""Calls that look at all elements of what they are given first."""
+_PASSES_ON: Final = frozenset(("enumerate", "list", "reversed", "sorted", "tqdm", "tuple", "zip"))
+
+
+def _is_seldom(added: _Added) -> bool:
+    """Whether a condition on a size or a count is around or before a statement that adds.
+
+    Most often it is the bound of a buffer, of which single entries are then overwritten.
+    """
+    return turns_of([node for node, _ in added.function.statements]).has(added.statement)
+
+
+def _through_all(statement: ast.AST) -> Iterator[ast.expr]:
+    """What a statement goes through from one end to the other: names and attributes.
+
+    Not a loop that may be left before: most often it finds what it looks for.
+    """
+    if isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
+        return
+    if isinstance(statement, ast.For):
+        leaves = (ast.Break, ast.Return)
+        if not any(isinstance(each, leaves) for part in statement.body for each in ast.walk(part)):
+            yield from _gone_over(statement.iter)
+    for node in expressions_of(statement):
+        if isinstance(node, _COMPREHENSIONS):
+            yield from _gone_over(node.generators[0].iter)
+        elif isinstance(node, ast.Call) and last_name(node.func) in _GOES_THROUGH and node.args:
+            yield from (e for e in node.args[:1] if isinstance(e, ast.Name | ast.Attribute))
+
+
+def _gone_over(iterated: ast.expr) -> Iterator[ast.expr]:
+    if isinstance(iterated, ast.Call) and last_name(iterated.func) in _PASSES_ON:
+        for each in iterated.args:
+            yield from _gone_over(each)
+    elif isinstance(iterated, ast.Name | ast.Attribute):
+        yield iterated
+
+
+def round_of(found: Round, let_go: LetGo | None) -> RoundOf:
+    """A loop in words, with what removes from a container, seen from it."""
     is_async = may_wait_in(found.function.node, found.loop)
     header = quoted(found.function.module, found.loop)
     return RoundOf(

@@ -11,7 +11,7 @@ import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Final, NamedTuple
 
 from mpwatch.collect.source.syntax import (
@@ -42,6 +42,8 @@ from mpwatch.collect.source.syntax import (
 )
 from mpwatch.model.sanitize import clean
 from mpwatch.model.source_code import (
+    Caught,
+    CleanUp,
     DroppedResult,
     EndlessLoop,
     Guarded,
@@ -52,6 +54,8 @@ from mpwatch.model.source_code import (
 
 NESTED: Final = 8
 """Statements kept around a line, and before it."""
+FINALLYS: Final = 2
+"""Clean-ups around one line of which the block is read."""
 TAKEN: Final = 16
 """Statements of one function that take something of which it is asked whether it is given back."""
 REACHED: Final = 64
@@ -85,6 +89,86 @@ def leaving_before(
     for each in before(function, inside):
         if isinstance(each, ast.If) and _leaves(each.body):
             yield condition(module, each)
+
+
+def clean_ups(module: ParsedFile, inside: Sequence[ast.AST]) -> Iterator[CleanUp]:
+    """The `finally` bodies around the last statement, and the end of a `with` that it is."""
+    found = [(e, i) for e, i in pairwise(inside) if i in getattr(e, "finalbody", ())]
+    for outer, _ in found[-FINALLYS:]:
+        block = [*getattr(outer, "body", ()), *getattr(outer, "orelse", ())]
+        first = next(child for name, child in children(outer) if name == "finalbody")
+        yield _clean_up(module, _finally(module, block[-1], first), block)
+    node = inside[-1]
+    if isinstance(node, ast.With | ast.AsyncWith):
+        yield _clean_up(module, quoted(module, node), node.body)._replace(is_exit=True)
+
+
+def _clean_up(module: ParsedFile, header: Statement, block: Sequence[ast.stmt]) -> CleanUp:
+    leaves = tuple(islice(_leaving(module, block), NESTED))
+    return CleanUp(header, first_line(block[0]), last_line(block[-1]), leaves=leaves)
+
+
+_NO_ERRORS: Final = frozenset(
+    (
+        *("GeneratorExit", "ImportError", "KeyboardInterrupt", "ModuleNotFoundError"),
+        *("StopAsyncIteration", "StopIteration", "SystemExit"),
+    )
+)
+"""Exceptions that end something, or come of how a program is installed."""
+
+
+def caught(module: ParsedFile, inside: Sequence[ast.AST]) -> Iterator[Caught]:
+    """The `except` clauses around the last statement after which its function may go on."""
+    for outer, inner in pairwise(inside):
+        if not isinstance(outer, ast.Try | ast.TryStar) or inner not in outer.body:
+            continue
+        for handler in outer.handlers:
+            types = getattr(handler.type, "elts", [handler.type])
+            names = {last_name(each) for each in types if each is not None}
+            last = handler.body[-1]
+            if isinstance(last, ast.Raise | ast.Return | ast.Continue) or names & _NO_ERRORS:
+                continue
+            logs = (
+                each
+                for each, _ in within(handler.body)
+                if isinstance(each, ast.Expr)
+                and isinstance(each.value, ast.Call)
+                and last_name(each.value.func) in LOGS
+            )
+            log = next(logs, None)
+            yield Caught(
+                quoted(module, handler),
+                first_line(outer.body[0]),
+                last_line(outer.body[-1]),
+                last_line(outer),
+                None if log is None else quoted(module, log),
+            )
+
+
+def _finally(module: ParsedFile, before: ast.AST, first: ast.AST) -> Statement:
+    """The line of the keyword, of which the syntax has no place."""
+    rows = range(first_line(first), last_line(before), -1)
+    line = next((n for n in rows if _FINALLY.match(module.rows[n - 1])), first_line(first))
+    return Statement(line, "finally:")
+
+
+_FINALLY: Final = re.compile(r"\s*finally\b")
+
+
+def _leaving(module: ParsedFile, block: Sequence[ast.stmt]) -> Iterator[Statement]:
+    """What leaves a block before its end under a condition, and what gives a value in it."""
+    for node, parents in within(block):
+        is_left = isinstance(node, ast.Return) or (
+            isinstance(node, ast.Break | ast.Continue)
+            and not any(isinstance(each, LOOPS) for each in parents)
+        )
+        around = next((each for each in reversed(parents) if isinstance(each, BRANCHES)), None)
+        if is_left and isinstance(around, ast.If) and node is around.body[-1]:
+            yield condition(module, around)
+            continue
+        gives = any(isinstance(each, ast.Yield | ast.YieldFrom) for each in _parts(node))
+        if gives or (is_left and around is not None):
+            yield quoted(module, node)
 
 
 def endless(module: ParsedFile, inside: Sequence[ast.AST]) -> EndlessLoop | None:

@@ -46,10 +46,25 @@ _CLOCKS: Final = frozenset(
 _RANDOM: Final = frozenset(
     (
         *("bernoulli", "betavariate", "choice", "choices", "gauss", "getrandbits", "integers"),
-        *("multinomial", "normalvariate", "permutation", "rand", "randbytes", "randint", "randn"),
+        *("binomial", "exponential", "expovariate", "multinomial", "normal", "normalvariate"),
+        *("permutation", "poisson", "rand", "randbytes", "randint", "randn", "standard_normal"),
         *("random", "randperm", "randrange", "sample", "shuffle", "uniform", "uuid4", "urandom"),
     )
 )
+_DRAWN_INTO: Final = frozenset(
+    (
+        *("bernoulli", "bernoulli_", "exponential_", "log_normal_", "multinomial", "normal_"),
+        *("rand_like", "randint_like", "randn_like", "random_", "uniform_"),
+    )
+)
+"""Draws that are also methods of a tensor, from the generator of torch."""
+DISTRIBUTIONS: Final = frozenset(
+    (
+        *("Bernoulli", "Beta", "Binomial", "Categorical", "Exponential", "Geometric"),
+        *("Multinomial", "Normal", "OneHotCategorical", "Poisson", "Uniform"),
+    )
+)
+"""Classes of torch.distributions, of which sample() draws."""
 _GENERATORS: Final = re.compile(r"random|\w*rng\w*|\w*generator|secrets|torch|os|uuid|_?rand\w*")
 _MACHINE: Final = frozenset(
     (
@@ -106,6 +121,8 @@ def kind_of_call(call: ast.Call) -> OriginKind:
 def _kind_of_method(call: ast.Call, name: str, last: str) -> OriginKind:
     if name in _RANDOM and (not last or _GENERATORS.fullmatch(last)):
         return "random" if last or name not in ("random", "sample", "choice") else ""
+    if name in _DRAWN_INTO and last:
+        return "random"
     if name in _MACHINE:
         return "machine"
     if name in _FILES:
@@ -123,6 +140,13 @@ def _kind_of_method(call: ast.Call, name: str, last: str) -> OriginKind:
     if name == "parse_args":
         return "argument"
     return "data" if name in _READS else ""
+
+
+def draws_of_torch(call: ast.Call) -> bool:
+    """Whether it draws from the generator of torch as a function or a method of a tensor."""
+    last = receiver_of(call).rpartition(".")[2]
+    is_other = last != "torch" and _GENERATORS.fullmatch(last) is not None
+    return last_name(call.func) in _DRAWN_INTO and not is_other
 
 
 def _has_limit(call: ast.Call, name: str) -> bool:

@@ -23,8 +23,10 @@ from mpwatch.collect.source.call_graph import (
     expressions_of,
 )
 from mpwatch.collect.source.lines.leaves import (
+    DISTRIBUTIONS,
     ON_ONE_RANK,
     OVER_ORDER,
+    draws_of_torch,
     is_data,
     is_rank,
     kind_of_call,
@@ -33,6 +35,7 @@ from mpwatch.collect.source.lines.leaves import (
     names_rank,
 )
 from mpwatch.collect.source.lines.limits import limits_given
+from mpwatch.collect.source.lines.never_run import NeverRun
 from mpwatch.collect.source.lines.run_elsewhere import RunElsewhere
 from mpwatch.collect.source.rank_differences import WITHOUT_ORDER, is_set, sets_of
 from mpwatch.collect.source.syntax import (
@@ -43,7 +46,6 @@ from mpwatch.collect.source.syntax import (
     argument_of,
     before,
     bindings,
-    every_node,
     expression_text,
     first_line,
     last_name,
@@ -99,6 +101,12 @@ _PLACES: Final = frozenset(("cpu", "cuda", "to"))
 _DEVICES: Final = frozenset(("device", "device_ids", "dtype", "output_device"))
 _SEEDED: Final = frozenset(("Generator", "Random", "RandomState", "default_rng"))
 _SEEDS: Final = frozenset(("manual_seed", "seed", "seed_everything", "set_seed"))
+_SEEDS_ALL: Final = frozenset(("seed_everything", "set_seed"))
+"""Of these, functions that seed several modules."""
+_MODULES: Final = frozenset(("np", "numpy", "random", "torch"))
+_SEEDS_READ: Final = 8
+_APART: Final = frozenset(("clock", "random", "rank"))
+"""What makes a seed another one in each process."""
 _OF_GET: Final = ("block", "timeout")
 _EVEN: Final = frozenset(("DistributedSampler",))
 """Gives each rank as many elements as the others."""
@@ -133,6 +141,21 @@ class _Entered(NamedTuple):
     called: Function
     call: ast.Call
     at: _At
+
+
+class _Seed(NamedTuple):
+    """A call that seeds random numbers."""
+
+    call: ast.Call
+    at: _At
+
+
+class _Draw(NamedTuple):
+    """Whether a random number may be another one on each rank."""
+
+    is_apart: bool
+    seeded: _At | None = None
+    """The statement by which each rank seeds it otherwise; `None` for none."""
 
 
 class _Node(NamedTuple):
@@ -170,6 +193,8 @@ class _Leaf(NamedTuple):
     is_only: bool
     is_by_name: bool = False
     """Whether nothing but a name tells it."""
+    seeded: _At | None = None
+    """Of a random number what seeds it otherwise on each rank."""
 
 
 def origins_in(program: Program) -> OriginSearch | None:
@@ -189,6 +214,7 @@ class OriginSearch:
 
     def __init__(self, program: Program) -> None:
         self._program = program
+        self._never_run = NeverRun(program, self._set_at_first)
         self.elsewhere = RunElsewhere(program)
         self._inner: defaultdict[int, list[Function]] = defaultdict(list)
         """The functions in each function, or in each file, that may set its variables."""
@@ -201,23 +227,19 @@ class OriginSearch:
         self._attributes: defaultdict[str, list[tuple[ast.expr, _Set]]] = defaultdict(list)
         self._functions = {id(each.node): each for each in program.functions}
         self._left = NODES_OF_JOB
-        self._seeded: set[str] = set()
-        """The modules whose random numbers are seeded alike on all ranks; empty for all of them."""
+        self._seeds: defaultdict[str, list[_Seed]] = defaultdict(list)
+        """What seeds the random numbers of each module, or of a generator; empty for all modules.
+        """
+        self._apart: dict[int, _Draw] = {}
         for function in program.functions:
             for statement, parents in function.statements:
                 at = _At(function, statement, parents)
                 for target, each in _sets(at):
                     if isinstance(target, ast.Attribute):
                         self._attributes[target.attr].append((target.value, each))
-        trees = {id(each.module.tree): each.module.tree for each in program.functions}
-        for tree in trees.values():
-            self._seeded |= {
-                _module_of(each)
-                for each in every_node(tree)
-                if isinstance(each, ast.Call)
-                and last_name(each.func) in _SEEDS
-                and not any(map(names_rank, each.args))
-            }
+                for call in expressions_of(statement):
+                    if isinstance(call, ast.Call) and last_name(call.func) in _SEEDS:
+                        self._seeds[_seeded_by(call)].append(_Seed(call, at))
 
     def has(self, function: ast.AST) -> bool:
         """Whether a function belongs to the program."""
@@ -241,16 +263,10 @@ class OriginSearch:
                     quoted(module, at.statement),
                     leaf.kind,
                     leaf.about,
-                    tuple(
-                        OriginStep(
-                            each.function.file,
-                            clean(each.function.name, ABOUT),
-                            quoted(each.function.module, each.statement),
-                        )
-                        for each in _telling(leaf.steps)
-                    ),
+                    tuple(map(_step, _telling(leaf.steps))),
                     leaf.is_only,
                     names,
+                    None if leaf.seeded is None else _step(leaf.seeded),
                 )
 
     def _asked(self, at: _At) -> Iterator[tuple[tuple[str, ...], list[_Node | _Leaf]]]:
@@ -353,7 +369,10 @@ class OriginSearch:
         if own:
             yield from self._of_own(node, call, own)
             return
-        if kind == "random" and not self._differs(call, node.at):
+        if kind == "random" or self._is_sample(call, node.at):
+            drawn = self._drawn(call, node.at)
+            if drawn.is_apart:
+                yield _leaf("random", call, node)._replace(seeded=drawn.seeded)
             return
         if not kind and _takes_item(call) and not self._is_variable(call, node.at):
             kind = "message"
@@ -407,15 +426,68 @@ class OriginSearch:
             after = node.then(there, node.value)
             yield _leaf(start.kind, start.statement, after, start.about or "its function")
 
-    def _differs(self, call: ast.Call, at: _At) -> bool:
-        """Whether a random number may be another one on each rank."""
+    def _is_sample(self, call: ast.Call, at: _At) -> bool:
+        """Whether it draws from a distribution of torch: `Categorical(logits=x).sample()`."""
         of = call.func.value if isinstance(call.func, ast.Attribute) else None
-        if isinstance(of, ast.Name | ast.Attribute):
-            made = [v for each in self._sets_of(of, at) for v in each.values]
-            calls = [each for each in made if isinstance(each, ast.Call)]
-            if calls:
-                return all(not each.args or any(map(names_rank, each.args)) for each in calls)
-        return self._seeded.isdisjoint(("", _module_of(call)))
+        if of is None or last_name(call.func) not in ("rsample", "sample"):
+            return False
+        made = [of, *(v for each in self._sets_of(of, at) for v in each.values)]
+        return any(isinstance(e, ast.Call) and last_name(e.func) in DISTRIBUTIONS for e in made)
+
+    def _drawn(self, call: ast.Call, at: _At) -> _Draw:
+        """Whether a random number may be another one on each rank, by what seeds its generator."""
+        given = next((each.value for each in call.keywords if each.arg == "generator"), None)
+        of = call.func.value if isinstance(call.func, ast.Attribute) else None
+        own = self._of_generator(given if given is not None else of, at)
+        if own is not None:
+            return own
+        if given is not None and not isinstance(given, ast.Constant):
+            return self._by_leaves(self._search([_Node(given, at)]), at)
+        is_of_torch = draws_of_torch(call) or self._is_sample(call, at)
+        module = "torch" if is_of_torch else _module_of(call)
+        found = [*self._seeds.get("", ()), *self._seeds.get(module or "random", ())]
+        if not found:
+            return _Draw(True)
+        draws = [(each, self._by_seed(each)) for each in found[:_SEEDS_READ]]
+        if any(e.at.function is at.function and not draw.is_apart for e, draw in draws):
+            return _Draw(False)
+        return next((draw for _, draw in draws if draw.is_apart), _Draw(False))
+
+    def _of_generator(self, of: ast.expr | None, at: _At) -> _Draw | None:
+        """The same of a generator that the program makes; `None` where it shows none."""
+        if not isinstance(of, ast.Name | ast.Attribute):
+            return None
+        values = [value for each in self._sets_of(of, at) for value in each.values]
+        made = [each for each in values if isinstance(each, ast.Call)]
+        name = last_name(of)
+        seeds = self._seeds.get(name, ()) if made or name not in _MODULES else ()
+        if not made and not seeds:
+            return None
+        draws = [self._by_seed(each) for each in seeds[:_SEEDS_READ]]
+        for each in made[:_SETS]:
+            if not each.args and not draws:
+                draws.append(_Draw(not self._called(each, at.function)))
+            elif each.args:
+                draws.append(self._by_leaves(self._search([_Node(a, at) for a in each.args]), at))
+        return next((each for each in draws if each.is_apart), _Draw(False))
+
+    def _by_seed(self, seed: _Seed) -> _Draw:
+        """The same by one call that seeds. Without an argument it takes a seed of the system."""
+        known = self._apart.get(id(seed.call))
+        if known is None:
+            self._apart[id(seed.call)] = _Draw(False)  # as long as the seed itself is followed
+            start = [_Node(each, seed.at) for each in seed.call.args]
+            known = self._by_leaves(self._search(start), seed.at)
+            self._apart[id(seed.call)] = known
+        return known
+
+    def _by_leaves(self, leaves: Sequence[_Leaf], at: _At) -> _Draw:
+        """The same by what a seed comes from."""
+        apart = next((each for each in leaves if each.kind in _APART), None)
+        if apart is None:
+            return _Draw(False)
+        steps = [each for each in apart.steps if not _starts(each.statement)]
+        return _Draw(True, steps[-1] if steps else at)
 
     def _is_variable(self, call: ast.Call, at: _At) -> bool:
         """Whether a method is of a `ContextVar`, a `StringVar` or the like, as far as shows."""
@@ -629,6 +701,9 @@ class OriginSearch:
         """What the statements give that set a name."""
         for each in found:
             is_only = len(found) == 1
+            if (unshared := self._unshared(node, each)) is not None:
+                yield unshared
+                continue
             if each.how == "shared":
                 yield from (node.then(each.at, value, is_only=is_only) for value in each.values)
                 continue
@@ -647,6 +722,34 @@ class OriginSearch:
                 yield after._replace(is_rounds=False, is_tested=False) if is_element else after
             if each.how == "added" and (node.is_rounds or node.is_tested):
                 yield from self._guards(node, each.at, is_only=False)
+
+    def _unshared(self, node: _Node, found: _Set) -> _Leaf | None:
+        """That a statement which would give all ranks the same value is never run, and why."""
+        shares = found.how == "shared" or any(
+            isinstance(each, ast.Call) and kind_of_call(each) == "shared" for each in found.values
+        )
+        if not shares:
+            return None
+        at, last = found.at, node.entered[-1] if node.entered else None
+        entered = (last.called, last.call, last.at.function) if last is not None else None
+        off = self._never_run.condition_of(at.function, (*at.parents, at.statement), entered)
+        if off is None:
+            return None
+        number = at.parents.index(off.condition) if off.condition in at.parents else 0
+        there = _At(at.function, off.condition, at.parents[:number])
+        after = node.then(at, off.condition.test).then(there, off.condition.test)
+        return _leaf("unshared", off.condition.test, after, off.parameter)
+
+    def _set_at_first(self, value: ast.Attribute, function: Function) -> list[ast.expr] | None:
+        """What the `__init__` of its object gives an attribute, if nothing else gives it one."""
+        found = [each for _, each in self._attributes.get(value.attr, ())]
+        is_first = all(
+            each.how == "set"
+            and each.at.function.name == "__init__"
+            and each.at.function.owner is function.owner
+            for each in found
+        )
+        return [v for each in found for v in each.values] if is_first else None
 
     def _guards(self, node: _Node, at: _At, *, is_only: bool) -> Iterator[_Node | _Leaf]:
         """The conditions under which a statement is reached, the nearest of each kind."""
@@ -796,6 +899,14 @@ class OriginSearch:
                 waiting += [(site.called, depth + 1) for site in called.calls[:32]]
 
 
+def _step(at: _At) -> OriginStep:
+    return OriginStep(
+        at.function.file,
+        clean(at.function.name, ABOUT),
+        quoted(at.function.module, at.statement),
+    )
+
+
 def _leaf(kind: OriginKind, value: ast.AST, node: _Node, about: str = "") -> _Leaf:
     text = about or expression_text(value)
     return _Leaf(kind, clean(text, ABOUT), node.steps, node.is_only)
@@ -809,7 +920,27 @@ def _takes_item(call: ast.Call) -> bool:
 
 def _module_of(call: ast.Call) -> str:
     """`torch` of `torch.manual_seed(1)`; empty for a function that is not called of a module."""
-    return receiver_of(call).partition(".")[0]
+    module = receiver_of(call).partition(".")[0]
+    return "np" if module == "numpy" else module
+
+
+def _starts(statement: ast.AST) -> bool:
+    """Whether it starts what runs with the number of its process."""
+    return any(
+        isinstance(each, ast.Call) and last_name(each.func) in _STARTS
+        for each in expressions_of(statement)
+    )
+
+
+def _seeded_by(call: ast.Call) -> str:
+    """The module, or the name of the generator, that a call seeds; empty for all modules."""
+    if last_name(call.func) in _SEEDS_ALL or not isinstance(call.func, ast.Attribute):
+        return ""
+    of = call.func.value
+    if isinstance(of, ast.Call):
+        return "()"  # a generator that is made there
+    module = _module_of(call)
+    return last_name(of) if module == "self" else module
 
 
 def _tested(node: _Node) -> Iterator[_Node]:

@@ -55,6 +55,8 @@ STRAY_SHARE = 0.05
 """So many of the ranks that wait for one may seem to move: one that wakes up for a tick of the cpu
 looks like one that goes on. Of 64 ranks on two cores, each did so once in some minutes, so that at
 most times one of 128 had just done so (26 November 2026)."""
+OF_ALL = frozenset(("all_gather", "all_reduce", "all_to_all", "barrier", "reduce_scatter"))
+"""None of its ranks leaves such a collective before all have entered it."""
 _BACKWARD = "_engine_run_backward"
 
 
@@ -373,6 +375,14 @@ def _guard_between(index: Index, one: Process, other: Process) -> Guard | None:
     if threads[0] is None or threads[1] is None:
         return None
     return branch_of_one_side(index, threads[0].stack, threads[1].stack, by_return=True)
+
+
+def returns_at_once(index: Index, rank: Process) -> bool:
+    """Whether the collective that a rank calls may return before the others have entered it."""
+    thread = main_thread(rank)
+    frame = user_frame(thread.stack) if thread is not None else None
+    line = source_of(index, frame) if frame is not None else None
+    return rank.has_nccl or line is None or "async_op" in line.statement.text
 
 
 def called_from(rank: Process) -> str:

@@ -36,7 +36,7 @@ RISING_READINGS = 4
 RISES = 1.5
 FALLING_READINGS = 3
 VALUES_SHOWN = 3
-_REPEATS_NOT = frozenset(
+REPEATS_NOT = frozenset(
     ("_call_impl", "_fn", "_wrapped_call_impl", "decorate_context", "inner", "wrapped", "wrapper")
 )
 """Functions of libraries that call what they are given once, by their names."""
@@ -210,7 +210,7 @@ def _around(index: Index, callers: Sequence[Frame], beside: Sequence[Frame]) -> 
         if not is_shared:
             beside = beside[:number]
         if is_library(frame):
-            if not is_shared and frame.function not in _REPEATS_NOT:
+            if not is_shared and frame.function not in REPEATS_NOT:
                 yield _Around(frame, ())
             continue
         line = source_of(index, frame)

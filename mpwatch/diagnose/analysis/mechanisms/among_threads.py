@@ -32,6 +32,7 @@ from mpwatch.diagnose.analysis.process_queries import (
     children_started_by,
 )
 from mpwatch.diagnose.analysis.source.lines import mark_words, marks, source_of
+from mpwatch.diagnose.analysis.source.unchecked_waits import UncheckedWait, missed_among
 from mpwatch.diagnose.analysis.stack_patterns import (
     calls,
     runs_event_loop,
@@ -102,6 +103,7 @@ def waits_for_own_threads(case: Case) -> Mechanism | None:
         or (_waits_while_logging(process, waiting) if len(waiting) > 1 else None)
         or in_opposite_order(case.index, process)
         or held_up_words(case.index, process)
+        or _missed(case.index, process, waiting)
     )
     if known is not None:
         return replace(known, cause=f"{cause}{known.cause}")
@@ -612,6 +614,32 @@ def _logging_call(thread: Thread) -> Frame | None:
     if at is None or all(is_library(frame) for frame in own[:at]):
         return None
     return next((frame for frame in own[at:] if not is_library(frame)), None)
+
+
+def any_missed(case: Case) -> Mechanism | None:
+    """A cycle in which some process waits for a condition that was notified before."""
+    threads = {each.thread.tid: each for each in case.waiters if each.thread is not None}
+    found = missed_among(case.index, [e.thread for e in threads.values() if e.thread is not None])
+    return None if found is None else _of_missed(threads[found[0].tid].process, found[1])
+
+
+def _missed(index: Index, process: Process, waiting: Sequence[Thread]) -> Mechanism | None:
+    """Why threads, none of which waits for a lock, may wait for a condition for ever."""
+    if any(purpose(each) == FOR_LOCK for each in waiting):
+        return None
+    found = missed_among(index, waiting)
+    return None if found is None else _of_missed(process, found[1])
+
+
+def _of_missed(process: Process, found: UncheckedWait) -> Mechanism:
+    return Mechanism(
+        cause=found.cause,
+        advice=found.advice,
+        headline=(
+            f"{called(process)} waits at {frame_words(found.frame)} for a notification, without "
+            "looking first whether what it waits for is there: likely it came before, and is lost."
+        ),
+    )
 
 
 def _lost_signal(index: Index, process: Process, thread: Thread) -> Mechanism | None:

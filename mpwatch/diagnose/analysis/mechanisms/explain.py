@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from mpwatch.describe.waits import FULL_QUEUE
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.among_threads import (
+    any_missed,
     idle_loop,
     only_a_callback,
     only_thread,
@@ -161,6 +162,7 @@ _ACTIONS_BY_KIND: Mapping[str, str] = {
 
 _Way = Callable[[Case], Mechanism | None]
 _OF_CYCLES: Sequence[_Way] = (
+    any_missed,
     dropped_answers,
     all_write,
     all_put,

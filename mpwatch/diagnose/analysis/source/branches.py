@@ -12,11 +12,17 @@ from msgspec import Struct
 
 from mpwatch.describe.frames import is_library, own_frames, program_frames
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.source.lines import is_in_loop, mark_words, marks, source_of
+from mpwatch.diagnose.analysis.source.lines import (
+    are_of_one_function,
+    is_in_loop,
+    mark_words,
+    marks,
+    source_of,
+)
 from mpwatch.diagnose.analysis.stack_patterns import main_thread
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process
-from mpwatch.model.source_code import Mark, Statement
+from mpwatch.model.source_code import Caught, Mark, SourceLine, Statement
 
 _ON_RANK = re.compile(
     r"(?<![a-z])rank(?![a-z])|\bis_(main|master|first|chief|coordinator)\w*|\bis_(?:global_|local_)zero\b",
@@ -225,12 +231,12 @@ def _are_run_once(index: Index, frames: Sequence[Frame]) -> bool:
 
 def _is_own(condition: str, is_once: bool) -> bool:
     """Whether each rank may meet a condition differently."""
-    if _depends_on_data(condition):
+    if depends_on_data(condition):
         return True
     return is_once and not (_SAME_FOR_ALL.search(condition) or _ON_RANK.search(condition))
 
 
-def _depends_on_data(condition: str) -> bool:
+def depends_on_data(condition: str) -> bool:
     """Whether ranks that do the same rounds may meet a condition differently."""
     return (
         _ON_DATA.search(condition) is not None
@@ -370,6 +376,118 @@ def passed_loop(
     return None
 
 
+class RoundAhead(Struct, frozen=True):
+    """A loop that two threads are in, where one of them has begun the next round.
+
+    The other one is still in a loop of the round before.
+    """
+
+    around: Frame
+    """The frame of the first that is in the loop of both."""
+    header: Statement
+    """That loop."""
+    call: Frame
+    """The frame of the first in the function in which they are at different lines."""
+    inside: Frame
+    """Of the other, in the loop that the first has left."""
+    loop: Statement
+
+
+def round_ahead(index: Index, first: Sequence[Frame], other: Sequence[Frame]) -> RoundAhead | None:
+    """That a thread at an earlier line of a loop can only be there in a later round than another.
+
+    For nothing that leads to its line may be passed over: no condition, no loop, no return before.
+    So the other one has been there in the same round, if it is at a later line.
+    """
+    own, theirs = program_frames(first)[::-1], program_frames(other)[::-1]
+    around: tuple[Frame, Statement] | None = None
+    for number, (mine, its) in enumerate(zip(own, theirs, strict=False)):
+        line, there = source_of(index, mine), source_of(index, its)
+        if line is None or there is None or not are_of_one_function(index, mine, its):
+            return None
+        shared = [each for each in line.within if each in there.within]
+        loops = [each for each in shared if each.text.startswith(_LOOP_HEADERS)]
+        around = (mine, loops[-1]) if loops else around
+        if mine.line == its.line:
+            continue
+        is_skipped = any(each.last < its.line for each in line.caught)
+        if around is None or mine.line > its.line or len(shared) < len(line.within) or is_skipped:
+            return None
+        below = [source_of(index, each) for each in own[number + 1 :]]
+        if any(each is None or each.within or each.after for each in below):
+            return None
+        for frame in theirs[number:]:
+            deeper = source_of(index, frame)
+            left = [] if deeper is None else _may_end_apart(deeper, shared)
+            if left:
+                return RoundAhead(*around, mine, frame, left[-1])
+        return None
+    return None
+
+
+class CaughtBehind(Struct, frozen=True):
+    """A `try` statement that one thread has left, and in whose block another one is."""
+
+    caught: Caught
+    inside: Frame
+    """Of the one in the block, in the function that has it."""
+    past: Frame
+    """Of the other, in the same function."""
+    loop: str
+    """One in the block that may have ended earlier in place of an exception; empty for none."""
+
+
+def caught_behind(
+    index: Index, inside: Sequence[Frame], ahead: Sequence[Frame]
+) -> CaughtBehind | None:
+    """The handler by which a thread may have left a block in which another one is.
+
+    `None` where the line that it has come to is under a condition of its own, which may be for
+    those without an exception.
+    """
+    theirs, own = program_frames(inside)[::-1], program_frames(ahead)[::-1]
+    for number, (its, mine) in enumerate(zip(theirs, own, strict=False)):
+        if not are_of_one_function(index, its, mine):
+            return None
+        if its.line == mine.line:
+            continue
+        line, there = source_of(index, its), source_of(index, mine)
+        if line is None or there is None:
+            return None
+        for each in reversed(line.caught):
+            between = [e for e in (*there.within, *there.after) if e.line > each.end]
+            if mine.line > each.end and not between:
+                return CaughtBehind(each, its, mine, _ends_in(index, theirs[number:], each))
+        return None
+    return None
+
+
+def _ends_in(index: Index, frames: Sequence[Frame], caught: Caught) -> str:
+    """The outermost loop between a `try` block and the last of some frames, in words."""
+    for number, frame in enumerate(frames):
+        line = source_of(index, frame)
+        first = 0 if number else caught.first
+        for each in line.within if line is not None else ():
+            if each.line >= first and each.text.startswith(_LOOP_HEADERS):
+                return f"the loop `{each.text}` of line {each.line} in {frame.function}()"
+    return ""
+
+
+def _may_end_apart(line: SourceLine, shared: Sequence[Statement]) -> list[Statement]:
+    """The loops around a line, but for those of both threads and those over parts of a model."""
+    loops = [each for each in line.within if each.text.startswith(_LOOP_HEADERS)]
+    return [
+        each
+        for each in loops
+        if each not in shared
+        and (not _OVER_MODEL.search(each.text) or (line.ends and each == loops[-1]))
+    ]
+
+
+_OVER_MODEL = re.compile(
+    r"^for .* in .*(?:layer|block|module|param|buffer|stage|children|expert|head|bucket)",
+    re.IGNORECASE,
+)
 _LOOP_HEADERS = ("for ", "async for ", "while ")
 
 

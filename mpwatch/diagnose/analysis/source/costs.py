@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import takewhile
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -19,8 +18,10 @@ from mpwatch.diagnose.analysis.source.lines import (
     marks,
     places_named,
     source_of,
+    stacks_at,
 )
 from mpwatch.diagnose.analysis.source.loops import loop_around
+from mpwatch.diagnose.analysis.source.same_again import told_again
 from mpwatch.diagnose.analysis.stack_patterns import user_frame
 from mpwatch.model.account import ARCHIVE_TABLE
 from mpwatch.model.findings import Finding
@@ -287,6 +288,10 @@ def costly(index: Index, place: str) -> Costly | None:
     first = _rewritten(index, line) or _hashed_by_joblib(index, place)
     if first is not None:
         return first
+    copies = copying(index, place)
+    again = told_again(index, place) if copies is None or not copies.is_sure else None
+    if again is not None:
+        return Costly(*again)
     for mark in marks(index, "slow"):
         kind, _, text = mark.about.partition(": ")
         is_here = (
@@ -360,25 +365,9 @@ _CACHE_KEYS = re.compile(r"/joblib/hashing\.py$")
 """Where joblib.Memory computes the key of a call (joblib 0.11 to 1.5)."""
 
 
-def _stacks_at(index: Index, place: str) -> Iterator[tuple[Sequence[Frame], Sequence[Frame]]]:
-    """The stacks of threads that the program has last entered at a place in words.
-
-    Yields:
-        The frames of libraries that its line has called, innermost first, and the program's own
-        frames, that of the place first.
-    """
-    for process in index.snapshot.living():
-        for thread in process.threads:
-            frames = own_frames(thread.stack)
-            inner = list(takewhile(is_library, frames))
-            own = program_frames(frames)
-            if own and frame_words(own[0]) == place:
-                yield inner, own
-
-
 def _hashed_by_joblib(index: Index, place: str) -> Costly | None:
     """A line that calls a function of a joblib.Memory, while its arguments are hashed."""
-    found = [inner for inner, _ in _stacks_at(index, place)]
+    found = [inner for inner, _ in stacks_at(index, place)]
     if not found or not all(any(_CACHE_KEYS.search(e.file) for e in inner) for inner in found):
         return None
     return Costly(
@@ -393,7 +382,7 @@ def _given_at(index: Index, place: str) -> str:
     Of another file than the place, where there is one; else of the function that calls that.
     """
     found = set()
-    for _, own in _stacks_at(index, place):
+    for _, own in stacks_at(index, place):
         outer = [each for each in own if each.file != own[0].file] or own[1:]
         line = source_of(index, outer[0]) if outer else None
         if line is not None:
@@ -640,7 +629,9 @@ def with_copies(index: Index, finding: Finding) -> Finding:
                 ),
             )
         slow = costly(index, place)
-        if slow is not None and slow.words not in finding.summary:
+        if slow is not None and slow.words in finding.summary:
+            return finding
+        if slow is not None:
             return replace(
                 finding,
                 summary=f"{finding.summary}: {slow.words}",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
 
-from mpwatch.describe.frames import own_frames
+from mpwatch.describe.frames import frame_words, is_library, own_frames, program_frames
 from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, user_frame
 from mpwatch.model.findings import Finding
@@ -69,6 +70,22 @@ def _by_place(index: Index) -> Mapping[str, SourceLine | None]:
 def line_at(index: Index, place: str) -> SourceLine | None:
     """The statement at a place in words, `train.py:57 step`; `None` if it is not known."""
     return _by_place(index).get(place)
+
+
+def stacks_at(index: Index, place: str) -> Iterator[tuple[Sequence[Frame], Sequence[Frame]]]:
+    """The stacks of threads that the program has last entered at a place in words.
+
+    Yields:
+        The frames of libraries that its line has called, innermost first, and the program's own
+        frames, that of the place first.
+    """
+    for process in index.snapshot.living():
+        for thread in process.threads:
+            frames = own_frames(thread.stack)
+            inner = list(takewhile(is_library, frames))
+            own = program_frames(frames)
+            if own and frame_words(own[0]) == place:
+                yield inner, own
 
 
 def is_in_loop(headers: Sequence[Statement]) -> bool:

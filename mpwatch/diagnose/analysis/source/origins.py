@@ -16,7 +16,7 @@ from mpwatch.diagnose.analysis.index import Index, derived
 from mpwatch.diagnose.analysis.source.lines import are_of_one_function, source_of
 from mpwatch.diagnose.analysis.stack_patterns import collective_of, functions_of, main_thread
 from mpwatch.model.samples import Frame
-from mpwatch.model.source_code import Origin, OriginKind, SourceLine, Statement
+from mpwatch.model.source_code import Origin, OriginKind, OriginStep, SourceLine, Statement
 
 SHOWN: Final = 4
 """Statements of one chain."""
@@ -38,6 +38,13 @@ _AGREE = (
     "MAX, or a broadcast of what one rank has decided), on all ranks and in every round. "
 )
 _KINDS: Final[Mapping[OriginKind, _Kind]] = {
+    "unshared": _Kind(
+        "a collective that is never called",
+        "each rank goes on with what it has found or computed itself",
+        "Give that parameter where the function is called, the process group of the ranks that "
+        "have to agree, or take the condition away, so that the collective makes the value the "
+        "same on all of them before it decides. " + _LONGER,
+    ),
     "one-rank": _Kind(
         "a collective whose result only one rank gets",
         "the others go on with what they had",
@@ -73,9 +80,11 @@ _KINDS: Final[Mapping[OriginKind, _Kind]] = {
     ),
     "random": _Kind(
         "a random number",
-        "nothing that was read seeds it alike on all ranks",
-        "Draw from a generator of its own with one seed for all ranks, random.Random(seed), or "
-        "draw on one rank and broadcast. " + _LONGER,
+        "each rank draws for itself, and nothing that was read seeds them alike",
+        "Draw on one rank and broadcast what it has drawn before it is tested, or draw it from a "
+        "generator that all ranks seed alike and that only this decision uses: "
+        "random.Random(seed), torch.Generator().manual_seed(seed). What each rank draws for its "
+        "own data may stay as it is. " + _LONGER,
     ),
     "exception": _Kind(
         "an exception",
@@ -172,10 +181,7 @@ def origin_words(origin: Origin) -> str:
     steps = origin.steps
     if len(steps) > SHOWN:
         steps = (*steps[:1], *steps[1 - SHOWN :])
-    words = [
-        f"`{each.statement.text}` ({_base(each.file)}:{each.statement.line} {each.function})"
-        for each in steps
-    ]
+    words = [f"`{each.statement.text}` ({_place(each)})" for each in steps]
     return " <- ".join(words) or f"`{origin.about}`"
 
 
@@ -189,10 +195,24 @@ def kind_words(kind: OriginKind) -> str:
 
 
 def _what(origin: Origin) -> str:
-    """The same, with the signals: `the handler of a signal (SIGTERM)`."""
+    """The same, with the signals: `the handler of a signal (SIGTERM)`, or a parameter."""
     what = kind_words(origin.kind)
+    if origin.kind == "unshared" and origin.about:
+        return f"{what}, as no call of the program gives `{origin.about}`"
     is_named = origin.kind == "signal" and origin.about.startswith("SIG")
     return f"{what} ({origin.about})" if is_named else what
+
+
+def _of_ranks(origin: Origin) -> str:
+    """How it differs between ranks, as a clause."""
+    if origin.seeded is None:
+        return _KINDS[origin.kind].of_ranks
+    seed = f"`{origin.seeded.statement.text}` ({_place(origin.seeded)})"
+    return f"each rank draws for itself, and {seed} seeds it otherwise on each of them"
+
+
+def _place(step: OriginStep) -> str:
+    return f"{_base(step.file)}:{step.statement.line} {step.function}"
 
 
 class Parting(Struct, frozen=True):
@@ -242,7 +262,7 @@ def parting(index: Index, one: Sequence[Frame], other: Sequence[Frame]) -> Parti
             depends = "depends on" if origin.is_certain else "may depend on"
             return Parting(
                 f"`{each.statement.text}` ({place}), {each.lead}, {depends} "
-                f"{origin_words(origin)}: {_what(origin)}; {kind.of_ranks}.",
+                f"{origin_words(origin)}: {_what(origin)}; {_of_ranks(origin)}.",
                 kind.advice,
                 origin,
                 each.statement,
@@ -262,6 +282,39 @@ def _telling(origins: Sequence[Origin], statement: Statement) -> Origin | None:
             continue  # that a condition has the rank in it, or a loop the data, is seen
         return origin
     return None
+
+
+def own_origin(index: Index, file: str, statement: Statement) -> str | None:
+    """What a condition depends on that each rank has of its own, in words.
+
+    Returns:
+        `` `open(path)`: data ``; empty where no origin is known, and `None` where it is the same
+        for all ranks, or the rank itself.
+    """
+    found = [each for each in origins_at(index, file, statement.line) if not each.names]
+    kinds = {each.kind for each in found}
+    if "shared" in kinds or "rank" in kinds:
+        return None
+    for kind in _ORDER:
+        origin = next((each for each in found if each.kind == kind and each.is_certain), None)
+        if origin is not None:
+            return f"{origin_words(origin)}: {_what(origin)}"
+    return None if kinds and kinds <= set(_ALIKE) else ""
+
+
+def told_of(index: Index, file: str, statement: Statement) -> tuple[str, str] | None:
+    """On what a condition depends at which ranks have parted, as a clause, and the fix for that.
+
+    `None` where that is not known, or only that it is data; no fix where it only may depend on it.
+    """
+    origin = _telling(origins_at(index, file, statement.line), statement)
+    if origin is None or origin.kind in ("data", "rank"):
+        return None
+    depends = "depends on" if origin.is_certain else "may depend on"
+    return (
+        f"it {depends} {origin_words(origin)}: {_what(origin)}; {_of_ranks(origin)}",
+        _KINDS[origin.kind].advice if origin.is_certain else "",
+    )
 
 
 def _on_a_thread(index: Index, candidate: _Candidate) -> Origin | None:
@@ -292,6 +345,7 @@ _LOOPS = ("for ", "async for ", "while ")
 _AT_BRANCH = "at which they part"
 _OF_ROUNDS = "whose rounds one of them has ended"
 _BY_END = "by which a rank leaves that loop"
+_BY_END_AHEAD = "by which a rank leaves the loop that one of them still is in"
 _ALONE = "under which one of them has come to its collective, most likely without the other"
 _LEAVING = "by which a rank may have gone another way"
 
@@ -323,6 +377,8 @@ def _candidates(index: Index, one: Sequence[Frame], other: Sequence[Frame]) -> I
             deeper = source_of(index, frame)
             if deeper is not None:
                 yield from _named(frame, _conditions(deeper), _ALONE)
+                whiles = [each for each in deeper.within if each.text.startswith("while ")]
+                yield from _named(frame, (*deeper.ends, *whiles), _BY_END_AHEAD)
     first, last = sorted((mine, its), key=lambda each: each.line)
     frame = own[number]
     between = [each for each in last.after if each not in first.after]
@@ -400,12 +456,13 @@ def passed_words(index: Index, frame: Frame) -> str:
     what = f"What the call passes{f' as {name}' if name else ''}"
     depends = "depends on" if origin.is_certain else "may depend on"
     return (
-        f"{what} {depends} {origin_words(origin)}: {kind.what}; {kind.of_ranks}. Most likely the "
-        "ranks pass different ones."
+        f"{what} {depends} {origin_words(origin)}: {kind.what}; {_of_ranks(origin)}. Most likely "
+        "the ranks pass different ones."
     )
 
 
 _WEAK: Final = ("argument", "counter", "")
+_ALIKE: Final = ("argument", "counter")
 
 
 def wait_words(index: Index, file: str, statement: Statement) -> str:
@@ -414,7 +471,7 @@ def wait_words(index: Index, file: str, statement: Statement) -> str:
     ``` `while not self.ok:` (load.py:60) depends on `self.ok = found` (load.py:41 run) ```.
     """
     found = [each for each in origins_at(index, file, statement.line) if not each.names]
-    known = [each for each in found if each.kind not in ("shared", "rank")]
+    known = [each for each in found if each.kind not in ("shared", "unshared", "rank")]
     known.sort(key=lambda each: each.kind in _WEAK)
     # Where the condition itself shows what it depends on, a setting beside that tells nothing.
     known = [e for e in known[:1] if e.steps and (e.is_certain or e.kind not in _WEAK)]

@@ -129,6 +129,23 @@ def shares_of_all_threads(index: Index, process: Process) -> Sequence[Share]:
     ]
 
 
+def shares_apart(thread: ThreadAccount) -> Sequence[Share]:
+    """The shares of a thread in the last minute, bucket by bucket; empty where too little was seen.
+
+    Of a minute only few activities are kept apart, and a socket, pipe or child that is another one
+    each time is another activity: those sums would hide what the thread does most.
+    """
+    observed_s = sum(bucket.tally.observed_s for bucket in thread.buckets)
+    readings = sum(bucket.tally.readings for bucket in thread.buckets)
+    if readings < READINGS or observed_s < OBSERVED_S:
+        return ()
+    found: defaultdict[Activity, float] = defaultdict(float)
+    for bucket in thread.buckets:
+        for each in bucket.tally.shares():
+            found[each.activity] += each.share * bucket.tally.observed_s / observed_s
+    return tuple(Share(activity, share) for activity, share in found.items())
+
+
 def doing_words(index: Index, process: Process) -> str | None:
     """What the main thread did, `55% waiting for a free core, 43% computing at data.py:25 f`."""
     found = shares(index, process)

@@ -70,6 +70,8 @@ def opposite_locks(index: Index, identity: ProcessId) -> OppositeLocks | None:
     process = index.snapshot.get(identity)
     if process is None:
         return None
+    if sum(map(waits_for_lock, process.threads)) < 2:
+        return None  # as in most processes: whose threads they are takes longer to tell
     waiting = [each for each in own_threads(index, process) if waits_for_lock(each)][:_THREADS]
     if len(waiting) < 2:
         return None

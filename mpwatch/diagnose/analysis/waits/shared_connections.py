@@ -71,11 +71,13 @@ def shared_connections(index: Index) -> tuple[SharedConnection, ...]:
     """
     waiting: defaultdict[Channel, dict[ProcessId, Reader]] = defaultdict(dict)
     for process in index.snapshot.living():
-        for thread in own_threads(index, process):
-            read, waited_s = read_by(thread), blocked_for_s(thread) or 0.0
-            wait = thread.waits_on
-            if read is not None and wait is not None and len(wait.targets) == 1:
-                waiting[read].setdefault(process.process, Reader(process, thread, waited_s))
+        # Few wait for a socket alone; whose thread it is takes longer to tell.
+        reading = [(each, read) for each in process.threads if (read := _reads_alone(each))]
+        own = own_threads(index, process) if reading else ()
+        for thread, read in reading:
+            if any(each is thread for each in own):
+                reader = Reader(process, thread, blocked_for_s(thread) or 0.0)
+                waiting[read].setdefault(process.process, reader)
     if not waiting:
         return ()
     held = _holders(index, waiting)
@@ -93,6 +95,12 @@ def shared_connections(index: Index) -> tuple[SharedConnection, ...]:
             opened = _opened_by(index, [each.thread for each in kept])
             found.append(SharedConnection(link, kept, others, opened))
     return tuple(found)
+
+
+def _reads_alone(thread: Thread) -> Channel | None:
+    """The socket that a thread waits for, and for nothing else."""
+    wait = thread.waits_on
+    return read_by(thread) if wait is not None and len(wait.targets) == 1 else None
 
 
 def _holders(

@@ -18,6 +18,7 @@ from mpwatch.describe.frames import (
     program_frames,
 )
 from mpwatch.describe.processes import wait_verb
+from mpwatch.diagnose.analysis.distributed.clean_up import HidingCleanUp, hiding_clean_up
 from mpwatch.diagnose.analysis.distributed.flight_recorder import (
     COMPARE_CALLS,
     DIFFERENT_SHAPES,
@@ -30,6 +31,7 @@ from mpwatch.diagnose.analysis.distributed.flight_recorder import (
     unfinished,
 )
 from mpwatch.diagnose.analysis.distributed.nccl_words import late_ranks, nccl_words
+from mpwatch.diagnose.analysis.distributed.passed_over import passed_over
 from mpwatch.diagnose.analysis.distributed.rank_exits import (
     aborted_in_collective,
     earlier_attempt,
@@ -40,6 +42,7 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
     ALL_INSIDE_S,
     BACKWARD,
     NEW_GROUP,
+    OF_ALL,
     OF_NCCL,
     LeftFunction,
     all_on_gpu,
@@ -50,7 +53,9 @@ from mpwatch.diagnose.analysis.distributed.ranks import (
     groups_apart,
     left_function,
     rank_groups,
+    returns_at_once,
 )
+from mpwatch.diagnose.analysis.distributed.unfinished_loops import REPEATS_NOT
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.mechanisms.cases import ended_words
 from mpwatch.diagnose.analysis.mechanisms.rank_cycles import (
@@ -63,18 +68,20 @@ from mpwatch.diagnose.analysis.source.branches import (
     BatchRounds,
     begun_again,
     branch_of_one_side,
+    caught_behind,
     collective_under_rank,
     ends_by_clock,
     graph_left,
     guard_on_rank,
     loop_ends,
     passed_loop,
+    round_ahead,
     rounds_of_batch,
     set_by_clock,
     uneven_draw,
 )
 from mpwatch.diagnose.analysis.source.lines import is_in_loop, mark_words, marks, source_of
-from mpwatch.diagnose.analysis.source.origins import parting
+from mpwatch.diagnose.analysis.source.origins import parting, told_of
 from mpwatch.diagnose.analysis.stack_merge import merge
 from mpwatch.diagnose.analysis.stack_patterns import (
     BUFFERS,
@@ -94,7 +101,7 @@ from mpwatch.model.collectives import Recorded
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Thread
-from mpwatch.model.source_code import Mark, Statement
+from mpwatch.model.source_code import Caught, Mark, Statement
 from mpwatch.model.units import seconds_text
 
 RULE = "collective-mismatch"
@@ -536,7 +543,37 @@ def _are_in_one_loop(index: Index, stacks: Sequence[Sequence[Frame]]) -> bool:
 def _explained(
     index: Index, by_call: Sequence[tuple[str, list[Process]]], records: Sequence[Recorded]
 ) -> _Explained:
-    """Cause and advice, as far as it is known what differs."""
+    """Cause and advice, as far as it is known what differs, and whether a clean-up hides it."""
+    hiding = _in_clean_up(index, by_call)
+    if hiding is not None and hiding.is_by_exception:
+        return _Explained(hiding.cause, hiding.advice)
+    why = _by_places(index, by_call, records)
+    if hiding is None:
+        return _with_handler(index, by_call, why)
+    if not why.is_open:
+        return why._replace(
+            cause=f"{why.cause} {hiding.cause}", advice=f"{why.advice} {hiding.advice}"
+        )
+    other = f"If it was none: {why.advice[:1].lower()}{why.advice[1:]}"
+    return why._replace(cause=hiding.cause, advice=f"{hiding.advice} {other}")
+
+
+def _in_clean_up(
+    index: Index, by_call: Sequence[tuple[str, list[Process]]]
+) -> HidingCleanUp | None:
+    """That the ranks in one of the collectives are in a clean-up, and the others in its block."""
+    for name, group in reversed(by_call):
+        others = [rank for other, ranks in by_call if other != name for rank in ranks]
+        found = hiding_clean_up(index, group, others, is_waiting=True)
+        if found is not None:
+            return found
+    return None
+
+
+def _by_places(
+    index: Index, by_call: Sequence[tuple[str, list[Process]]], records: Sequence[Recorded]
+) -> _Explained:
+    """Cause and advice by the collectives and lines at which the ranks are."""
     places = dict(by_call)
     unequal = (
         (_unmatched(by_call) if _MESSAGES.issuperset(places) else None)
@@ -568,8 +605,12 @@ def _explained(
             is_open=True,
         )
     if len(records) > 1 and len({each.operation for each in records}) == 1:
-        return _Explained(DIFFERENT_SHAPES, SAME_SHAPES)
-    branched = _branched(index, by_call, records) or _after_a_loop(index, by_call)
+        ranks = [rank for _, group in by_call for rank in group]
+        skipped = passed_over(index, ranks)
+        if skipped is None:
+            return _Explained(DIFFERENT_SHAPES, SAME_SHAPES)
+        return _Explained(f"{DIFFERENT_SHAPES} {skipped.cause}", skipped.advice)
+    branched = _branched(index, by_call, records) or _after_a_round(index, by_call)
     if branched is not None:
         return _Explained(*branched, is_open=True)
     why, left = _why_different(by_call, records), _left_early(index, by_call)
@@ -800,10 +841,6 @@ def _after_swallowed(
     return None
 
 
-_OF_ALL = frozenset(("all_gather", "all_reduce", "all_to_all", "barrier", "reduce_scatter"))
-"""None of its ranks leaves such a collective before all have entered it."""
-
-
 def _block_again(
     index: Index, by_call: Sequence[tuple[str, list[Process]]]
 ) -> tuple[str, str] | None:
@@ -815,7 +852,7 @@ def _block_again(
     if len(by_call) != 2:
         return None
     for (name, again), (other, on) in (by_call, by_call[::-1]):
-        if name.partition("_into")[0] not in _OF_ALL or _returns_at_once(index, again[0]):
+        if name.partition("_into")[0] not in OF_ALL or returns_at_once(index, again[0]):
             continue
         for mark in marks(index, "retries"):
             found = [_parted_in(index, mark, again[0], each) for each in on]
@@ -847,11 +884,85 @@ def _block_again(
     return None
 
 
-def _returns_at_once(index: Index, rank: Process) -> bool:
-    """Whether the collective that a rank calls may return before the others have entered it."""
-    frame = user_frame(_stack(rank))
-    line = source_of(index, frame) if frame is not None else None
-    return rank.has_nccl or line is None or "async_op" in line.statement.text
+def _rows(caught: Caught) -> str:
+    is_one = caught.first == caught.last
+    return f"line {caught.first}" if is_one else f"lines {caught.first} to {caught.last}"
+
+
+class _CaughtAlone(NamedTuple):
+    """That some ranks may have left a `try` block by an exception, and what to do then."""
+
+    where: str
+    """Where they and the others are."""
+    cause: str
+    advice: str
+    loop: str
+    """A loop in the block that they may have ended in place of that; empty for none."""
+    is_likely: bool
+    """Whether that loop is none over all data of a rank, or of all steps."""
+
+
+_OF_ALL_STEPS = re.compile(
+    r"`(?:async )?(?:while .*|for .*(?:loader|data|sampler|stream|epoch|step|batches).*)`"
+)
+
+
+def _with_handler(
+    index: Index, by_call: Sequence[tuple[str, list[Process]]], why: _Explained
+) -> _Explained:
+    """The same with that an exception may have led behind a handler, where the source shows one."""
+    found = None if "exception" in why.cause else _past_a_handler(index, by_call)
+    if found is None:
+        return why
+    if not found.loop:
+        return _Explained(f"{found.where} Most likely {found.cause}.", found.advice)
+    if why.is_open and found.is_likely:
+        return _Explained(
+            f"{found.where} Most likely {found.cause}. Else {found.loop} has ended earlier there "
+            "than on the others.",
+            f"{found.advice} If nothing was caught: let {found.loop} have the same number of "
+            "rounds on all ranks.",
+        )
+    return why._replace(
+        cause=f"{why.cause} Also possible: {found.cause}.",
+        advice=f"{why.advice} If an exception was caught: {found.advice}",
+    )
+
+
+def _past_a_handler(
+    index: Index, by_call: Sequence[tuple[str, list[Process]]]
+) -> _CaughtAlone | None:
+    """That ranks are behind a `try` statement in whose block others still are.
+
+    Its handler catches what is raised in the block and goes on, with the same calls as without an
+    exception. Nothing tells that from an earlier end of a loop in the block, where there is one.
+    """
+    if len(by_call) != 2:
+        return None
+    for (name, inside), (other, ahead) in (by_call, by_call[::-1]):
+        found = caught_behind(index, _stack(inside[0]), _stack(ahead[0]))
+        if found is None:
+            continue
+        catches, log, alone = found.caught.header, found.caught.log, all_called(ahead)
+        before = "the backward pass" if name == BACKWARD else name
+        logged = f" and logs it (`{log.text}`, line {log.line})" if log is not None else ""
+        look = "" if log is not None else f" (log it in line {catches.line})"
+        return _CaughtAlone(
+            f"{all_called(inside)} {_are(inside)} in {name} in the `try` block of "
+            f"{_rows(found.caught)} ({frame_words(found.inside)}), and "
+            f"{alone} {_have(ahead)} gone on behind it to {other}, at {frame_words(found.past)}.",
+            f"an exception was raised in that block on {alone} alone, `{catches.text}` of line "
+            f"{catches.line} ({frame_words(found.inside)}) has caught it{logged}, and the rest of "
+            f"the block was left out there, with {before}, for which the others wait",
+            f"Look in the log of {alone} for what was caught{look}, and let all ranks agree on "
+            f"whether one of them has failed before any of them calls {before}: leave in the "
+            "`try` block only what may fail, such as the forward pass, all_reduce a flag (with "
+            "MAX) after it on every rank, and call the rest on all of them or on none. To make it "
+            "rarer (smaller batches, more memory), or a longer timeout, does not help.",
+            found.loop,
+            _OF_ALL_STEPS.search(found.loop) is None,
+        )
+    return None
 
 
 def _parted_in(
@@ -983,6 +1094,54 @@ def _after_a_loop(
     return None
 
 
+def _after_a_round(
+    index: Index, by_call: Sequence[tuple[str, list[Process]]]
+) -> tuple[str, str] | None:
+    """Cause and advice where ranks have ended a loop in which the others still are."""
+    return _after_a_loop(index, by_call) or _in_next_round(index, by_call)
+
+
+def _in_next_round(
+    index: Index, by_call: Sequence[tuple[str, list[Process]]]
+) -> tuple[str, str] | None:
+    """Cause and advice where ranks have left a loop, and begun the next round of one around it."""
+    if len(by_call) != 2:
+        return None
+    for (name, first), (other, behind) in (by_call, by_call[::-1]):
+        found = round_ahead(index, _stack(first[0]), _stack(behind[0]))
+        if found is None or _is_by_library(first[0], found.call):
+            continue
+        function, ends = found.inside.function, loop_ends(index, found.inside)
+        is_while = found.loop.text.startswith("while ")
+        is_tested = is_while and found.loop.text not in ("while True:", "while 1:")
+        by = " or ".join([*(["its condition"] if is_tested else []), *([ends] if ends else [])])
+        by = f"by {by}" if by else "after fewer rounds"
+        them = all_called(behind)
+        tests = ends or (f"`{found.loop.text}`" if is_tested else "what it goes over")
+        return (
+            f"{all_called(first)} {_have(first)} left the loop `{found.loop.text}` of line "
+            f"{found.loop.line} in {function}(), in which {them} still "
+            f"{'calls' if len(behind) == 1 else 'call'} {other}, and {_have(first)} come to the "
+            f"next round of `{found.header.text}` of line {found.header.line} in "
+            f"{found.around.function}(): to {name} at {frame_words(found.call)}, which each of its "
+            f"rounds calls, so that {them} {_have(behind)} passed it before. Most likely the inner "
+            f"loop has ended earlier on {all_called(first)}, {by}.",
+            f"Let all ranks decide alike when the loop of {function}() ends: compute {tests} from "
+            "values that all ranks share, or decide on one rank and broadcast the decision "
+            "(broadcast, or all_reduce with MAX) in each round, before any rank leaves the loop. A "
+            "barrier or a longer timeout does not help.",
+        )
+    return None
+
+
+def _is_by_library(rank: Process, call: Frame) -> bool:
+    """Whether a library, which may do so only now and then, leads from a line to the program."""
+    frames = own_frames(_stack(rank))
+    below = frames[: frames.index(call)]
+    innermost = next((n for n, each in enumerate(below) if not is_library(each)), len(below))
+    return any(is_library(e) and e.function not in REPEATS_NOT for e in below[innermost:])
+
+
 _ONCE_AFTER = (
     "If that {name} only adds up numbers (a metric, a count), add them up on each rank in the loop "
     "and reduce the sums once after it, so that the number of rounds does not matter. Else: "
@@ -1076,7 +1235,9 @@ _OVER_OWN = re.compile(
     r"|[\w.]+\.(?:items|keys|values)\(\)|[\w.]+):"
 )
 """A loop over what a variable holds; not over a range, a loader, or what a model has."""
-_ALIKE = re.compile(r"loader|data|param|buffer|module|model|layer|group|batch|range|bucket")
+_ALIKE = re.compile(
+    r"loader|data|param|buffer|module|model|layer|block|stage|group|batch|range|bucket"
+)
 
 
 def _unequal_loop(
@@ -1381,6 +1542,14 @@ def _branched(
     name, group, branch = found[0]
     other, others = next((n, ranks) for n, ranks in by_call if n != name)
     is_known = len(records) == len(by_call)
+    told = told_of(index, branch.frame.file, branch.statement)
+    why = "it tests what each rank computes or finds for itself, such as its own data or a file"
+    outside = f"Or call {name} on all ranks outside of that condition."
+    advice = (
+        f"Let all ranks decide alike: reduce or broadcast the value that `{branch.statement.text}` "
+        "tests (all_reduce of a loss or flag, or a broadcast of what rank 0 has found) before it, "
+        f"or call {name} on all ranks outside of that condition."
+    )
     return (
         f"Ranks take different branches at a condition: {all_called(group)} {_are(group)} in "
         f"{name}, because {branch.words}; {all_called(others)} {_have(others)} gone on to {other} "
@@ -1390,11 +1559,8 @@ def _branched(
             if is_known
             else "Unless they have done a different number of rounds, "
         )
-        + "the condition was not the same for all: it tests what each rank computes or finds for "
-        "itself, such as its own data or a file.",
-        f"Let all ranks decide alike: reduce or broadcast the value that `{branch.statement.text}` "
-        "tests (all_reduce of a loss or flag, or a broadcast of what rank 0 has found) before it, "
-        f"or call {name} on all ranks outside of that condition.",
+        + f"the condition was not the same for all: {why if told is None else told[0]}.",
+        f"{told[1]} {outside}" if told is not None and told[1] else advice,
     )
 
 

@@ -13,6 +13,7 @@ from mpwatch.describe.findings import capital
 from mpwatch.describe.frames import frame_words, own_frames, program_frames
 from mpwatch.describe.processes import names_text, wait_verb
 from mpwatch.describe.waits import LOCK_OF_THREADS, object_words
+from mpwatch.diagnose.analysis.distributed.clean_up import hiding_clean_up
 from mpwatch.diagnose.analysis.distributed.flight_recorder import (
     launched,
     launched_apart,
@@ -22,6 +23,11 @@ from mpwatch.diagnose.analysis.distributed.flight_recorder import (
 )
 from mpwatch.diagnose.analysis.distributed.habits import usual_wait_s
 from mpwatch.diagnose.analysis.distributed.nccl_words import Late, late_ranks, nccl_words
+from mpwatch.diagnose.analysis.distributed.passed_over import (
+    PassedOver,
+    passed_over,
+    passed_over_in_forward,
+)
 from mpwatch.diagnose.analysis.distributed.rank_exits import is_of_earlier_attempt
 from mpwatch.diagnose.analysis.distributed.ranks import (
     ALL_INSIDE_S,
@@ -79,7 +85,7 @@ from mpwatch.diagnose.analysis.source.branches import (
     guard_on_rank,
     set_by_clock,
 )
-from mpwatch.diagnose.analysis.source.lines import mark_words, source_of
+from mpwatch.diagnose.analysis.source.lines import mark_words, marks, source_of
 from mpwatch.diagnose.analysis.source.loops import (
     draw_loop,
     end_of_loop,
@@ -116,7 +122,7 @@ from mpwatch.model.collectives import HABIT
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Thread
-from mpwatch.model.source_code import EndlessLoop, Statement
+from mpwatch.model.source_code import EndlessLoop, Mark, Statement
 from mpwatch.model.units import seconds_text
 from mpwatch.model.waits import WaitChain, WaitEdge
 
@@ -355,7 +361,7 @@ def _joining(index: Index) -> Iterator[Finding]:
         since_s = joining_for_s(joining)
         if since_s >= JOINING_S and all(map(has_stacks, missing)):
             if not missing:
-                yield _not_complete(joining, since_s)
+                yield _not_complete(index, joining, since_s)
                 continue
             severity = Severity.WARNING if since_s >= LONG_JOINING_S else Severity.INFO
             finding = _finding(index, joining, missing, "init_process_group", since_s)
@@ -550,6 +556,28 @@ class _Whereabouts(Struct, frozen=True):
 
 def _whereabouts(rank: Process, inside: Sequence[Process], index: Index) -> _Whereabouts:
     """Where a rank is while the others, which are inside of the collective, wait for it."""
+    hiding = None
+    if rank.ended is None:
+        hiding = hiding_clean_up(index, [rank], inside, is_waiting=False)
+    found = _seen_at(rank, inside, index, is_left=hiding is None)
+    if hiding is None:
+        return found
+    return replace(
+        found, words=f"{found.words} {hiding.cause}", advice=f"{hiding.advice} {found.advice}"
+    )
+
+
+def _seen_at(
+    rank: Process, inside: Sequence[Process], index: Index, *, is_left: bool
+) -> _Whereabouts:
+    """The same by the lines and waits of the ranks.
+
+    Args:
+        rank: The rank.
+        inside: Those that wait for it.
+        index: The snapshot.
+        is_left: Whether a function that it has left and the others have not says why.
+    """
     line, waiter = called_at(rank), inside[0]
     at = f" at {line}" if line else ""
     known = (
@@ -567,7 +595,9 @@ def _whereabouts(rank: Process, inside: Sequence[Process], index: Index) -> _Whe
     block = block_of_one(rank, waiter)
     if block is not None and not is_quiet:
         return _in_block(rank, waiter, block, index)
-    left = left_function(index, rank, waiter) if not _is_working(rank, index) else None
+    left = None
+    if is_left and not _is_working(rank, index):
+        left = left_function(index, rank, waiter)
     if left is not None and not _are_parted_by_rank(rank, waiter, index):
         return _has_left(rank, waiter, left, index)
     return _quiet(rank, inside, at, index) if is_quiet else _working(rank, waiter, at, index)
@@ -1148,7 +1178,11 @@ def _all_inside(
     is_read = chosen is not None and bool(chosen.evidence)
     evidence += [chosen.evidence] if chosen is not None and is_read else []
     known = differs if differs is not None and not is_read else chosen
-    passed = "" if known is not None else _passed_words(index, inside)
+    skipped = _skipped(index, inside, collective) if known is None else None
+    if skipped is not None:
+        evidence += [skipped.evidence] if skipped.evidence else []
+    told = known or skipped
+    passed = "" if told is not None else _passed_words(index, inside)
     at_different_lines = len(lines) > 1
     return Finding(
         rule=RULE,
@@ -1162,10 +1196,18 @@ def _all_inside(
         evidence=(*evidence, *_record_words(inside[:3])),
         cause=(
             f"All ranks of the job have called {collective}, and no data moves between them. "
-            + (known.cause if known is not None else passed or _why_not(at_different_lines))
+            + (told.cause if told is not None else passed or _why_not(at_different_lines))
         ),
-        advice=known.advice if known is not None else _COMPARE_GROUPS,
+        advice=told.advice if told is not None else _COMPARE_GROUPS,
     )
+
+
+def _skipped(index: Index, ranks: Sequence[Process], collective: str) -> PassedOver | None:
+    """That ranks in one collective may be there for different elements of the program."""
+    found = passed_over(index, ranks)
+    if found is None and collective == BACKWARD:
+        return passed_over_in_forward(index, ranks)
+    return found
 
 
 def _passed_words(index: Index, ranks: Sequence[Process]) -> str:
@@ -1257,7 +1299,64 @@ def _absent_ranks(ranks: Sequence[Process]) -> str:
     return f"rank{'s' if len(absent) > 1 else ''} {names_text(absent, 4)} of {total}"
 
 
-def _not_complete(ranks: Sequence[Process], since_s: float) -> Finding:
+def _own_rendezvous(index: Index, ranks: Sequence[Process]) -> Mark | None:
+    """The statement by which each of some ranks has chosen for itself where they meet."""
+    threads = [main_thread(rank) for rank in ranks]
+    stacks = [program_frames(each.stack) if each is not None else [] for each in threads]
+    found = marks(index, "own-rendezvous") if len(ranks) > 1 and all(stacks) else ()
+    lines = [source_of(index, stack[0]) for stack in stacks] if found else []
+    for mark in found:
+        is_run = all(
+            any(
+                (each.file, each.function) == (mark.file, mark.function)
+                and each.line >= mark.statement.line
+                for each in stack
+            )
+            for stack in stacks
+        )
+        is_used = all(
+            line is not None
+            and (
+                line.statement == mark.statement or not _MEETS_ELSEWHERE.search(line.statement.text)
+            )
+            for line in lines
+        )
+        if is_run and is_used:
+            return mark
+    return None
+
+
+_MEETS_ELSEWHERE = re.compile(r"\bstore=|\binit_method=(?!.?env://)|://(?<!env://)")
+
+
+def _meet_nowhere(
+    ranks: Sequence[Process], chosen: Mark, severity: Severity, evidence: Sequence[str]
+) -> Finding:
+    """The finding that each rank waits for the others where it has chosen itself."""
+    return Finding(
+        rule=RULE,
+        severity=severity,
+        process=ranks[0].process,
+        summary=(
+            f"{_they_wait(ranks)} in init_process_group, each where it has chosen itself to meet "
+            "the others"
+        ),
+        evidence=tuple(evidence),
+        cause=(
+            "Ranks meet at one address, port or file. Each of these has run "
+            f"{mark_words(chosen)} itself, which takes it from {chosen.about}: that is another "
+            "one in each process, so that none meets another."
+        ),
+        advice=(
+            "Choose it once, before the ranks are started, and give it to all of them: in the "
+            "process that starts them (as an argument, or in os.environ), or by the launcher. "
+            f"torchrun sets MASTER_ADDR and MASTER_PORT: leave out `{chosen.statement.text}` "
+            "there. A longer timeout does not help."
+        ),
+    )
+
+
+def _not_complete(index: Index, ranks: Sequence[Process], since_s: float) -> Finding:
     """The finding that all ranks of this job wait for more of them than there are."""
     first = ranks[0]
     is_local = _is_on_one_machine(first)
@@ -1275,6 +1374,9 @@ def _not_complete(ranks: Sequence[Process], since_s: float) -> Finding:
     ]
     if asked:
         evidence.append(f"in the environment of {called(first)}: {', '.join(asked)}")
+    chosen = _own_rendezvous(index, ranks)
+    if chosen is not None:
+        return _meet_nowhere(ranks, chosen, severity, evidence)
     return Finding(
         rule=RULE,
         severity=severity,

@@ -48,6 +48,7 @@ from mpwatch.diagnose.analysis.stalls.at_work import (
     rest_of_sleep,
     waits_for_a_core,
 )
+from mpwatch.diagnose.analysis.stalls.idle_servers import IdleServer, idle_servers
 from mpwatch.diagnose.analysis.stalls.jobs_at_rest import (
     ADVICE_TAKEN_POOL,
     ADVICE_THREADS,
@@ -82,6 +83,7 @@ from mpwatch.diagnose.analysis.stalls.lock_holders import (
     locked_path,
     may_have_standby,
 )
+from mpwatch.diagnose.analysis.stalls.lost_wakeups import LostWakeup, lost_wakeup
 from mpwatch.diagnose.analysis.stalls.open_ends import (
     ADVICE_INHERITED,
     ADVICE_LEFT_OUTPUTS,
@@ -165,6 +167,20 @@ def check(index: Index) -> Iterator[Finding]:
 
 
 def _found(index: Index) -> Iterator[Finding]:
+    lost = lost_wakeup(index)
+    if lost is not None:
+        yield _of_lost_wakeup(lost)
+        return
+    yield from _found_of_waits(index)
+
+
+def _of_lost_wakeup(lost: LostWakeup) -> Finding:
+    """The finding about a job at rest, in which a notification came before the wait for it."""
+    processes = (each.process for each in lost.processes)
+    return _of_explained(lost, "lost-wakeup", Severity.WARNING, processes)
+
+
+def _found_of_waits(index: Index) -> Iterator[Finding]:
     unseen, retried = [*polls_reaped_children(index)], [*connecting_in_vain(index)]
     kept = [each for each in kept_outputs(index) if _waits_for_s(index, each) >= REPORTED_S]
     remote = unanswered_calls(index, REPORTED_S)
@@ -176,17 +192,20 @@ def _found(index: Index) -> Iterator[Finding]:
     yield from (_of_kept_output(index, each, _waits_for_s(index, each)) for each in kept)
     yield from (_of_starved(index, each) for each in starved(index))
     yield from (_of_taken(index, each) for each in taken_executors(index))
+    yield from map(_of_idle_server, idle_servers(index))
     reported = {each.process.process for each in unseen}
     reported.update(processes_at_taken(index))
     reported.update(process.process for each in retried for process in each.processes)
     reported.update(each.reader.process for each in kept)
     reported.update(each.process.process for each in starved(index))
+    reported.update(each.process.process for each in idle_servers(index))
     reported.update(_parts_of(remote) if remote is not None and remote.nested else ())
     left = None
     if any((quiet_s(each, index) or 0.0) >= REPORTED_S for each in index.snapshot.living()):
         left = left_lock(index)
         blocked = [each for each in blockages(index) if not _ends_at_kept_output(index, each)]
         known = starved_processes(index) | processes_at_taken(index)
+        known |= {each.process.process for each in idle_servers(index)}
         blocked = [each for each in blocked if not _is_behind(each, known)]
         if index.snapshot.part_of is not None:
             blocked = [each for each in blocked if each.reason in _ENDS_INSIDE]
@@ -403,6 +422,25 @@ def _of_taken(index: Index, found: TakenExecutor) -> Finding:
     """The finding about an executor whose tasks wait for others in its queue."""
     processes = (each.process for each in (found.process, *found.behind))
     return _of_explained(explain_taken(index, found), "executor", Severity.CRITICAL, processes)
+
+
+def _of_idle_server(found: IdleServer) -> Finding:
+    """The finding about a process that others wait for, and whose loop finds nothing to do."""
+    severity = Severity.INFO
+    if found.is_likely:
+        severity = Severity.CRITICAL if found.for_s >= ONE_LINE_S else Severity.WARNING
+    return Finding(
+        rule=RULE,
+        severity=severity,
+        process=found.process.process,
+        others=tuple(each.process for each in found.waiters),
+        subject="idle server",
+        summary=found.summary,
+        evidence=tuple(found.evidence),
+        cause=found.cause,
+        advice=found.advice,
+        is_doubtful=not found.is_likely,
+    )
 
 
 def _of_starved(index: Index, found: Starved) -> Finding:

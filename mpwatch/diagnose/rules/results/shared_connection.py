@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 from mpwatch.describe.frames import at_frame
 from mpwatch.diagnose.analysis.index import Index
@@ -116,7 +117,9 @@ def _advice(shared: SharedConnection, reader: Process) -> str:
 
 
 _PLACE = "at the start of the function that the child runs"
-_PLACES = {
-    "loader-worker": "in the worker_init_fn of the DataLoader",
-    "pool-worker": "in the initializer of the pool",
-}
+_PLACES: Mapping[str, str] = MappingProxyType(
+    {
+        "loader-worker": "in the worker_init_fn of the DataLoader",
+        "pool-worker": "in the initializer of the pool",
+    }
+)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
+from mpwatch.describe.frames import frame_words, program_frames
 from mpwatch.diagnose.analysis.growth.forecast import slope
 from mpwatch.diagnose.analysis.growth.newest import own_lines
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called
+from mpwatch.diagnose.analysis.source.lines import line_at
+from mpwatch.diagnose.analysis.source.loops import loop_around
 from mpwatch.diagnose.analysis.throughput.shares import (
     LOSS_READINGS,
     Loss,
@@ -93,6 +97,7 @@ def _finding(index: Index, found: Sequence[Loss], faster: Speedup) -> Finding:
     processes = list({each.process.process: each.process for each in found}.values())
     is_sync, is_paging = syncs >= MOSTLY * most.share, pages >= MOSTLY * most.share
     spent = tuple(_evidence(index, processes))
+    commits = _of_commits(index, most) if is_sync else ""
     is_reported = any(what in each for each in spent)
     for_what = (
         f"in {what.split(' ', 1)[0]} until its data is on the disk"
@@ -106,7 +111,8 @@ def _finding(index: Index, found: Sequence[Loss], faster: Speedup) -> Finding:
         severity=Severity.INFO,
         process=most.process.process,
         others=tuple(each.process for each in processes[1:]),
-        summary=f"{called(most.process)} waits {most.share:.0%} of the time {for_what}{at}",
+        summary=f"{called(most.process)} waits {most.share:.0%} of the time {for_what}{at}"
+        f"{', a commit in each round of a loop' if commits else ''}",
         evidence=(
             *spent,
             *(() if is_reported else (f"most often it waits for {what}",)),
@@ -115,8 +121,8 @@ def _finding(index: Index, found: Sequence[Loss], faster: Speedup) -> Finding:
             "without these waits the job would be at most "
             f"{times_faster(1 - 1 / faster.sure)} as fast",
         ),
-        cause=_CAUSE_SYNC if is_sync else _CAUSE_PAGES if is_paging else _CAUSE,
-        advice=_ADVICE_SYNC
+        cause=(commits or _CAUSE_SYNC) if is_sync else _CAUSE_PAGES if is_paging else _CAUSE,
+        advice=(_ADVICE_COMMITS if commits else _ADVICE_SYNC)
         if is_sync
         else _advice_of_pages(most.process)
         if is_paging
@@ -131,6 +137,51 @@ def _evidence(index: Index, processes: Sequence[Process]) -> Iterator[str]:
             yield f"{called(each)}: {words}"
     if len(processes) > SHOWN:
         yield f"{all_called(processes[SHOWN:])}: each waits for a disk as well"
+
+
+_COMMITS = re.compile(r"(?P<by>[\w.]*\.commit\(\))|[\w.]*\.execute\(")
+"""In a statement that ends a transaction: execute() does where none was begun."""
+
+
+def _of_commits(index: Index, loss: Loss) -> str:
+    """Why a transaction is committed in each round of a loop; empty where that is not seen.
+
+    The thread has to be at the statement now, in a loop of its function or of one that calls it.
+    Where its syncs were too short for a stack, they have to be those of a database of SQLite.
+    """
+    thread = next((e for e in loss.process.threads if e.tid == loss.thread.tid), None)
+    frames = program_frames(thread.stack) if thread is not None else []
+    place = frame_words(frames[0]) if frames else ""
+    is_there = loss.place == place if loss.place else any(e.endswith(_JOURNALS) for e in loss.kinds)
+    line = line_at(index, place) if is_there else None
+    commits = _COMMITS.search(line.statement.text) if line is not None else None
+    if commits is None:
+        return ""
+    loop = loop_around(index, frames)
+    if loop is None:
+        return ""
+    file, header = loop[0].file.rpartition("/")[2], loop[1]
+    by_itself = (
+        "" if commits["by"] else "execute() commits by itself where no transaction is open. "
+    )
+    return (
+        f"{place} is reached in each round of `{header.text}` ({file}:{header.line} "
+        f"{loop[0].function}), and each time a transaction is committed. {by_itself}A commit "
+        "returns when its rows are on the disk: some milliseconds each time, however few rows it "
+        "has, and longer while others use the disk."
+    )
+
+
+_JOURNALS = ("-journal", "-wal")
+"""How the names of the files end that SQLite syncs in a commit, beside the database itself."""
+_BY_ITSELF = "execute() commits by itself where no transaction is open."
+_ADVICE_COMMITS = (
+    "Make one transaction of many rounds: begin it before the loop and commit after it, or once "
+    "for some hundred rows or each second, and give many rows to one executemany(). With SQLite, "
+    "PRAGMA journal_mode=WAL with synchronous=NORMAL leaves out the wait of each commit. What is "
+    "not committed yet is lost if the process ends: nothing is wrong where each row has to be safe "
+    "before the next."
+)
 
 
 def _lines(process: Process) -> tuple[str, ...]:

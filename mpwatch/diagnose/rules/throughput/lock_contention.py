@@ -1,4 +1,4 @@
-"""Several processes spend most of their time waiting for one lock, so only one works at a time."""
+"""Processes or threads wait most of their time for one lock, so only one works at a time."""
 
 from __future__ import annotations
 
@@ -13,10 +13,15 @@ from mpwatch.describe.frames import frame_words, program_frames
 from mpwatch.describe.waits import SEMAPHORE
 from mpwatch.diagnose.analysis.idle_time import is_stalled
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.mechanisms.kept_locks import SleepingHolder, sleeping_holders
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called, counted
-from mpwatch.diagnose.analysis.source.lines import source_of
+from mpwatch.diagnose.analysis.source.lines import line_at, marks, source_of
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, outermost_first
+from mpwatch.diagnose.analysis.throughput.held_locks import (
+    SleepingHolder,
+    WorkingHolder,
+    sleeping_holders,
+    working_holders,
+)
 from mpwatch.diagnose.analysis.throughput.shares import (
     doing_words,
     shares,
@@ -26,6 +31,7 @@ from mpwatch.diagnose.analysis.throughput.shares import (
 )
 from mpwatch.diagnose.analysis.waits.blockages import without_progress_s
 from mpwatch.diagnose.analysis.waits.file_locks import DATABASES, LOCK_ON, USES_DATABASE, holders
+from mpwatch.model.account import FUTURE_RESULT, RUNNING_KINDS, Activity
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.ids import ProcessId
 from mpwatch.model.samples import Frame
@@ -63,13 +69,15 @@ class _Wait(Struct, frozen=True):
 
 
 def check(index: Index) -> Iterator[Finding]:
-    """Yield a finding for each lock for which two or more processes wait much of their time.
+    """Yield a finding for each lock for which two or more of them wait much of their time.
 
     All of them get turns. Together they work hardly more than one of them could: while one works,
     the others wait.
     """
     asleep = list(sleeping_holders(index))
     yield from map(_finding_of_sleep, asleep)
+    places = {each.place for each in asleep}
+    yield from (_finding_of_work(e) for e in working_holders(index) if e.place not in places)
     told = {each.lock for holder in asleep for each in holder.waiting}
     found: defaultdict[str, list[tuple[Process, _Wait]]] = defaultdict(list)
     for process in index.snapshot.living():
@@ -87,8 +95,29 @@ def check(index: Index) -> Iterator[Finding]:
         if len(waits) < 2 or not has_turns or sum(works) > ONE_AT_A_TIME:
             continue
         waiting = [process for process, _ in waits]
+        if _is_given_back_elsewhere(index, waits):
+            continue
         if not _is_kept(index, waiting) and not _has_one_holder(waits):
             yield _finding(index, lock, waits, works)
+
+
+_ACQUIRES = re.compile(r"(?:\w+ = )?(?:\w+\.)*(\w+)\.acquire\(")
+
+
+def _is_given_back_elsewhere(index: Index, waits: Sequence[tuple[Process, _Wait]]) -> bool:
+    """Whether what they wait for is a permit that other code gives back, and no lock.
+
+    Its `release()` stands in another file only, in a function that does not take it: a count of
+    what may be in flight. Who waits for it waits for whoever takes the items, and keeps nothing.
+    """
+    lines = (line_at(index, wait.place) for _, wait in waits)
+    for line in {each for each in lines if each is not None}:
+        taken = _ACQUIRES.match(line.statement.text)
+        if taken is not None:
+            found = [each for each in marks(index, "releases") if each.about == taken[1]]
+            if found and all(each.file != line.file for each in found):
+                return True
+    return False
 
 
 def _finding_of_sleep(holder: SleepingHolder) -> Finding:
@@ -133,6 +162,63 @@ def _finding_of_sleep(holder: SleepingHolder) -> Finding:
             "More threads or processes do not help."
         ),
     )
+
+
+def _finding_of_work(holder: WorkingHolder) -> Finding:
+    """Describe a lock of threads that is held while one of them works."""
+    waiting, name = holder.waiting, called(holder.process)
+    mean = sum(each.share for each in waiting) / len(waiting)
+    work, inside = frame_words(holder.work), frame_words(holder.inside)
+    through = "" if work == inside else f", called at {inside}"
+    does, count = _work_words(holder.does), counted(len(waiting), "thread")
+    return Finding(
+        rule=RULE,
+        severity=Severity.INFO,
+        is_doubtful=True,
+        process=holder.process.process,
+        subject=holder.place,
+        summary=(
+            f"{count} of {name} wait at least {mean:.0%} of the time for the lock of "
+            f"{holder.place}, inside of which one thread at a time {does} at {work}"
+        ),
+        evidence=(
+            *(
+                f"thread {each.thread.name}: {each.share:.0%} of the time waiting for it"
+                for each in waiting[:SHOWN]
+            ),
+            f"thread {holder.thread.name} has it and is at {work}{through}; at lines inside of it "
+            f"one of them {does} at least {holder.share:.0%} of the time",
+            f"together they do as much as {holder.together:.1f} threads would that never wait",
+        ),
+        cause=(
+            f"{holder.place} takes the lock, and what takes long is inside: {work}{through}. The "
+            "others wait until that is over, so the threads do one after the other what they were "
+            "started to do beside each other."
+        ),
+        advice=(
+            f"Do what takes long at {work} before {holder.place} or after its end, and hold the "
+            "lock only for what reads or changes shared data: read what is needed, release the "
+            "lock, work, and take it again to store the result. Where the lock keeps one thing "
+            "from being made twice, have one lock for each key. More threads do not help. Nothing "
+            "is wrong if it guards something that can do one thing at a time, such as a device or "
+            "a connection: then more of these help, or several requests in one."
+        ),
+    )
+
+
+def _work_words(activity: Activity) -> str:
+    """What a holder does, as a verb."""
+    if activity.kind in RUNNING_KINDS or activity.target == "core":
+        return "computes"
+    if activity.kind == "sleeping":
+        return "sleeps"
+    if activity.what == FUTURE_RESULT:
+        return f"waits for {FUTURE_RESULT}"
+    return {
+        "socket": "waits for an answer by a socket",
+        "file": "waits for a disk or file server",
+        "page-faults": "waits for pages that are not in memory",
+    }.get(activity.target, "waits for another program")
 
 
 def _is_kept(index: Index, waiting: Sequence[Process]) -> bool:

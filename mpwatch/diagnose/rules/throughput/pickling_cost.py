@@ -8,11 +8,13 @@ from statistics import median
 
 from msgspec import Struct
 
+from mpwatch.describe.frames import own_frames
 from mpwatch.diagnose.analysis.growth.newest import own_lines
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import all_called, called
 from mpwatch.diagnose.analysis.source.lines import line_at, mark_place, mark_words, marks
-from mpwatch.diagnose.analysis.stack_patterns import calls
+from mpwatch.diagnose.analysis.source.same_again import rounds_words, sent_again
+from mpwatch.diagnose.analysis.stack_patterns import calls, main_thread
 from mpwatch.diagnose.analysis.throughput.messages import (
     LARGE_BYTES,
     bytes_per_s,
@@ -38,7 +40,7 @@ from mpwatch.diagnose.analysis.throughput.shares import (
 from mpwatch.model.account import COPYING, NO_CORE, PICKLING, UNPICKLING, Activity
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.snapshot import Process, Thread
-from mpwatch.model.source_code import Mark
+from mpwatch.model.source_code import Again, Mark
 from mpwatch.model.units import bytes_text
 
 RULE = "pickling-cost"
@@ -103,6 +105,7 @@ def _finding(index: Index, found: Sequence[Loss], faster: Speedup) -> Finding:
     if sent is not None:
         found = [sent.sender, *(each for each in found if each is not sent.sender)]
     most = found[0]
+    again = sent or _same_for_each(index, most)
     thread = _thread(most)
     line = most.place or own_lines(most.process)
     at = f" at {line}" if line else ""
@@ -125,7 +128,7 @@ def _finding(index: Index, found: Sequence[Loss], faster: Speedup) -> Finding:
         others=tuple(sorted(others)),
         summary=(
             f"{called(most.process)} spends {most.share:.0%} of the time{by} {_kinds(most)} what "
-            f"it {'sends' if sends else 'receives'}{at}{sent.words if sent else ''}"
+            f"it {'sends' if sends else 'receives'}{at}{again.words if again else ''}"
         ),
         evidence=(
             *(_words(each) for each in found[:SHOWN]),
@@ -139,8 +142,8 @@ def _finding(index: Index, found: Sequence[Loss], faster: Speedup) -> Finding:
             # Of single tasks the wake-ups of the threads that pass them on cost as much again.
             *(() if single else (f"without it the job would be at most {ratio} as fast",)),
         ),
-        cause=f"{sent.cause} {cause}" if sent else cause,
-        advice=f"{_SEND_ONCE} {advice}" if sent else advice,
+        cause=f"{again.cause} {cause}" if again else cause,
+        advice=f"{_SEND_ONCE if sent else _GIVE_ONCE} {advice}" if again else advice,
     )
 
 
@@ -197,6 +200,74 @@ def _sent_to_each(index: Index, found: Sequence[Loss]) -> _SentToEach | None:
             ):
                 return _SentToEach(sender, mark, receivers)
     return None
+
+
+class _SameForEach(Struct, frozen=True):
+    """A loop that sends something that no round of it changes."""
+
+    again: Again
+    is_sure: bool
+    """Whether the thread was seen at the statement; else it is the only one that may be it."""
+
+    @property
+    def names(self) -> str:
+        """What is the same: `frame and table`."""
+        found = [each.name for each in self.again.fixed[:SHOWN]]
+        return " and ".join(filter(None, (", ".join(found[:-1]), found[-1])))
+
+    @property
+    def words(self) -> str:
+        """The end of the summary."""
+        likely = "" if self.is_sure else "most likely "
+        return f", {likely}with {self.names} in each, which no round changes"
+
+    @property
+    def cause(self) -> str:
+        """Why that takes long."""
+        again, file = self.again, self.again.file.rpartition("/")[2]
+        place = f"{file}:{again.statement.line} {again.function}"
+        likely = "" if self.is_sure else "Most likely: "
+        return (
+            f"{likely}`{again.text}` at {place} sends {self.names} again in {rounds_words(again)}, "
+            "which does not change it: it is pickled anew each time, and unpickled by each that "
+            "receives it."
+        )
+
+
+_GIVE_ONCE = (
+    "Give what is the same for all to each worker once, and send only what differs: by "
+    "initializer= and initargs= of a Pool or an executor, as a global that forked workers inherit, "
+    "by ref = ray.put(value) before the loop (pass ref), or by client.scatter(value, "
+    "broadcast=True) of dask. Large arrays can lie in shared memory, and messages name them."
+)
+_BY_THREAD: Mapping[str, tuple[str, ...]] = {
+    "pool.py:_handle_tasks": ("apply_async", "submit"),
+    "concurrent/futures/process.py:run": ("submit",),
+    "queues.py:_feed": ("put", "submit", "apply_async"),
+}
+"""The functions of threads that pickle what a call of another thread has given them."""
+
+
+def _same_for_each(index: Index, most: Loss) -> _SameForEach | None:
+    """What the thread that loses most sends again, though it is the same."""
+    if not _sends(index, most):
+        return None
+    if most.place:
+        again = sent_again(index, most.place)
+        return None if again is None else _SameForEach(again, is_sure=True)
+    thread = _thread(most)
+    stack = () if thread is None else thread.stack
+    methods = {m for each, of in _BY_THREAD.items() if calls(stack, each) for m in of}
+    main = main_thread(most.process)
+    files = {each.file for each in own_frames(main.stack)} if main is not None else set()
+    found = [
+        each
+        for each in index.snapshot.again
+        if each.kind == "sends" and each.file in files
+        if each.text.partition("(")[0].rpartition(".")[2] in methods
+    ]
+    is_one = len({(each.file, each.statement) for each in found}) == 1
+    return _SameForEach(found[0], is_sure=False) if is_one else None
 
 
 class _SingleTasks(Struct, frozen=True):

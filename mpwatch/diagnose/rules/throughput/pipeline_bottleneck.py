@@ -2,7 +2,8 @@
 
 For example actors that cannot keep up with a learner, or a learner that cannot keep up with them, a
 main process that cannot feed its workers, or consumers that sleep between two checks of their
-queue. DataLoaders, Pools, ranks and servers have rules of their own.
+queue. Or one that sleeps for much of the time because a call of it fails. DataLoaders, Pools, ranks
+and servers have rules of their own.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from mpwatch.diagnose.analysis.process_queries import (
 from mpwatch.diagnose.analysis.source.lines import line_at, mark_words, marks
 from mpwatch.diagnose.analysis.source.loops import polls_for_item
 from mpwatch.diagnose.analysis.stack_patterns import main_thread, writes_output
+from mpwatch.diagnose.analysis.stalls.idle_servers import idle_servers
 from mpwatch.diagnose.analysis.stalls.polling import polls_in_vain
+from mpwatch.diagnose.analysis.throughput.retries import Retrying, retrying
 from mpwatch.diagnose.analysis.throughput.shares import (
     OVER_S,
     SHORT_OF_CORES,
@@ -71,6 +74,8 @@ LONGER = 1.5
 """Single sleeps are called longer from this ratio of the last ones to the first ones on."""
 SLEEPS = 6
 """Sleeps of which something is known in each part of the time that is compared."""
+SLEEPS_OF_A_ROUND = 20.0
+"""An item that takes more than so many of the longest sleeps does not come at their pace."""
 STARVES_SHARE = 0.85
 """A parent that works, and children that wait for its items, are usual: the parent has to work all
 the time, and the children hardly at all."""
@@ -116,19 +121,40 @@ def check(index: Index) -> Iterator[Finding]:
 
     Processes in between would mean that the stages keep up with each other.
     """
-    asleep = list(_sleeps_while_full(index))
+    asleep = [*map(_of_retries, retrying(index))] or list(_sleeps_while_full(index))
     stages = None if asleep else _stages(index)
     if stages is not None:
         sleep = _sleep_of(index, stages.working)
         if sleep is None:
             yield _finding(index, stages)
-        elif polls_in_vain(index) is not None:
+        elif polls_in_vain(index) is not None or _are_idle(index, stages.working):
             return  # nothing moves at all, which is told as that
         elif _is_pace(sleep) or not all(map(_is_in_one_sleep, stages.working)):
             yield _of_sleep(index, stages, sleep)
     elif not asleep:
         yield from _sleeps_ever_longer(index)
     yield from asleep
+
+
+def _of_retries(found: Retrying) -> Finding:
+    """The finding about a process that sleeps because a call has failed."""
+    return Finding(
+        rule=RULE,
+        severity=Severity.WARNING if found.is_most else Severity.INFO,
+        process=found.process.process,
+        subject="retries",
+        summary=found.summary,
+        evidence=tuple(found.evidence),
+        cause=found.cause,
+        advice=found.advice,
+        is_doubtful=not found.is_most,
+    )
+
+
+def _are_idle(index: Index, working: Sequence[Process]) -> bool:
+    """Whether one of those that sleep answers none of the others, for want of anything to do."""
+    idle = {each.process.process for each in idle_servers(index)}
+    return any(each.process in idle for each in working)
 
 
 def _stages(index: Index) -> _Stages | None:
@@ -425,11 +451,19 @@ def _waits_are_for(index: Index, found: _Stages) -> bool:
         lasting -= {each.process for each in found.ahead}
     now = [each for each in found.others if ends[each.process]]
     sleep = _sleep_of(index, working)
-    if sleep is not None and _is_pace(sleep):
+    if sleep is not None and _is_pace(sleep) and not _outlast(index, waiting, sleep):
         lasting = set()  # a long sleep is no hang: it ends by itself
     return bool(now) and all(
         each.process not in lasting and not ids.isdisjoint(ends[each.process]) for each in now
     )
+
+
+def _outlast(index: Index, waiting: Sequence[Process], sleep: _Sleep) -> bool:
+    """Whether all that wait have got nothing for many of the sleeps: that is no pace of theirs."""
+    if not waiting or sleep.longest_s is None:
+        return False
+    waited_s = min(without_progress_s(each, index) or 0.0 for each in waiting)
+    return waited_s >= max(LASTS_S, SLEEPS_OF_A_ROUND * sleep.longest_s)
 
 
 def _ends(index: Index, process: Process) -> frozenset[ProcessId]:

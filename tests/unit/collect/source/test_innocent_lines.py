@@ -620,6 +620,59 @@ class Stream:
     assert lines(text, "reuses-pickler") == found
 
 
+EXPERTS = """
+class Layer(nn.Module):
+    def __init__(self, n):
+        self.experts = nn.ModuleList(make() for _ in range(n))
+
+    def forward(self, x, chosen):
+        for number, expert in enumerate(self.experts):
+            {test}
+            y = y + expert(x[rows])
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "lines_"),
+    [
+        ("if not (chosen == number).any(): continue", [9]),
+        ("if len(rows) == 0: continue", [9]),
+        ("if torch.rand(1) < self.drop: continue", [9]),
+        ("if number >= len(self.experts) - 1: continue", []),
+        ("if number % 2: continue", []),
+        ("if self.frozen: continue", []),
+        ("if rows.any(): x = x * 2", []),
+    ],
+)
+def test_modules_of_a_list_that_a_forward_pass_leaves_out(test: str, lines_: list[int]) -> None:
+    assert lines(EXPERTS.format(test=test), "passes-over-module") == lines_
+    plain = EXPERTS.replace("nn.ModuleList(make() for _ in range(n))", "make(n)")
+    assert lines(plain.format(test=test), "passes-over-module") == []
+
+
+@pytest.mark.parametrize(
+    ("statements", "is_marked"),
+    [
+        ('os.environ["MASTER_PORT"] = str(find_free_port())', True),
+        ("port = pick()\nos.environ['MASTER_PORT'] = f'{port}'", True),
+        ("port = pick()\ndist.init_process_group('gloo', f'tcp://localhost:{port}')", True),
+        ("dist.init_process_group('gloo', init_method='file://' + tempfile.mkdtemp())", True),
+        ("store = dist.TCPStore('localhost', 29500 + os.getpid() % 99, 2, rank == 0)", True),
+        ("os.environ['MASTER_PORT'] = y", False),
+        ("os.environ.setdefault('MASTER_PORT', str(find_free_port()))", False),
+        ("if x:\n    os.environ['MASTER_PORT'] = str(find_free_port())", False),
+        ("if x:\n    pass\nelse:\n    os.environ['MASTER_PORT'] = str(find_free_port())", False),
+        ("os.environ['HTTP_PORT'] = str(find_free_port())", False),
+        ("store = dist.TCPStore('localhost', 29500, 2, is_first(os.getpid()))", False),
+        ("os.environ['MASTER_PORT'] = '29500'\nother = find_free_port()", False),
+    ],
+)
+def test_where_ranks_meet_that_each_process_chooses(statements: str, is_marked: bool) -> None:
+    pick = "def pick():\n    s = bound()\n    return s.getsockname()[1]\n\n"
+
+    assert bool(lines(pick + body(statements), "own-rendezvous")) is is_marked
+
+
 SWAP = """\
 import torch
 

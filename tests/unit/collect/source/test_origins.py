@@ -173,6 +173,78 @@ def test_random_numbers_may_be_seeded_alike(tmp_path: Path, seed: str, is_told: 
     assert ("random" in found) is is_told
 
 
+SEEDS_BY_RANK = """
+import torch
+from torch.multiprocessing import spawn
+
+def seed_all(value):
+    torch.manual_seed(value)
+
+def work(number, args):
+    seed_all(args.seed + number)
+    run(None, args)
+
+spawn(work, args=(args,), nprocs=2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("condition", "head", "seed"),
+    [
+        ("torch.rand(()) < 0.5", SEEDS_BY_RANK, "seed_all(args.seed + number)"),
+        (
+            "torch.rand(()) < 0.5",
+            "torch.manual_seed(3)\ntorch.manual_seed(3 + rank)",
+            "torch.manual_seed(3 + rank)",
+        ),
+        ("probs.multinomial(1) < 3", "torch.manual_seed(rank)", "torch.manual_seed(rank)"),
+        (
+            "Categorical(logits=item).sample() < 3",
+            "set_seed(rank)",
+            "set_seed(rank)",
+        ),
+        (
+            "torch.rand((), generator=GENERATOR) < 0.5",
+            "GENERATOR = torch.Generator()\nGENERATOR.manual_seed(3 + rank)",
+            "GENERATOR.manual_seed(3 + rank)",
+        ),
+        ("numpy.random.rand() < 0.5", "np.random.seed(rank)", "np.random.seed(rank)"),
+    ],
+)
+def test_a_random_number_that_each_rank_seeds_otherwise_tells_by_what(
+    tmp_path: Path, condition: str, head: str, seed: str
+) -> None:
+    found = under(tmp_path, condition, head=f"{head}\n")
+
+    step = found["random"].seeded
+    assert step is not None
+    assert step.statement.text == seed
+
+
+@pytest.mark.parametrize(
+    ("condition", "head", "before"),
+    [
+        ("torch.rand(()) < 0.5", SEEDS_BY_RANK, "torch.manual_seed(3)"),
+        ("torch.rand(()) < 0.5", SEEDS_BY_RANK.replace(" + number", ""), ""),
+        (
+            "torch.rand((), generator=GENERATOR) < 0.5",
+            f"{SEEDS_BY_RANK}\nGENERATOR = torch.Generator().manual_seed(3)",
+            "",
+        ),
+        (
+            "torch.rand((), generator=GENERATOR) < 0.5",
+            f"{SEEDS_BY_RANK}\nGENERATOR = torch.Generator()\nGENERATOR.manual_seed(3)",
+            "",
+        ),
+        ("self.memory.sample() < 3", SEEDS_BY_RANK, ""),
+    ],
+)
+def test_another_seed_elsewhere_is_none_of_what_is_drawn_alike(
+    tmp_path: Path, condition: str, head: str, before: str
+) -> None:
+    assert "random" not in under(tmp_path, condition, before, head=f"{head}\n")
+
+
 TRAINER = """\
 from clock import Clock, files_of
 
@@ -601,6 +673,109 @@ def test_what_a_thread_sets_by_functions_that_only_it_calls_is_told(tmp_path: Pa
     found = origins(tmp_path, f"{text}\n{loading}", "save")
 
     assert [each.kind for each in found] == ["thread"]
+
+
+SPLIT = """
+import torch.distributed as dist
+
+
+def split(batch, group=None, force=False):
+    count = torch.tensor([len(batch)])
+    {guard}
+        dist.all_reduce(count, group=group)
+    return count.item()
+
+
+class Actor:
+    def __init__(self, group=None):
+        self.group = group
+
+    def run(self, batch):
+        for part in range(split({given})):
+            pass  # here
+
+
+def main(batch):
+    Actor({made}).run(batch)
+"""
+
+
+def kinds_of(
+    folder: Path, guard: str, given: str, made: str = "", more: str = ""
+) -> dict[str, Origin]:
+    text = SPLIT.format(guard=guard, given=given, made=made) + more
+    return {e.kind: e for e in origins(folder, text) if e.statement.text[:3] == "for"}
+
+
+@pytest.mark.parametrize(
+    ("guard", "given", "made"),
+    [
+        ("if group is not None:", "batch", ""),
+        ("if group:", "batch", ""),
+        ("if dist.is_initialized() and group is not None:", "batch", ""),
+        ("if not (group is None):", "batch, force=True", ""),
+        ("if group is not None:", "batch, None", ""),
+        ("if group is not None:", "batch, self.group", ""),
+        ("if force:", "batch, group=self.group", "world"),
+        ("if group is None:\n        return len(batch)\n    if True:", "batch", ""),
+        ("if group is None:\n        pass\n    else:", "batch", ""),
+    ],
+)
+def test_a_collective_under_a_parameter_that_no_call_gives_shares_nothing(
+    tmp_path: Path, guard: str, given: str, made: str
+) -> None:
+    found = kinds_of(tmp_path, guard, given, made)
+
+    assert "shared" not in found
+    about = "force" if "force:" in guard else "group"
+    assert found["unshared"].about == about
+    steps = [each.statement.text for each in found["unshared"].steps]
+    assert "dist.all_reduce(count, group=group)" in steps
+    assert steps[-1].startswith("if ")
+
+
+@pytest.mark.parametrize(
+    ("guard", "given", "made", "more"),
+    [
+        ("if group is not None:", "batch, dist.group.WORLD", "", ""),
+        ("if group is not None:", "batch, group=self.group", "dist.group.WORLD", ""),
+        ("if group is not None:", "batch, self.group", "", "\n\nActor(world)\n"),
+        ("if group is not None:", "batch, self.group", "", "\n\nactor.group = world\n"),
+        ("if group is not None:", "batch, self.group", "", "\n\nmake = Actor\n"),
+        ("if group is not None:", "*batch", "", ""),
+        ("if group is not None:", "**batch", "", ""),
+        ("if dist.is_initialized() or group is not None:", "batch", "", ""),
+        ("if dist.is_initialized():", "batch", "", ""),
+        ("group = group or world()\n    if group is not None:", "batch", "", ""),
+        ("if group is None:", "batch", "", ""),
+    ],
+)
+def test_a_collective_that_may_be_called_shares_its_value(
+    tmp_path: Path, guard: str, given: str, made: str, more: str
+) -> None:
+    assert "unshared" not in kinds_of(tmp_path, guard, given, made, more)
+
+
+def test_a_collective_in_the_function_of_the_line_depends_on_all_its_callers(
+    tmp_path: Path,
+) -> None:
+    text = """
+def run(batch, group=None):
+    count = len(batch)
+    if group is not None:
+        count = all_reduce_max(count, group)
+    for part in range(count):
+        pass  # here
+"""
+    calls = {"run(rows)": True, "run(rows, world)": False, "run(rows)\nrun(x, world)": False}
+    calls["Thread(target=run)\nrun(rows)"] = False
+    calls[""] = False
+
+    for number, (call, is_off) in enumerate(calls.items()):
+        folder = tmp_path / f"{number}"
+        folder.mkdir()
+        found = {each.kind for each in origins(folder, f"{text}\n{call}\n")}
+        assert ("unshared" in found) is is_off, call
 
 
 @pytest.mark.parametrize(("handlers", "is_told"), [(20, True), (700, False)])

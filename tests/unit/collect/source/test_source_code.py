@@ -1528,6 +1528,48 @@ def test_waits_for_a_task_right_after_its_start_are_read(tmp_path: Path) -> None
     ]
 
 
+TASKS = """\
+import asyncio
+
+async def crawl(urls, group):
+    await asyncio.gather(*(fetch(url) for url in urls))
+    pages = [bounded(url) for url in urls]
+    await asyncio.gather(*pages)
+    await asyncio.gather(beat(), report(urls))
+    for url in urls:
+        group.create_task(visit(url))
+    more = [asyncio.create_task(self.load(url)) for url in urls]
+    await asyncio.start_server(answer, port=8000)
+    alone = asyncio.create_task(watch())
+    await asyncio.gather(watch())
+    await asyncio.gather(*more)
+    return alone
+"""
+
+
+def test_a_line_of_a_coroutine_is_known_as_one(tmp_path: Path) -> None:
+    file = tmp_path / "crawl.py"
+    file.write_text(TASKS)
+
+    found = at(str(file), 7, "crawl")
+
+    assert found is not None
+    assert found.is_async
+
+
+def test_calls_that_start_several_tasks_of_a_coroutine_are_read(tmp_path: Path) -> None:
+    marks = marks_of(tmp_path / "crawl.py", TASKS)
+
+    assert sorted(each[1:] for each in marks if each[0] == "several-tasks") == [
+        (4, "fetch"),
+        (6, "bounded"),
+        (7, "beat, report"),
+        (9, "visit"),
+        (10, "load"),
+        (11, "answer"),
+    ]
+
+
 GRAPHS = """\
 import torch
 from torch import nn
@@ -3792,3 +3834,87 @@ def run(writer):
 
     about = "put, 0, tensor self.obs, table.py:12 recent: self.obs[part]"
     assert ("passes-part", 7, about) in found
+
+
+CLEANS_UP = """\
+def run(steps):
+    try:
+        for step in steps:
+            if step is None:
+                break
+            if step > 3:
+                return
+        if not steps:
+            return None
+        yield steps
+    except OSError:
+        log()
+    # Whatever has happened.
+    finally:
+        with lock() as held:
+            stop()
+"""
+
+
+def test_a_line_of_a_clean_up_is_told_with_its_block_and_what_leaves_that(tmp_path: Path) -> None:
+    file = tmp_path / "run.py"
+    file.write_text(CLEANS_UP)
+    stop, held, before = (at(str(file), number, "run") for number in (16, 15, 10))
+
+    assert stop is not None
+    assert held is not None
+    assert before is not None
+    assert [each.header for each in stop.cleans_up] == [(14, "finally:")]
+    assert [(each.first, each.last) for each in stop.cleans_up] == [(3, 10)]
+    assert [each.text for each in stop.cleans_up[0].leaves] == [
+        "if step > 3: return",
+        "if not steps: return None",
+        "yield steps",
+    ]
+    assert [(each.header.text, each.is_exit) for each in held.cleans_up] == [
+        ("finally:", False),
+        ("with lock() as held:", True),
+    ]
+    assert before.cleans_up == ()
+
+
+LEFT_BY_HANDLERS = """\
+def run(steps):
+    for step in steps:
+        try:
+            try:
+                step()
+                step.last()
+            except KeyboardInterrupt:
+                stop()
+            except ValueError:
+                raise
+        except (OSError, RuntimeError) as error:
+            if not steps:
+                raise
+            log.warning(error)
+            failed = True
+        except KeyError:
+            return
+        else:
+            share(step)
+        share()
+"""
+
+
+def test_a_line_in_a_try_block_is_told_with_the_handlers_that_go_on_behind_it(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "run.py"
+    file.write_text(LEFT_BY_HANDLERS)
+    tried, handled, other, behind = (at(str(file), number, "run") for number in (5, 8, 19, 20))
+
+    assert tried is not None
+    assert [(e.header, e.first, e.last, e.end, e.log) for e in tried.caught] == [
+        ((11, "except (OSError, RuntimeError) as error:"), 4, 10, 19, (14, "log.warning(error)"))
+    ]
+    assert handled is not None
+    assert handled.caught == tried.caught
+    for line in (other, behind):
+        assert line is not None
+        assert line.caught == ()

@@ -11,6 +11,7 @@ from mpwatch.diagnose.rules.distributed import rank_stuck_in_collective
 from mpwatch.model.findings import Severity
 from mpwatch.model.samples import WaitedOn
 from mpwatch.model.snapshot import Process
+from mpwatch.model.source_code import Mark, SourceLine, Statement
 from tests.builders.snapshots import MAIN, found, main, only, process, snapshot_of, thread
 from tests.builders.waits import C10D
 
@@ -122,3 +123,48 @@ def test_a_rank_that_was_never_started_on_this_machine_is_named_by_its_number(
 )
 def test_ranks_that_have_just_begun_to_join_are_quiet(ranks: tuple[Process, ...]) -> None:
     assert found(rank_stuck_in_collective.check, snapshot_of(main(), *ranks)) == []
+
+
+CHOSEN = Mark(
+    "own-rendezvous",
+    "/home/me/train.py",
+    "worker",
+    "find_free_port()",
+    Statement(6, 'os.environ["MASTER_PORT"] = str(find_free_port())'),
+)
+
+
+def meeting(
+    mark: Mark = CHOSEN, text: str = 'dist.init_process_group("gloo", rank=rank)', count: int = 2
+) -> str:
+    line = SourceLine(CHOSEN.file, 8, "worker", Statement(8, text))
+    ranks = [joining(n, 40.0) for n in range(count)]
+    job = snapshot_of(main(), *ranks, source=(line,), marks=(mark,))
+    finding = only(rank_stuck_in_collective.check, job)
+    return f"{finding.summary}. {finding.cause} {finding.advice}"
+
+
+def test_ranks_that_each_choose_a_port_for_themselves_do_not_meet() -> None:
+    words = meeting()
+
+    assert "each where it has chosen itself to meet the others" in words
+    assert (
+        '`os.environ["MASTER_PORT"] = str(find_free_port())` at train.py:6 worker itself, which '
+        "takes it from find_free_port(): that is another one in each process"
+    ) in words
+    assert "Choose it once, before the ranks are started" in words
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        meeting(CHOSEN._replace(function="main")),
+        meeting(CHOSEN._replace(statement=Statement(9, "x"))),
+        meeting(text='dist.init_process_group("gloo", init_method="file:///shared/x", rank=r)'),
+        meeting(text='dist.init_process_group("gloo", store=store, rank=rank)'),
+        meeting(count=1),
+    ],
+    ids=["by the parent", "not yet run", "another place", "a store", "one rank"],
+)
+def test_a_port_that_was_chosen_once_or_is_not_used_is_no_reason(words: str) -> None:
+    assert "chosen" not in words

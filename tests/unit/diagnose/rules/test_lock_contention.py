@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import pytest
 from msgspec.structs import replace
 
+from mpwatch.describe.waits import LOCK_OF_THREADS
 from mpwatch.diagnose.rules.throughput.lock_contention import check
-from mpwatch.model.account import Activity
+from mpwatch.model.account import Account, Activity
 from mpwatch.model.findings import Severity
 from mpwatch.model.samples import HeldLock
 from mpwatch.model.snapshot import Snapshot
-from mpwatch.model.source_code import SourceLine, Statement
+from mpwatch.model.source_code import Mark, SourceLine, Statement
 from tests.builders.accounts import COMPUTES, SLEEPS, WAITS_IN_QUEUE, waits_for_lock, with_shares
 from tests.builders.snapshots import fds, found, main, only, pid, process, snapshot_of, thread
 
@@ -283,3 +286,127 @@ def test_threads_of_one_process_are_named_as_threads() -> None:
         "train.py:48 take, inside of which thread fetch-2 sleeps"
     )
     assert finding.evidence[0] == "thread fetch-1: 90% of the time waiting for it"
+
+
+# --- threads that work inside of a lock ----------------------------------------------------------
+
+AT_LOCK = Activity("waiting", LOCK_OF_THREADS, "lock", (), "train.py:48 take")
+ASKS = Activity("waiting", "data on socket 77", "socket", (), "train.py:44 pause")
+ELSEWHERE = Activity("waiting", "an item of a queue", "queue", place="train.py:60 run")
+
+
+def threads_in_turn(
+    *shares: Mapping[Activity, float],
+    stack: Sequence[str] = ("train.py:pause:44", "train.py:take:49"),
+    text: str = "return requests.post(url)",
+    taken: str = "with self.lock:",
+) -> Snapshot:
+    """Threads of a process, of which all but the last are at line 48, that is inside of it."""
+    taking = Statement(48, taken)
+    stacks = [*[("train.py:take:48",)] * (len(shares) - 1), tuple(stack)]
+    threads = [
+        thread(200 + number, *each, name=f"fetch-{number}") for number, each in enumerate(stacks)
+    ]
+    source = (
+        SourceLine(LIMITER, 44, "pause", Statement(44, text)),
+        SourceLine(LIMITER, 48, "take", taking),
+        SourceLine(LIMITER, 49, "take", Statement(49, "self.pause(bucket)"), (taking,)),
+    )
+    of_each = {f"p{200 + number}": each for number, each in enumerate(shares)}
+    single = snapshot_of(*(process(200 + n, "spawned") for n in range(len(shares))))
+    accounts = with_shares(single, **of_each).account.processes
+    parts = [accounts[pid(200 + n)].uncounted[0] for n in range(len(shares))]
+    of_all = replace(
+        accounts[pid(200)],
+        uncounted=tuple(e._replace(tid=200 + n) for n, e in enumerate(parts)),
+        ticks=(None,) * len(shares),
+    )
+    job = snapshot_of(process(200, "spawned", threads=threads), source=source)
+    return replace(job, account=Account(pid(200), 0.0, job.at_s, 60, {pid(200): of_all}))
+
+
+TURN = {AT_LOCK: 0.66, ASKS: 0.33}
+
+
+def test_threads_that_wait_while_one_asks_a_server_inside_of_the_lock_are_named() -> None:
+    finding = only(check, threads_in_turn(TURN, TURN, TURN))
+
+    assert finding.severity is Severity.INFO
+    assert finding.summary == (
+        "3 threads of spawned 200 (200) wait at least 67% of the time for the lock of `with "
+        "self.lock:` at train.py:48 take, inside of which one thread at a time waits for an answer "
+        "by a socket at train.py:44 pause"
+    )
+    assert finding.evidence[-2:] == (
+        "thread fetch-2 has it and is at train.py:44 pause, called at train.py:49 take; at lines "
+        "inside of it one of them waits for an answer by a socket at least 100% of the time",
+        "together they do as much as 1.0 threads would that never wait",
+    )
+
+
+def test_an_answer_to_what_was_sent_is_no_wait_for_the_next_request() -> None:
+    receives = threads_in_turn(TURN, TURN, TURN, text="return self.connection.recv(64)")
+    assert found(check, receives) == []
+
+    sent = Statement(43, "self.connection.sendall(question)")
+    line = replace(receives.source[0], asked=sent)
+    only(check, replace(receives, source=(line, *receives.source[1:])))
+
+
+def computing(what: str) -> Snapshot:
+    turn = {AT_LOCK: 0.66, Activity("computing", what, place="train.py:44 pause"): 0.34}
+    return threads_in_turn(turn, turn, turn)
+
+
+def test_computing_inside_of_a_lock_counts_where_the_gil_is_not_the_limit() -> None:
+    assert "one thread at a time computes" in only(check, computing("native code")).summary
+    assert found(check, computing("Python code")) == []
+
+
+@pytest.mark.parametrize(
+    "healthy",
+    [
+        # Most of the work is outside of the lock.
+        threads_in_turn(*[{AT_LOCK: 0.35, ASKS: 0.35, SLEEPS: 0.3}] * 3),
+        # It is held shortly.
+        threads_in_turn(*[{AT_LOCK: 0.2, ASKS: 0.1, ELSEWHERE: 0.7}] * 3),
+        # One thread looks for the next request for all.
+        threads_in_turn(TURN, TURN, TURN, text="request, _ = self.listener.accept()"),
+        # All are idle: the one inside waits for an item.
+        threads_in_turn(*[{AT_LOCK: 0.66, ELSEWHERE: 0.34}] * 3),
+        # The one inside waits for a condition, and so has released it.
+        threads_in_turn(TURN, TURN, TURN, stack=("threading.py:wait", "train.py:take:49")),
+        # The work is not inside of the block.
+        threads_in_turn(TURN, TURN, TURN, stack=("train.py:pause:44",)),
+        # Waits for the GIL are another reason.
+        threads_in_turn(
+            *[{AT_LOCK: 0.4, ASKS: 0.33, Activity("waiting", "the GIL", "gil"): 0.27}] * 3
+        ),
+        # One thread alone waits.
+        threads_in_turn({AT_LOCK: 0.66, ASKS: 0.33}, {ASKS: 1.0}),
+    ],
+)
+def test_threads_that_take_turns_otherwise_are_not_named(healthy: Snapshot) -> None:
+    assert found(check, healthy) == []
+
+
+def released_in(file: str, text: str = "self.credits.acquire()") -> Snapshot:
+    """Processes that wait at train.py:34, of which the source is known, and who releases."""
+    mark = Mark("releases", file, "collect", "credits", Statement(60, "self.credits.release()"))
+    return replace(job(works=0.25), source=(at(34, "run", text),), marks=(mark,))
+
+
+def test_permits_that_another_file_gives_back_are_no_lock() -> None:
+    assert found(check, released_in("/home/me/main.py")) == []
+
+
+@pytest.mark.parametrize(
+    "snapshot",
+    [
+        pytest.param(released_in("/home/me/train.py"), id="a wrapper around a lock"),
+        pytest.param(released_in("/home/me/main.py", "with self.credits:"), id="a block"),
+        pytest.param(released_in("/home/me/main.py", "self.lock.acquire()"), id="another name"),
+    ],
+)
+def test_a_lock_is_told_where_its_own_file_may_release_it(snapshot: Snapshot) -> None:
+    assert len(found(check, snapshot)) == 1

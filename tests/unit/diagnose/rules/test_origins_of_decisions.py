@@ -56,6 +56,43 @@ def test_the_origin_of_the_condition_at_which_ranks_part_is_told_with_its_fix() 
     assert finding.advice.startswith("Let one rank look at the clock")
 
 
+SKIPS = Statement(40, "if torch.rand(()) < self.drop: continue")
+SEEDED = OriginStep(FILE, "run", Statement(26, "torch.manual_seed(seed + rank)"))
+
+
+@pytest.mark.parametrize(
+    ("origin", "why"),
+    [
+        (
+            Origin(FILE, SKIPS, "random", "torch.rand(())", seeded=SEEDED),
+            "it depends on `torch.rand(())`: a random number; each rank draws for itself, and "
+            "`torch.manual_seed(seed + rank)` (train.py:26 run) seeds it otherwise on each of them",
+        ),
+        (
+            Origin(FILE, SKIPS, "random", "torch.rand(())"),
+            "it depends on `torch.rand(())`: a random number; each rank draws for itself, and "
+            "nothing that was read seeds them alike",
+        ),
+        (None, "it tests what each rank computes or finds for itself, such as its own data"),
+    ],
+)
+def test_a_branch_by_what_each_rank_draws_is_told_as_that(origin: Origin | None, why: str) -> None:
+    inside = rank(0, f"{C10D}:all_gather", "train.py:fit:41", "train.py:<module>:85")
+    gone_on = rank(1, f"{C10D}:all_reduce", "train.py:fit:44", "train.py:<module>:85")
+    loop = Statement(39, "for layer in self.layers:")
+    source = (
+        SourceLine(FILE, 41, "fit", Statement(41, "layer(x)"), (loop,), (SKIPS,), defined=30),
+        SourceLine(FILE, 44, "fit", Statement(44, "reduce(x)"), (), defined=30),
+    )
+    found = () if origin is None else (origin,)
+    job = snapshot_of(main(), inside, gone_on, source=source, origins=found)
+
+    finding = only(collective_mismatch.check, job)
+
+    assert f"the condition was not the same for all: {why}" in finding.cause
+    assert ("Draw on one rank and broadcast" in finding.advice) is (origin is not None)
+
+
 def test_a_chain_with_several_ways_only_may_be_it() -> None:
     finding = parted(BY_CLOCK._replace(is_certain=False))
 
@@ -87,6 +124,20 @@ def test_of_several_origins_the_most_telling_is_told() -> None:
     data = BY_CLOCK._replace(kind="data", about="batch")
 
     assert parted(data, BY_CLOCK).cause == parted(BY_CLOCK).cause
+
+
+def test_a_collective_that_is_never_called_says_why_data_differ() -> None:
+    guard = OriginStep(FILE, "fit", Statement(37, "if group is not None:"))
+    data = BY_CLOCK._replace(kind="data", about="batch")
+    never = BY_CLOCK._replace(kind="unshared", about="group", steps=(STEPS[0], guard))
+
+    finding = parted(data, never)
+
+    assert (
+        "`if group is not None:` (train.py:37 fit): a collective that is never called, as no call "
+        "of the program gives `group`; each rank goes on with what it has found or computed itself."
+    ) in finding.cause
+    assert finding.advice.startswith("Give that parameter where the function is called")
 
 
 def test_a_condition_on_the_rank_that_is_seen_needs_no_origin() -> None:

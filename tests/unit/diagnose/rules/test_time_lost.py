@@ -462,12 +462,20 @@ def test_large_tensors_are_not_small_ones() -> None:
 STORE = "/runs/probe0.log"
 
 
-def syncing(second: int, *, synced: int = 6, call: str = "fsync", **more: Any) -> Snapshot:
+def syncing(
+    second: int,
+    *,
+    synced: int = 6,
+    call: str = "fsync",
+    callers: tuple[str, ...] = (),
+    **more: Any,
+) -> Snapshot:
     """A process that so many of ten readings find at its disk; its stack is of another wait."""
     wait = WaitedOn("disk", call, (STORE, "folio_wait_bit_common"), (3,))
     stack: dict[str, Any] = {"stack_age_s": 1.0, "is_active": False}
-    at_disk = thread(200, "train.py:write:12", state="D", waits=wait, **stack)
-    computes = thread(200, "train.py:write:12", state="R", cpu_percent=20.0, **stack)
+    calls = ("train.py:write:12", *callers)
+    at_disk = thread(200, *calls, state="D", waits=wait, **stack)
+    computes = thread(200, *calls, state="R", cpu_percent=20.0, **stack)
     own = process(200, "spawned", threads=[at_disk if second % 10 < synced else computes], **more)
     joins = WaitedOn("child", "wait4", ("pid 200",))
     of_main = main(threads=[thread(MAIN, "popen_fork.py:wait", waits=joins)])
@@ -485,6 +493,61 @@ def test_a_process_that_waits_for_fsync_most_of_the_time_is_named_with_its_line(
     assert f"60% waiting for fsync of {STORE}" in finding.evidence[0]
     assert finding.evidence[-1] == "without these waits the job would be at most 2.5 times as fast"
     assert "Call it once for many records" in finding.advice
+
+
+def with_line_12(text: str, *within: str, stack: tuple[str, ...] = ()) -> Snapshot:
+    """The job of `syncing`, whose statement at its line is this one."""
+    around = tuple(Statement(10, each) for each in within)
+    at_line = SourceLine("/home/me/train.py", 12, "write", Statement(12, text), around)
+    outer = SourceLine(
+        "/home/me/train.py", 30, "fill", Statement(30, "write(row)"), (Statement(29, ROWS),)
+    )
+    return replace(watched(lambda n: syncing(n, callers=stack)), source=(at_line, outer))
+
+
+ROWS = "for row in rows:"
+
+
+def test_a_commit_in_each_round_of_a_loop_is_told_as_the_reason_for_its_sync() -> None:
+    finding = only(disk_waits.check, with_line_12("self.db.commit()", ROWS))
+
+    assert finding.summary.endswith("train.py:12 write, a commit in each round of a loop")
+    assert finding.cause.startswith(
+        "train.py:12 write is reached in each round of `for row in rows:` (train.py:10 write), and "
+        "each time a transaction is committed. A commit returns when"
+    )
+    assert "Make one transaction of many rounds" in finding.advice
+
+    called = with_line_12("self.db.execute(INSERT, row)", stack=("train.py:fill:30",))
+    cause = only(disk_waits.check, called).cause
+    assert "each round of `for row in rows:` (train.py:29 fill)" in cause
+    assert "execute() commits by itself where no transaction is open" in cause
+
+
+@pytest.mark.parametrize(("file", "is_told"), [("/runs/t.db-journal", True), (STORE, False)])
+def test_syncs_too_short_for_a_stack_are_those_of_commits_of_sqlite(
+    file: str, is_told: bool
+) -> None:
+    taken = with_line_12("self.db.commit()", ROWS)
+    short = Activity("waiting", f"fdatasync of {file}", "file")
+    taken = with_shares(taken, p100={short: 0.0}, p200={short: 0.6, COMPUTES: 0.4})
+
+    assert ("transaction is committed" in only(disk_waits.check, taken).cause) is is_told
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        with_line_12("self.db.commit()"),
+        with_line_12("os.fsync(file.fileno())", ROWS),
+        with_line_12("self.db.executemany(INSERT, rows)", ROWS),
+    ],
+    ids=["no loop", "no commit", "all rows at once"],
+)
+def test_another_sync_is_not_told_as_a_commit_of_each_round(other: Snapshot) -> None:
+    finding = only(disk_waits.check, other)
+
+    assert "commit" not in finding.summary + finding.cause + finding.advice
 
 
 def test_waits_for_reads_are_not_called_fsync() -> None:
