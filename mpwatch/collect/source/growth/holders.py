@@ -225,7 +225,7 @@ class _Search:
         )
         told: set[int] = set()
         for each in [*rounds, *([None] if outside is not None else [])]:
-            gone = self._let_go(key, each, leads)
+            gone = self._let_go(key, added, leads, each)
             if gone is not None and gone.how != "end":
                 continue
             for walk in walks:
@@ -926,7 +926,10 @@ class _Search:
                 given = [*call.args, *(e.value for e in call.keywords)] if call is not None else []
                 for each in given:
                     name = each.id if isinstance(each, ast.Name) else ""
-                    made = [*_values_of(site.caller, name), *_gone_through(site.statement, name)]
+                    made = [
+                        *_values_of(site.caller, name),
+                        *_of_comprehensions(site.statement, name),
+                    ]
                     for text in map(expression_text, (each, *made)):
                         found[id(site.caller), text].add(id(call))
                 if id(site.caller) not in seen:
@@ -1257,7 +1260,7 @@ def _is_made_in_loop(function: Function, name: str) -> bool:
     )
 
 
-def _gone_through(statement: ast.AST, name: str) -> Iterator[ast.expr]:
+def _of_comprehensions(statement: ast.AST, name: str) -> Iterator[ast.expr]:
     """What the comprehensions of a statement go through that set a variable."""
     for node in expressions_of(statement):
         if isinstance(node, ast.comprehension) and name in names_in(node.target):
