@@ -107,14 +107,15 @@ class AddedTo(NamedTuple):
 
 
 LetGoHow: TypeAlias = Literal[
-    "emptied", "answered", "slower", "passed", "under", "keyed", "later", "end"
+    "emptied", "answered", "slower", "passed", "under", "keyed", "listed", "later", "end"
 ]
 """`emptied`: in the rounds that add. `answered`: there as well, one entry by the key of what has
 come from elsewhere, unless `past` leaves before. `slower`: in other rounds than those, such as of
 another thread. `passed`: a statement or an exception may leave before. `under`: only under a
 condition. `keyed`: one entry, by another key than those that are added, and where that is missing
-no error tells it. `later`: after the loop that adds. `end`: in a function that no loop reaches, as
-far as it shows."""
+no error tells it. `listed`: the keys that another container holds, to which what only looks up adds
+none. `later`: after the loop that adds. `end`: in a function that no loop reaches, as far as it
+shows."""
 
 
 class LetGo(NamedTuple):
@@ -129,9 +130,10 @@ class LetGo(NamedTuple):
     """The function that has the next."""
     past: Statement | None = None
     """The statement that leaves before, or the condition; of `keyed` the one that makes the other
-    key of the first, with more text, where that shows."""
+    key of the first, with more text, where that shows; of `listed` what adds to the other one."""
     keys: tuple[str, str] = ("", "")
-    """Of `keyed`: the one that is added under, and the one that is removed by."""
+    """Of `keyed`: the one that is added under, and the one that is removed by. Of `listed`: the
+    other container, and nothing."""
     message: str = ""
     """Of `under`: the class of the program for whose objects the condition asks by isinstance()."""
     made_file: str = ""
@@ -236,6 +238,8 @@ class Holder(NamedTuple):
     """Its class, where it is a store of torch.distributed that gets ever new keys: `TCPStore`.
     Of a PrefixStore that of the store below it, as far as this shows."""
     left_waiting: LeftWaiting | None = None
+    is_sent: bool = False
+    """Of a variable: whether its function sends or yields it, most often when it is complete."""
 
 
 class LoopEnd(NamedTuple):
@@ -890,6 +894,10 @@ MarkKind: TypeAlias = Literal[
     "renews-deadline",
     # Makes a part of a model anew, of which its function reads the old one. About: the attribute.
     "replaces-module",
+    # Gives a group of an optimizer another parameter, and asks for the state of the old one by a
+    # number or a text. About: that key and its line, and the loop that repeats it, as for
+    # "registers", `index, 26; trainer.py:54-59 fit_scene`.
+    "replaces-parameter",
     # Sets what a loop over a range begins with, in a function that loads or looks for a saved state
     # and calls no collective. About: the line of the loop, its function and the name,
     # `82, run, self.start_epoch`.
@@ -1041,6 +1049,11 @@ MarkKind: TypeAlias = Literal[
     # Goes through what a list or deque holds to find or move one element. About: the container and
     # the expression, `deque self.rows, self.rows[i]`.
     "walks",
+    # Changes the filters of warnings, or stores them to be set back: what was kept of warnings is
+    # dropped then, and "always" and "ignore" keep nothing. About: the name of the function.
+    "warning-filter",
+    # Gives warnings.warn() a text with a value that belongs to one call.
+    "warns-anew",
     # Compiles or uses a literal pattern of `re` that can match the same text in many ways. About:
     # the pattern.
     "wide-pattern",

@@ -51,7 +51,12 @@ from mpwatch.collect.source.growth.kept import (
     tensors_of,
     variables_of,
 )
-from mpwatch.collect.source.growth.kept_references import HOOKS, find_groups, find_loop_runs
+from mpwatch.collect.source.growth.kept_references import (
+    HOOKS,
+    find_groups,
+    find_loop_runs,
+    find_warnings,
+)
 from mpwatch.collect.source.handing_over import (
     Handing,
     Permits,
@@ -375,6 +380,7 @@ def _found_in(module: ParsedFile, function: ast.AST, known: _Names) -> Iterator[
     yield from find_shared_state(nodes)
     yield from find_registered(function, nodes, known.registries)
     yield from find_groups(module.tree, nodes)
+    yield from find_warnings(module.tree, function, nodes)
     if function is module.tree:
         yield from find_bounded(module.tree)
     if name != "__init__":

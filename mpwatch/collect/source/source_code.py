@@ -28,6 +28,7 @@ from mpwatch.collect.source.growth.kept_references import (
     named_loggers,
     raised_again,
     registrations,
+    replaced_parameters,
     unclosed,
 )
 from mpwatch.collect.source.growth.made_files import made_files
@@ -198,6 +199,7 @@ class SourceCode:
             self._unrepeated += islice(handed_to_unrun_loops(path, module), MARKS_OF_KIND)
             self._unrepeated += islice(kept_exceptions(path, module), MARKS_OF_KIND)
             self._unrepeated += islice(raised_again(path, module), MARKS_OF_KIND)
+            self._unrepeated += islice(replaced_parameters(path, module), MARKS_OF_KIND)
             self._unrepeated += islice(unclosed(path, module), MARKS_OF_KIND)
             self._unrepeated += islice(find_rewrites(path, module), MARKS_OF_KIND)
             self._unrepeated += islice(admissions(path, module), MARKS_OF_KIND)

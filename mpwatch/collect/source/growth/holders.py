@@ -225,7 +225,7 @@ class _Search:
         )
         told: set[int] = set()
         for each in [*rounds, *([None] if outside is not None else [])]:
-            gone = self._let_go(key, each, leads)
+            gone = self._let_go(key, added, leads, each)
             if gone is not None and gone.how != "end":
                 continue
             for walk in walks:
@@ -572,8 +572,9 @@ class _Search:
         elif not lasting:
             return None
         leads = self._leads(added)
-        rounds = [round_of(each, self._let_go(key, each, leads)) for each in lasting[:_ROUNDS]]
-        let_go = None if lasting else self._let_go(key, None, leads)
+        of = (key, added, leads)
+        rounds = [round_of(each, self._let_go(*of, each)) for each in lasting[:_ROUNDS]]
+        let_go = None if lasting else self._let_go(*of, None)
         of_all = [each.let_go for each in rounds] if rounds else [let_go]
         if all(each is not None and each.how == "emptied" for each in of_all):
             return None
@@ -587,14 +588,18 @@ class _Search:
             max(_size(value, assigned) for each in adds for value in each.values or (_NOTHING,)),
             _is_asked_first(added, key[2]),
             any(self._opens(value, each.function) for each in adds for value in each.values),
-            is_own and store not in _OF_ALL_CLIENTS and self._is_renewed(key),
+            is_own
+            and store not in _OF_ALL_CLIENTS
+            and self._is_renewed(key)
+            and not any(self._is_made_before(key, each) for each in lasting),
             tuple(rounds),
             "" if outside is None else outside.name,
             "" if outside is None else outside.file,
             let_go,
             self._given_up(key, added) if any(g and g.how == "answered" for g in of_all) else None,
-            self._looked_up(added, adds),
+            self._looked_up(added, adds, of_all),
             store,
+            is_sent=key[0] == "variable" and _is_sent(key),
         )
 
     def _left_waiting(self, left: Left) -> Holder | None:
@@ -643,10 +648,12 @@ class _Search:
             left_waiting=left.words._replace(is_set=is_set),
         )
 
-    def _looked_up(self, added: _Added, adds: Sequence[_Added]) -> LookedUp | None:
-        """With the other lines that look it up."""
-        if added.looked_up is None:
-            return None
+    def _looked_up(
+        self, added: _Added, adds: Sequence[_Added], let_go: Sequence[LetGo | None]
+    ) -> LookedUp | None:
+        """With the other lines that look it up, of which nothing removes what they add either."""
+        if added.looked_up is None or any(each and each.how == "listed" for each in let_go):
+            return added.looked_up
         lines = {
             first_line(each.statement)
             for each in adds
@@ -709,10 +716,13 @@ class _Search:
 
     def _is_renewed(self, key: _Key) -> bool:
         """Whether the container itself is made again and again."""
-        kind, owner, _ = key
+        kind, owner, name = key
         if kind == "variable" and isinstance(owner, Function):
-            return bool(self._program.rounds(owner, (), 0)) or (
-                self._program.outside_calls(owner) is not None
+            return (
+                bool(self._program.rounds(owner, (), 0))
+                or self._program.outside_calls(owner) is not None
+                # A list of an epoch may be as long as the job; one that is sent is not.
+                or (_is_sent(key) and _is_made_in_loop(owner, name))
             )
         if kind == "attribute" and isinstance(owner, Class):
             return any(
@@ -721,6 +731,20 @@ class _Search:
                 for site in self._made(owner)
             )
         return False
+
+    def _is_made_before(self, key: _Key, found: Round) -> bool:
+        """Whether the function of a loop that does not end makes a container before that loop.
+
+        Whatever calls the function again, such as one that starts several processes, has a
+        container for each of them, which stays as long as the loop.
+        """
+        kind, owner, _ = key
+        if not _is_never_left(found.loop):
+            return False
+        if kind == "attribute" and isinstance(owner, Class):
+            made = self._made(owner)
+            return bool(made) and all(e.caller is found.function for e in made)
+        return kind == "variable" and owner is found.function
 
     def _made(self, owner: Class) -> list[Site]:
         """Where objects of a class, or of one derived from it, are made."""
@@ -778,11 +802,13 @@ class _Search:
                 waiting += [site.caller] * is_new
         return found
 
-    def _let_go(self, key: _Key, found: Round | None, leads: _Leads) -> LetGo | None:
+    def _let_go(self, key: _Key, added: _Added, leads: _Leads, found: Round | None) -> LetGo | None:
         """What removes from a container; of several statements the one that does so most often."""
-        removals = [self._removal(each, key, found, leads) for each in self._removes.get(key, ())]
-        order = ("emptied", "slower", "passed", "under", "answered", "keyed", "later", "end")
-        return min(removals, key=lambda each: order.index(each.how), default=None)
+        removals = [
+            self._by_other_list(each, key, added) or self._removal(each, key, found, leads)
+            for each in self._removes.get(key, ())
+        ]
+        return min(removals, key=lambda each: _MOST_OFTEN.index(each.how), default=None)
 
     def _removal(self, removed: _Removed, key: _Key, found: Round | None, leads: _Leads) -> LetGo:
         function, line, name = removed.function, first_line(removed.statement), key[2]
@@ -838,6 +864,78 @@ class _Search:
             past_in=function.name,
             past=quoted(function.module, statement),
         )
+
+    def _by_other_list(self, removed: _Removed, key: _Key, added: _Added) -> LetGo | None:
+        """That a statement removes the keys of another container, in which what is read is not.
+
+        Of a mapping in which reading makes an entry: `for key in self.order[:n]: del cells[key]`,
+        where what looks keys up neither adds to `self.order` nor is given what is added there.
+        """
+        by = _removed_key(removed, key[2]) if added.looked_up is not None else None
+        if by is None:
+            return None
+        function = removed.function
+        values = _values_of(function, by.id) if isinstance(by, ast.Name) else [by]
+        listed = [_listing(each) for each in values]
+        others = [k for each in listed if each is not None for k in self._keys(each, function)]
+        if not others or len(others) != len(listed) or key in others:
+            return None
+        adds = [each for other in others for each in self._adds.get(other, ())]
+        if not adds or any(self._may_be_given(added.function, e.function) for e in adds):
+            return None
+        first, name = adds[0], next(expression_text(e) for e in listed if e is not None)
+        return LetGo(
+            "listed",
+            function.file,
+            function.name,
+            quoted(function.module, removed.statement),
+            first.function.file,
+            first.function.name,
+            quoted(first.function.module, first.statement),
+            keys=(clean(name, QUOTE_LIMIT), ""),
+        )
+
+    def _may_be_given(self, reads: Function, adds: Function) -> bool:
+        """Whether two functions may be given the same key, as far as calls show.
+
+        One leads to the other, or two calls in one function give them the same.
+        """
+        if reads is adds or id(adds) in self._program.reached_by(reads.calls):
+            return True
+        if id(reads) in self._program.reached_by(adds.calls):
+            return True
+        given, others = self._given_by_callers(reads), self._given_by_callers(adds)
+        return any(len(given[each] | others[each]) > 1 for each in given.keys() & others.keys())
+
+    def _given_by_callers(self, function: Function) -> Mapping[tuple[int, str], set[int]]:
+        """What is given to a function, or to what leads to it, with the calls that give it.
+
+        By the id of the function that calls, and as it is written; of a variable also what it is
+        given, or goes through.
+        """
+        found: defaultdict[tuple[int, str], set[int]] = defaultdict(set)
+        waiting = [function]
+        seen = {id(function)}
+        for _ in range(HOLDERS):
+            if not waiting:
+                break
+            at = waiting.pop()
+            self._program.spend(1 + len(at.callers))
+            for site in at.callers:
+                call = site.call
+                given = [*call.args, *(e.value for e in call.keywords)] if call is not None else []
+                for each in given:
+                    name = each.id if isinstance(each, ast.Name) else ""
+                    made = [
+                        *_values_of(site.caller, name),
+                        *_of_comprehensions(site.statement, name),
+                    ]
+                    for text in map(expression_text, (each, *made)):
+                        found[id(site.caller), text].add(id(call))
+                if id(site.caller) not in seen:
+                    seen.add(id(site.caller))
+                    waiting.append(site.caller)
+        return found
 
     def _source_of(self, key: ast.expr, function: Function, depth: int = 0) -> str:
         """The name of the attribute, method or field that a key is read from; empty for others."""
@@ -1114,6 +1212,92 @@ def _quiet_key(removed: _Removed, name: str) -> ast.expr | None:
         if isinstance(of, ast.Subscript) and is_own and _is_excused(removed, name):
             return of.slice
     return None
+
+
+def _is_never_left(loop: ast.AST) -> bool:
+    """Whether it is a `while True:` without a statement that leaves it, but for an exception."""
+    if not isinstance(loop, ast.While) or getattr(loop.test, "value", False) not in (True, 1):
+        return False
+    waiting: list[tuple[ast.AST, bool]] = [(each, True) for each in loop.body]
+    while waiting:
+        node, is_own = waiting.pop()
+        if isinstance(node, ast.Return) or (isinstance(node, ast.Break) and is_own):
+            return False
+        if not isinstance(node, (*FUNCTIONS, ast.ClassDef, ast.expr)):
+            is_inner = isinstance(node, LOOPS)
+            waiting += [(each, is_own and not is_inner) for _, each in children(node)]
+    return True
+
+
+_SENDS: Final = frozenset(
+    ("put", "put_nowait", "send", "send_bytes", "send_json", "send_pyobj", "sendall")
+)
+"""Methods of queues, pipes and sockets that hand on what they are given."""
+
+
+def _is_sent(key: _Key) -> bool:
+    """Whether the function that has a variable sends or yields what it refers to.
+
+    So it is complete there, and made anew for what comes next.
+    """
+    _, owner, name = key
+    given: list[ast.expr] = []
+    for statement, _ in owner.statements if isinstance(owner, Function) else ():
+        for node in expressions_of(statement):
+            if isinstance(node, ast.Call) and last_name(node.func) in _SENDS:
+                given += node.args
+            elif isinstance(node, ast.Yield) and node.value is not None:
+                given.append(node.value)
+    return any(name in names_in(each) for each in given)
+
+
+def _is_made_in_loop(function: Function, name: str) -> bool:
+    """Whether a loop of a function makes a variable anew in its rounds."""
+    return any(
+        name in _names_made(statement) and any(isinstance(each, LOOPS) for each in parents)
+        for statement, parents in function.statements
+        if isinstance(statement, ast.Assign | ast.AnnAssign)
+    )
+
+
+def _of_comprehensions(statement: ast.AST, name: str) -> Iterator[ast.expr]:
+    """What the comprehensions of a statement go through that set a variable."""
+    for node in expressions_of(statement):
+        if isinstance(node, ast.comprehension) and name in names_in(node.target):
+            yield node.iter
+
+
+_MOST_OFTEN: Final[Sequence[LetGoHow]] = (
+    *("emptied", "slower", "passed", "under", "answered", "keyed", "listed", "later", "end"),
+)
+"""Statements that remove, by how: those that do so most often come first."""
+
+
+def _removed_key(removed: _Removed, name: str) -> ast.expr | None:
+    """The key of the only entry that a statement removes; `None` for any other statement."""
+    for call in expressions_of(removed.statement):
+        if not isinstance(call, ast.Call) or last_name(call.func) != "pop" or not call.args:
+            continue
+        if receiver_of(call).rpartition(".")[2] == name:
+            return call.args[0]
+    if isinstance(removed.statement, ast.Delete) and len(removed.statement.targets) == 1:
+        of = removed.statement.targets[0]
+        if isinstance(of, ast.Subscript) and last_name(of.value) == name:
+            return of.slice
+    return None
+
+
+def _listing(value: ast.expr) -> ast.Name | ast.Attribute | None:
+    """What a key is taken out of: `order` of `order[:n]`, `list(order)` and `order.popleft()`."""
+    if isinstance(value, ast.Subscript):
+        value = value.value
+    elif isinstance(value, ast.Call):
+        name = last_name(value.func)
+        if isinstance(value.func, ast.Attribute) and name in ("pop", "popleft"):
+            value = value.func.value
+        elif name in ("heappop", "list", "sorted", "tuple") and value.args:
+            value = value.args[0]
+    return value if _is_named(value) else None
 
 
 def _is_excused(removed: _Removed, name: str) -> bool:

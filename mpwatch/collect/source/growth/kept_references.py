@@ -56,6 +56,80 @@ _UNDONE_BY: Final[Mapping[str, str]] = {
 }
 
 
+def replaced_parameters(file: str, module: ParsedFile) -> Iterator[Repeatable]:
+    """Statements that give an optimizer another parameter, and leave the state of the old one."""
+    tree = module.tree
+    if "torch" not in imported_roots(tree):
+        return
+    for function, _ in functions_with_classes(tree):
+        if not isinstance(function, FUNCTIONS):
+            continue
+        nodes = list(own_nodes(function))
+        replaced = [each for node in nodes for each in _replaces(node)]
+        if not replaced:
+            continue
+        asked = [found for node in nodes for found in _asks_state(node)]
+        if not asked or not all(_is_no_parameter(key, nodes) for _, key in asked):
+            continue  # it may be that the entry of the old one is asked for
+        node, key = max(asked, key=lambda each: first_line(each[0]))  # what removes comes last
+        about = clean(f"{expression_text(key)}, {first_line(node)}", QUOTE_LIMIT)
+        mark = Mark("replaces-parameter", file, function.name, about, quoted(module, replaced[0]))
+        loop = loop_around(file, function, nodes, replaced[0])
+        yield Repeatable(mark, (function.name,), loop)
+
+
+def _replaces(node: ast.AST) -> Iterator[ast.AST]:
+    """`group["params"][0] = new` and `group["params"] = [new]`."""
+    for target, value in bindings(node) if isinstance(node, ast.Assign) else ():
+        of = target
+        if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Subscript):
+            of = target.value
+        is_new = of is not target or isinstance(value, ast.List)
+        if isinstance(of, ast.Subscript) and getattr(of.slice, "value", "") == "params" and is_new:
+            yield node
+
+
+def _asks_state(node: ast.AST) -> Iterator[tuple[ast.AST, ast.expr]]:
+    """The entries of the state of an optimizer that are read, deleted or taken out, with keys."""
+    if isinstance(node, ast.Subscript):
+        if last_name(node.value) == "state" and not isinstance(node.ctx, ast.Store):
+            yield node, node.slice
+    elif isinstance(node, ast.Call) and node.args:
+        owner, _, method = expression_text(node.func).rpartition(".")
+        if method in ("get", "pop") and owner.rpartition(".")[2] == "state":
+            yield node, node.args[0]
+
+
+def _is_no_parameter(key: ast.expr, nodes: Sequence[ast.AST]) -> bool:
+    """Whether a key is a number or a text: written, an index of the groups, or a name of one."""
+    if isinstance(key, ast.Constant | ast.JoinedStr):
+        return True
+    if isinstance(key, ast.Subscript):
+        return getattr(key.slice, "value", "") == "name"
+    if isinstance(key, ast.Call):
+        return last_name(key.func) in ("id", "str")
+    return isinstance(key, ast.Name) and any(_counts_or_names(key.id, node) for node in nodes)
+
+
+def _counts_or_names(name: str, node: ast.AST) -> bool:
+    """Whether a piece of syntax shows that a variable is a number or a text."""
+    if isinstance(node, ast.Subscript):
+        of = node.value
+        is_list = isinstance(of, ast.Subscript) and getattr(of.slice, "value", "") == "params"
+        is_list = is_list or last_name(of) == "param_groups"
+        return is_list and expression_text(node.slice) == name
+    if isinstance(node, ast.For) and isinstance(node.iter, ast.Call):
+        first = node.target.elts[0] if isinstance(node.target, ast.Tuple) else node.target
+        counts = last_name(node.iter.func) in ("enumerate", "named_parameters", "range")
+        return counts and expression_text(first) == name
+    return any(
+        expression_text(target) == name
+        and not isinstance(value, ast.Name)
+        and _is_no_parameter(value, ())
+        for target, value in bindings(node)
+    )
+
+
 def registrations(file: str, module: ParsedFile) -> Iterator[Repeatable]:
     """Statements of a file that register what nothing in it takes back."""
     tree = module.tree
@@ -246,6 +320,42 @@ def _is_put_together(name: ast.expr, own: Container[str]) -> bool:
         is_text = name.func.attr in ("format", "join")
         parts = [*name.args, *(each.value for each in name.keywords)] if is_text else []
     return any(each in own for part in parts for each in names_in(part))
+
+
+_NOT_SHOWN: Final = frozenset(
+    ("DeprecationWarning", "ImportWarning", "PendingDeprecationWarning", "ResourceWarning")
+)
+"""Categories that Python's own filters ignore, before they are kept (CPython 3.10 to 3.14)."""
+
+
+def find_warnings(tree: ast.Module, function: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[Found]:
+    """`warnings.warn(f"{name}: {value}")`: each text is kept; and what changes the filters.
+
+    Only of a text with a value that belongs to one call of the function.
+    """
+    if "warnings" not in imported_roots(tree):
+        return
+    own = set(parameters(function)) if isinstance(function, FUNCTIONS) else set()
+    own |= {n.id for n in nodes if isinstance(n, ast.Name) and not _is_read(n)}
+    made = {expression_text(target): value for node in nodes for target, value in bindings(node)}
+    for call in (each for each in nodes if isinstance(each, ast.Call)):
+        name, to = last_name(call.func), receiver_of(call)
+        if to not in ("", "warnings"):
+            continue
+        if name in ("catch_warnings", "filterwarnings", "resetwarnings", "simplefilter"):
+            given = {getattr(each, "value", None) for each in call.args}
+            is_kept = not given.isdisjoint(("default", "module", "once"))
+            if not is_kept:
+                yield "warning-filter", name, call
+        elif name == "warn" and call.args:
+            kinds = {last_name(getattr(each, "func", each)) for each in call.args}
+            kinds |= {last_name(each.value) for each in call.keywords}
+            text = call.args[0]
+            text = made.get(expression_text(text), text) if isinstance(text, ast.Name) else text
+            if isinstance(text, ast.Call) and text.args and last_name(text.func)[:1].isupper():
+                text = text.args[0]  # an object of the category
+            if _NOT_SHOWN.isdisjoint(kinds) and _is_put_together(text, own - {"self", "cls"}):
+                yield "warns-anew", "", call
 
 
 _REGISTERS: Final = frozenset(

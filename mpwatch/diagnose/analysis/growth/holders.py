@@ -43,6 +43,7 @@ _SERVERS = ("/asyncio/", "/http/server.py", "/socketserver.py", "/uvicorn/", "/a
 _BY_KEY = re.compile(r"\.pop\((?![-\d)])|^del .*\[(?![-\d:])[^:]*\]$")
 _BY_HOW: Mapping[str, int] = {
     "end": 0,
+    "listed": 0,
     "passed": 1,
     "under": 2,
     "later": 3,
@@ -86,7 +87,7 @@ class Held(NamedTuple):
     @property
     def is_sure(self) -> bool:
         """Whether it outlives what the process does, and nothing is known to empty it."""
-        is_kept = self.let_go is None or self.let_go.how in ("end", "passed", "under")
+        is_kept = self.let_go is None or self.let_go.how in ("end", "listed", "passed", "under")
         if self.let_go is not None and self.let_go.how == "answered":
             is_kept = self.is_measured or self.first.given_up is not None
         is_kept = is_kept or self.is_by_other_key
@@ -526,6 +527,11 @@ def removes_words(each: Held) -> str:
         return f"what removes from {it}, {at}, {_missed(gone)}"
     if gone.past is not None:
         past = _at(gone.past, gone.past_file, gone.past_in)
+        if gone.how == "listed":
+            return (
+                f"what removes from {it}, {at}, takes only the keys that {gone.keys[0]} holds, "
+                f"which {past} adds: an entry for a key that was only looked up is not among them"
+            )
         if gone.how == "passed":
             return (
                 f"what removes from {it}, {at}, is not reached where {past} leaves before: such "

@@ -40,6 +40,8 @@ from mpwatch.diagnose.analysis.growth.newest import own_lines, own_place
 from mpwatch.diagnose.analysis.growth.registrations import (
     kept_by_unrun_loop,
     kept_exceptions,
+    kept_states,
+    kept_warnings,
     registered_each_round,
     registered_hooks,
 )
@@ -61,7 +63,7 @@ from mpwatch.diagnose.analysis.values import at_rest, grown
 from mpwatch.model.history import first_at, rise
 from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process, Thread
-from mpwatch.model.source_code import Mark, Statement
+from mpwatch.model.source_code import Holder, Mark, Statement
 from mpwatch.model.units import bytes_text
 
 
@@ -338,7 +340,8 @@ def _of_kept(index: Index, found: Growing, seen: list[str]) -> Explanation:
     if len({_container(each) for each in large}) == 1:
         return _of_container(large, seen, rounds, slices, has_graphs=bool(is_torch and trains))
     example = f" (as {mark_words(added[0])})" if len(added) == 1 else ""
-    unsure = held(index, process.process)[:1] if not added else ()
+    holding = held(index, process.process) if not added else ()
+    unsure = [e for e in holding if not _ends_with_its_round(index, process, e.first)][:1]
     example = f" (as where {adds_words(unsure[0])})" if unsure else example
     lists = f"a list or dict that is only ever added to{example}, an unbounded cache{is_queue}"
     kept = f"It keeps what it allocates{rounds}: {lists}{_OR_GRAPHS if is_torch else ''}"
@@ -380,6 +383,18 @@ def _only_added_to(index: Index, process: Process) -> list[Mark]:
         if (each.file, each.statement.line) not in still
     ]
     return added if len(added) <= SHOWN else []
+
+
+def _ends_with_its_round(index: Index, process: Process, holder: Holder) -> bool:
+    """Whether a variable is made anew in each round, and let go at its end, as far as this shows.
+
+    There it is sent, or its function returns: which a process has not left for a while that is
+    still in its first round.
+    """
+    if not holder.is_renewed or holder.owner:
+        return False
+    inside = functions_of(unreturned(index, process))
+    return holder.is_sent or (bool(inside) and (holder.file, holder.function) not in inside)
 
 
 def _container(mark: Mark) -> str:
@@ -480,11 +495,15 @@ def _of_source(index: Index, process: Process, seen: list[str]) -> Explanation |
         registered_hooks,
         _of_unsent,
         kept_exceptions,
+        kept_states,
         registered_each_round,
         container_in_source,
     ):
         if (known := explain(index, process, seen)) is not None:
             return known
+    if (warned := kept_warnings(index, process)) is not None:
+        evidence = (*seen, warned.evidence)
+        return Explanation("private memory", evidence, warned.cause, warned.advice, is_shown=False)
     caches = marks(index, "cache", process) or marks(index, "cache")
     if len(caches) == 1:
         return _of_unbounded(index, caches[0], seen)

@@ -12,11 +12,13 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from mpwatch.diagnose.analysis.growth.graphs_and_cycles import Kept
 from mpwatch.diagnose.analysis.growth.growing import Explanation, Growing
 from mpwatch.diagnose.analysis.index import Index
-from mpwatch.diagnose.analysis.process_queries import all_called
+from mpwatch.diagnose.analysis.process_queries import all_called, called
 from mpwatch.diagnose.analysis.source.lines import lines_named, mark_place, mark_words, marks
 from mpwatch.diagnose.analysis.stack_patterns import functions_of
+from mpwatch.diagnose.analysis.throughput.shares import shares
 from mpwatch.model.findings import Finding
 from mpwatch.model.samples import FdKind
 from mpwatch.model.snapshot import Process, Thread
@@ -106,6 +108,64 @@ def registered_each_round(
         (*seen, f"{words} is reached in {where}{none}"),
         f"Most likely what {words} registers stays: that is reached in {where}, and {keeper}",
         f"{advice} gc.collect() does not help, as all of it is referred to.",
+        is_shown=False,
+    )
+
+
+SEEN_PART = 0.05
+"""Of its time at a statement: so often it is reached."""
+
+
+def kept_warnings(index: Index, process: Process) -> Kept | None:
+    """The texts of warnings, where a process is often at a statement that makes a new one.
+
+    Not where the program changes the filters of warnings anywhere: that may drop or keep them.
+    """
+    if marks(index, "warning-filter"):
+        return None
+    parts = {share.activity.place: share.share for share in shares(index, process)}
+    often = [e for e in marks(index, "warns-anew") if parts.get(mark_place(e), 0.0) >= SEEN_PART]
+    if len(often) != 1:
+        return None
+    words = mark_words(often[0])
+    return Kept(
+        f"{called(process)} spends {parts[mark_place(often[0])]:.0%} of its time at "
+        f"{mark_place(often[0])}, where the text of a warning has values of each call",
+        f"Most likely the texts of warnings are kept: {words} puts values of each call into the "
+        "text. To know what was shown, the warnings module keeps each different text as a key of "
+        "__warningregistry__ of the module that the warning is for, whether or not it is shown or "
+        "written to a log (logging.captureWarnings). Nothing takes one out before the filters of "
+        "warnings change. If only few texts differ, something else is kept.",
+        f"Log what depends on data at {mark_place(often[0])} (logging.getLogger(__name__)"
+        ".warning(...)), or count it and tell the number now and then, and give warnings.warn() "
+        'only a text that is always the same. Or set the filter of its category to "always" or '
+        '"ignore", which keep nothing. captureWarnings(), smaller log files or gc.collect() do '
+        "not help; a worker that is started anew begins without any.",
+    )
+
+
+def kept_states(index: Index, process: Process, seen: Sequence[str]) -> Explanation | None:
+    """The state of parameters that were replaced, which an optimizer of torch keeps."""
+    found = repeated_in(index, process, "replaces-parameter")
+    if len(found) != 1:
+        return None
+    mark, what, where = found[0]
+    key, _, line = what.rpartition(", ")
+    asks = f"{mark.file.rpartition('/')[2]}:{line} {mark.function}"
+    return Explanation(
+        "private memory",
+        (*seen, f"{mark_words(mark)} is reached in {where}; {asks} asks for state[{key}]"),
+        f"Most likely an optimizer keeps the state of parameters that were replaced: "
+        f"{mark_words(mark)} gives it another parameter, in {where}, and {asks} asks for the entry "
+        f"of the old one by {key}. torch keys `state` of an optimizer by the parameter object, so "
+        "that this never finds it: each old parameter stays there, with what the optimizer keeps "
+        "for it (Adam: two tensors of its size). `state` is a defaultdict, so that reading "
+        f"state[{key}] makes an empty entry and raises nothing; and the new parameter begins "
+        "without the state of the old one.",
+        'Ask by the parameter itself, before it is replaced: `old = group["params"][0]`, then '
+        "`entry = optimizer.state.pop(old, {})`, and store that under the new one. gc.collect(), "
+        "zero_grad(set_to_none=True), torch.cuda.empty_cache() or smaller parameters do not help: "
+        "the optimizer refers to all of them.",
         is_shown=False,
     )
 

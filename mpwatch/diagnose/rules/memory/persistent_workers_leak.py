@@ -13,6 +13,7 @@ from mpwatch.diagnose.analysis.growth.forecast import (
 from mpwatch.diagnose.analysis.growth.graphs_and_cycles import kept_by_cycle, uncollected
 from mpwatch.diagnose.analysis.growth.holders import kept_in
 from mpwatch.diagnose.analysis.growth.newest import own_lines
+from mpwatch.diagnose.analysis.growth.registrations import kept_warnings
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import age_s, called, counted, loader_owners
 from mpwatch.diagnose.analysis.source.lines import mark_words, marks
@@ -103,6 +104,7 @@ def _finding(index: Index, owner: Process, grown: Sequence[tuple[Process, Growth
         for each in caches[:SHOWN]
     ]
     kept = uncollected(index, worker) or kept_by_cycle(index) or kept_in(index, worker)
+    kept = kept or kept_warnings(index, worker)
     if kept is not None:
         evidence += [kept.evidence] if kept.evidence else []
         at = ""

@@ -1296,3 +1296,87 @@ def test_a_loop_over_what_is_there_does_not_go_on_unseen_in_a_coroutine() -> Non
     few, endless = (found(run=text.format(of)) for of in ("addresses", "itertools.count()"))
 
     assert [e.rounds[0].is_async for e in (*few, *endless)] == [False, True]
+
+
+CELLS = """\
+from collections import defaultdict
+
+
+class Cells:
+    def __init__(self, most):
+        self.most = most
+        self.cells = defaultdict(Cell)
+        self.order = {order}
+
+    def seen(self, place):
+        return self.cells[place].visits
+
+    def visit(self, place):
+        cell = self.cells[place]
+        if cell.visits == 0:
+            self.order.append(place)
+            if len(self.order) > self.most:
+                self.drop()
+        cell.visits += 1
+
+    def drop(self):
+        {drops}
+
+
+def run(world):
+    cells = Cells(5000)
+    while True:
+        options = world.options()
+        best = min(options, key=cells.seen)
+        counts = [cells.seen(each) for each in options]
+        {visits}
+
+
+run(World())
+"""
+DROPS = """\
+for place in self.order[:10]:
+            self.cells.pop(place, None)
+        del self.order[:10]"""
+"""By the keys that another list holds."""
+
+
+@pytest.mark.parametrize(
+    ("order", "drops"),
+    [
+        ("[]", DROPS),
+        ("collections.deque()", "del self.cells[self.order.popleft()]"),
+        ("[]", "oldest = self.order.pop(0)\n        del self.cells[oldest]"),
+    ],
+)
+def test_entries_of_look_ups_that_no_list_of_keys_has_stay(order: str, drops: str) -> None:
+    text = CELLS.format(order=order, drops=drops, visits="cells.visit(world.move(best))")
+    (holder,) = [each for each in found(main=text) if each.looked_up is not None]
+    gone = [each.let_go for each in holder.rounds]
+
+    assert holder.function == "seen"
+    assert not holder.is_renewed
+    assert {(e.how, e.function, e.keys[0]) for e in gone if e is not None} == {
+        ("listed", "drop", "self.order")
+    }
+
+
+@pytest.mark.parametrize(
+    ("drops", "visits"),
+    [
+        # What is looked up is listed as well, under the same name or out of the same list.
+        (DROPS, "[cells.visit(each) for each in options]"),
+        (DROPS, "for other in options:\n            cells.visit(other)"),
+        # Not by a list.
+        (
+            "for place in list(self.cells)[:10]:\n            del self.cells[place]",
+            "cells.visit(1)",
+        ),
+    ],
+)
+def test_entries_of_look_ups_that_are_listed_or_dropped_are_not_told(
+    drops: str, visits: str
+) -> None:
+    text = CELLS.format(order="[]", drops=drops, visits=visits)
+
+    assert [each.name for each in found(main=text) if each.looked_up is not None] == []

@@ -11,7 +11,7 @@ from typing import get_args
 
 import pytest
 
-from mpwatch.collect.source.growth.kept_references import registrations
+from mpwatch.collect.source.growth.kept_references import registrations, replaced_parameters
 from mpwatch.collect.source.marks import marks
 from mpwatch.collect.source.syntax import ParsedFile
 from mpwatch.model.source_code import MarkKind
@@ -671,3 +671,64 @@ def test_where_ranks_meet_that_each_process_chooses(statements: str, is_marked: 
     pick = "def pick():\n    s = bound()\n    return s.getsockname()[1]\n\n"
 
     assert bool(lines(pick + body(statements), "own-rendezvous")) is is_marked
+
+
+SWAP = """\
+import torch
+
+
+class Optimizers:
+    def swap(self, index, value):
+        group = self.optimizer.param_groups[index]
+        parameter = torch.nn.Parameter(value)
+        {asks}
+        group["params"][0] = parameter
+"""
+
+
+@pytest.mark.parametrize(
+    ("asks", "about"),
+    [
+        ("del self.optimizer.state[index]", "index, 8"),
+        ("state = self.optimizer.state.pop(group['name'], {})", "group['name'], 8"),
+        ("state = self.optimizer.state.get(0)", "0, 8"),
+        ("key = id(value)\n        del self.optimizer.state[key]", "key, 9"),
+        ("del self.optimizer.state[group['params'][0]]", ""),
+        ("old = group['params'][0]\n        state = self.optimizer.state.pop(old, {})", ""),
+        ("state = self.optimizer.state[value]", ""),
+        ("self.optimizer.state[parameter] = self.optimizer.state[index]\n"
+         "        del self.optimizer.state[group['params'][0]]", ""),
+        ("pass", ""),
+    ],
+)  # fmt: skip
+def test_a_replaced_parameter_whose_state_is_asked_for_by_another_key(
+    asks: str, about: str
+) -> None:
+    found = list(replaced_parameters("/a.py", parsed(SWAP.replace("{asks}", asks))))
+
+    assert [each.mark.about for each in found] == ([about] if about else [])
+
+
+@pytest.mark.parametrize(
+    ("statement", "kinds"),
+    [
+        ("warnings.warn(f'{name}: {box} is outside')", ["warns-anew"]),
+        ("warnings.warn('%s is outside' % name, stacklevel=2)", ["warns-anew"]),
+        ("text = 'box {}'.format(box)\n    warnings.warn(UserWarning(text))", []),
+        ("text = 'box {}'.format(box)\n    warnings.warn(text, UserWarning)", ["warns-anew"]),
+        ("warnings.warn(RuntimeWarning(f'box {box}'))", ["warns-anew"]),
+        ("warnings.warn('a box is outside')", []),
+        ("warnings.warn(f'more than {LIMIT} boxes')", []),
+        ("warnings.warn(f'{name} is deprecated', DeprecationWarning)", []),
+        ("log.warn(f'{name}: {box} is outside')", []),
+        ("warnings.simplefilter('always')", ["warning-filter"]),
+        ("warnings.simplefilter('once')", []),
+        ("with warnings.catch_warnings():\n        warnings.warn('one')", ["warning-filter"]),
+    ],
+)
+def test_a_text_of_a_warning_that_differs_from_call_to_call(
+    statement: str, kinds: list[str]
+) -> None:
+    text = f"import warnings\n\n\ndef clip(name, box):\n    {statement}\n"
+
+    assert [each.kind for each in marks("/a.py", parsed(text)) if "warn" in each.kind] == kinds

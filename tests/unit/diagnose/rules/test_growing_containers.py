@@ -797,3 +797,60 @@ def test_a_loop_of_a_coroutine_over_what_is_there_is_named_only_where_it_is_seen
     at_start = in_loop(place="channel.py:28 main", share=0.03)
 
     assert [e.cause.count("channels.append") for e in (now, lately, at_start)] == [1, 1, 0]
+
+
+CELLS = """\
+from collections import defaultdict
+
+
+class Cells:
+    def __init__(self):
+        self.cells = defaultdict(Cell)
+        self.order = []
+
+    def seen(self, place):
+        return self.cells[place].visits
+
+    def visit(self, place):
+        self.order.append(place)
+        self.cells[place].visits += 1
+        if len(self.order) > 500:
+            del self.cells[self.order.pop(0)]
+
+
+def run(world):
+    cells = Cells()
+    while True:
+        rows = []
+        for _ in range(9):
+            best = min(world.options(), key=lambda each: cells.seen(each))
+            rows.append(world.to(best).numpy())
+            cells.visit(world.move(best))
+        world.rows.put(rows)
+
+
+run(World())
+"""
+
+
+def test_look_ups_whose_keys_are_not_among_those_that_are_removed_are_named() -> None:
+    found = finding(kept(world=CELLS), "world.py:run:26")
+
+    assert found.cause.startswith(
+        "Most likely `return self.cells[place].visits` at world.py:10 seen looks up keys in "
+        "self.cells of Cells, a defaultdict (world.py:6), in each round of `while True:` at "
+        "world.py:21 run: each key that is not there yet gets an entry, which "
+        "stays, and what removes from it, `del self.cells[self.order.pop(0)]` at world.py:16 "
+        "visit, takes only the keys that self.order holds, which `self.order.append(place)` at "
+        "world.py:13 visit adds: an entry for a key that was only looked up is not among them."
+    )
+    assert "get(key, default)" in found.advice
+
+
+def test_a_variable_that_each_round_sends_is_no_example() -> None:
+    own = CELLS.replace("self.cells[place].visits", "self.cells.get(place)", 1)
+    sent = finding(kept(world=own), "world.py:run:26")
+    stays = finding(kept(world=own.replace("world.rows.put(rows)", "pass")), "world.py:run:26")
+
+    assert "rows.append" not in sent.cause
+    assert "rows.append" in stays.cause

@@ -2792,3 +2792,62 @@ def test_folders_that_nothing_has_open_are_known_by_the_name_that_a_statement_gi
 
     assert [each.subject for each in findings] == ["temporary files"] * is_told
     assert all("gives, clips_*; another run" in each.evidence[1] for each in findings)
+
+
+REPLACES = Mark(
+    "replaces-parameter",
+    "/home/me/model.py",
+    "swap",
+    "index, 26; train.py:48-55 mine",
+    Statement(28, 'group["params"][0] = parameter'),
+)
+
+
+@pytest.mark.parametrize(
+    ("stack", "is_told"), [("train.py:mine:51", True), ("train.py:mine:60", False)]
+)
+def test_the_state_of_replaced_parameters_that_an_optimizer_keeps_is_named(
+    stack: str, is_told: bool
+) -> None:
+    finding = only(
+        check, snapshot_of(main(threads=[thread(MAIN, stack)]), marks=(REPLACES,)), GROWS
+    )
+
+    assert is_told is finding.cause.startswith(
+        "Most likely an optimizer keeps the state of parameters that were replaced: "
+        '`group["params"][0] = parameter` at model.py:28 swap gives it another parameter, in each '
+        "round of the loop at train.py:48 mine, and model.py:26 swap asks for the entry of the old "
+        "one by index."
+    )
+    assert is_told is ("optimizer.state.pop(old, {})" in finding.advice)
+
+
+WARNS = Mark(
+    "warns-anew", "/home/me/data.py", "clip", "", Statement(34, 'warnings.warn(f"{name}: {box}")')
+)
+FILTER = Mark(
+    "warning-filter",
+    "/home/me/main.py",
+    "main",
+    "",
+    Statement(3, "warnings.simplefilter('always')"),
+)
+
+
+@pytest.mark.parametrize(
+    ("share", "marks", "is_told"),
+    [(0.2, (WARNS,), True), (0.01, (WARNS,), False), (0.2, (WARNS, FILTER), False)],
+)
+def test_ever_new_texts_of_warnings_are_named_where_the_process_is_often(
+    share: float, marks: tuple[Mark, ...], is_told: bool
+) -> None:
+    warns = Activity("computing", "Python code", place="data.py:34 clip")
+    other = Activity("computing", "Python code", place="data.py:60 draw")
+    seen = snapshot_of(main(threads=[thread(MAIN, "data.py:draw:60")]), marks=marks)
+    finding = only(check, with_shares(seen, p100={warns: share, other: 1 - share}), GROWS)
+
+    assert is_told is finding.cause.startswith(
+        'Most likely the texts of warnings are kept: `warnings.warn(f"{name}: {box}")` at '
+        "data.py:34 clip puts values of each call into the text."
+    )
+    assert is_told is ("captureWarnings(), smaller log files" in finding.advice)
