@@ -97,7 +97,7 @@ def _removal(index: Index, text: str) -> _Removal | None:
     return removals[0] if len({each.removes for each in removals}) == 1 else None
 
 
-_TRANSLATED = {"?": _CHANCE, "*": ".*"}
+_TRANSLATED: Mapping[str, str] = MappingProxyType({"?": _CHANCE, "*": ".*"})
 
 
 def _is_inside(index: Index, mark: Mark) -> bool:
