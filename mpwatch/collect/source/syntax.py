@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
@@ -295,6 +295,26 @@ def imported_names(tree: ast.Module) -> set[str]:
             found |= {each.asname or each.name.partition(".")[0] for each in node.names}
         elif isinstance(node, ast.ImportFrom):
             found |= {each.asname or each.name for each in node.names}
+    return found
+
+
+def full_name(tree: ast.Module, func: ast.expr) -> str:
+    """A function with the modules it is imported from: `matplotlib.pyplot.figure` of `plt.figure`.
+
+    As it is written where its first name is not imported.
+    """
+    first, dot, rest = expression_text(func).partition(".")
+    return f"{of_file(tree, imports_of).get(first, first)}{dot}{rest}"
+
+
+def imports_of(tree: ast.Module) -> Mapping[str, str]:
+    """The names that a file imports, each with what it stands for."""
+    found: dict[str, str] = {}
+    for node in every_node(tree):
+        if isinstance(node, ast.Import):
+            found |= {each.asname: each.name for each in node.names if each.asname}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            found |= {e.asname or e.name: f"{node.module}.{e.name}" for e in node.names}
     return found
 
 

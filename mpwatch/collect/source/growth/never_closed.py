@@ -24,12 +24,15 @@ from mpwatch.collect.source.repetition import Repeatable, functions_with_classes
 from mpwatch.collect.source.syntax import (
     FUNCTIONS,
     LOOPS,
+    ORDERS,
     FunctionNode,
     ParsedFile,
     every_node,
     expression_text,
     first_line,
+    full_name,
     functions_in,
+    imports_of,
     is_inside,
     last_line,
     last_name,
@@ -54,6 +57,12 @@ _RELEASE: Final = re.compile(
     r"|shut_?down|stop|tear_?down|terminate|wait)(?:_\w+)?"
 )
 """Names of methods and functions that give back what an object has taken."""
+_WAITS_ONLY: Final = re.compile(r"_*(?:free|wait)(?:_\w+)?")
+"""Those that end no thread."""
+_TELLS: Final = frozenset(("put", "put_nowait", "send", "set"))
+"""Methods of events, queues and pipes by which a thread may be told to end."""
+_PLAIN_DECORATORS: Final = frozenset(("dataclass", "final", "runtime_checkable", "total_ordering"))
+"""Of classes, which release nothing."""
 _PLAIN_BASES: Final = frozenset(("ABC", "Generic", "Protocol", "Thread", "object"))
 """Bases that release nothing when an object is dropped."""
 _GUARDS: Final = frozenset(("__del__", "finalize", "enter_context", "register", "push", "callback"))
@@ -226,6 +235,8 @@ class _Program:
         self._own = self._names.keys() | counts.keys()
         """The names of all functions and classes."""
         self._are_figures_left: bool | None = None
+        self._callers: dict[tuple[frozenset[str], str], frozenset[str]] = {}
+        """Functions that were asked for, with those that lead to them."""
 
     def candidates(self) -> Iterator[tuple[_Place, ast.Call]]:
         """The calls that make such an object, or are of such a function of a library."""
@@ -343,6 +354,7 @@ class _Program:
         """
         level = {name}
         seen: set[str] = set()
+        called = self._leading_to(called, name)
         for _ in range(_NESTED):
             above: set[str] = set()
             for use in self._uses:
@@ -357,6 +369,26 @@ class _Program:
             level = above - seen
         return False
 
+    def _leading_to(self, called: frozenset[str], but: str) -> frozenset[str]:
+        """Some functions, with those that call one of them, also by others; without one of these.
+
+        Args:
+            called: Their names.
+            but: The name of a function that may call one under a condition only.
+        """
+        found = self._callers.get((called, but))
+        if found is None:
+            found = called
+            for _ in range(_NESTED):
+                found |= {
+                    each.function
+                    for use in self._uses
+                    for each in use.rounds
+                    if each.function != but and not each.calls.isdisjoint(found)
+                }
+            self._callers[called, but] = found
+        return found
+
     def _holder(self, name: str, depth: int) -> _Holder | None:
         """The class of that name, if its objects keep what dropping them does not give back."""
         if name in self._holders or not depth:
@@ -365,10 +397,14 @@ class _Program:
         of = self._classes.get(name)
         if of is None or _guards_itself(of.node) or not self._is_plain_class(of, depth):
             return None
+        decorators = {last_name(getattr(e, "func", e)) for e in of.node.decorator_list}
+        if not decorators <= _PLAIN_DECORATORS:
+            return None
         found = list(islice(self._taken_by(of, depth), _TAKEN))
         releases: frozenset[str] = frozenset()
         if any(each.kind == "threads" for each in found):
-            releases = frozenset(each for each in of.methods if _RELEASE.fullmatch(each))
+            named = (each for each in of.methods if _RELEASE.fullmatch(each))
+            releases = frozenset(each for each in named if not _WAITS_ONLY.fullmatch(each))
         for each in found:
             releases = self._releasing(of, each.attribute, each.released_by, releases)
         init = of.methods.get("__init__")
@@ -528,6 +564,8 @@ class _Variables:
                     return None
                 used = self.parents.get(id(parent))
                 is_called = isinstance(used, ast.Call) and used.func is parent
+                if _may_tell(used):
+                    return None
                 if _may_release(parent.attr, releases):
                     if used is None or not is_called:
                         return None
@@ -546,6 +584,15 @@ def _variables(function: FunctionNode) -> _Variables:
 def _may_release(method: str, releases: Iterable[str]) -> bool:
     """Whether a method releases its object, as its name or the class shows."""
     return method in releases or _RELEASE.fullmatch(method) is not None or method == "__exit__"
+
+
+def _may_tell(used: ast.AST | None) -> bool:
+    """`feed.put(None)` and `feed.done.set()`, by which the thread of an object may end."""
+    if isinstance(used, ast.Call):
+        return any(getattr(each, "value", ...) is None for each in used.args)
+    return isinstance(used, ast.Attribute) and (
+        used.attr in _TELLS or _RELEASE.fullmatch(used.attr) is not None
+    )
 
 
 def _is_test(parent: ast.AST | None) -> bool:
@@ -612,7 +659,13 @@ def _where(of: _Class, node: ast.AST) -> str:
 def _runs_on(of: _Class, name: str) -> bool:
     """Whether a method that a thread runs has a loop without an end of its own."""
     method = of.methods.get(name)
-    return method is not None and any(isinstance(e, ast.While) for e in own_nodes(method))
+    loops = own_nodes(method) if method is not None else ()
+    return any(isinstance(each, ast.While) and not _counts(each.test) for each in loops)
+
+
+def _counts(test: ast.expr) -> bool:
+    """`number < 10`: such a loop ends by itself."""
+    return isinstance(test, ast.Compare) and any(isinstance(op, tuple(ORDERS)) for op in test.ops)
 
 
 def _is_thread_of(of: _Class, call: ast.Call) -> bool:
@@ -651,38 +704,19 @@ def _classes_of(file: str, module: ParsedFile) -> Iterator[_Class]:
             yield _Class(file, module, node, methods)
 
 
-def full_name(tree: ast.Module, func: ast.expr) -> str:
-    """A function with the modules it is imported from: `matplotlib.pyplot.figure` of `plt.figure`.
-
-    As it is written where its first name is not imported.
-    """
-    first, dot, rest = expression_text(func).partition(".")
-    return f"{of_file(tree, _imports).get(first, first)}{dot}{rest}"
-
-
-def _imports(tree: ast.Module) -> Mapping[str, str]:
-    """The names that a file imports, each with what it stands for."""
-    found: dict[str, str] = {}
-    for node in every_node(tree):
-        if isinstance(node, ast.Import):
-            found |= {each.asname: each.name for each in node.names if each.asname}
-        elif isinstance(node, ast.ImportFrom) and not node.level:
-            found |= {e.asname or e.name: f"{node.module}.{e.name}" for e in node.names}
-    return found
-
-
 def _uses_of_file(tree: ast.Module) -> _FileUse:
     """See `_FileUse`."""
     given: set[tuple[str, str]] = set()
     released: set[str] = set()
     read: set[str] = set()
-    modules = of_file(tree, _imports)
+    modules = of_file(tree, imports_of)
     for node in every_node(tree):
         if isinstance(node, ast.Attribute):
             first = node.value.id if isinstance(node.value, ast.Name) else ""
             if isinstance(node.ctx, ast.Load) and first != "self" and first not in modules:
                 read.add(node.attr)
             continue
+        read.update(_released_by(node))
         name = last_name(node.func) if isinstance(node, ast.Call) else ""
         if isinstance(node, ast.Call) and _RELEASE.fullmatch(name):
             of = node.func.value if isinstance(node.func, ast.Attribute) else node.func
@@ -701,6 +735,22 @@ def _uses_of_file(tree: ast.Module) -> _FileUse:
                 given |= {(e.attr, name) for e in keywords if isinstance(e, ast.Attribute)}
     rounds = tuple(_rounds_of(tree))
     return _FileUse(frozenset(given), frozenset(released), frozenset(read), rounds)
+
+
+def _released_by(node: ast.AST) -> Iterable[str]:
+    """The methods that are called of an object without a name of theirs that is an attribute."""
+    if isinstance(node, ast.withitem):
+        is_made = isinstance(node.context_expr, ast.Call)
+        return () if is_made else ("__exit__", "__aexit__")
+    if not isinstance(node, ast.Call):
+        return ()
+    name = last_name(node.func)
+    if name in ("closing", "aclosing"):
+        return ("close", "aclose")
+    if name in ("enter_context", "enter_async_context", "push"):
+        return ("__exit__", "__aexit__")
+    texts = (getattr(each, "value", None) for each in node.args)
+    return [e for e in texts if isinstance(e, str)] if name in ("getattr", "methodcaller") else ()
 
 
 def _rounds_of(tree: ast.Module) -> Iterator[_Round]:

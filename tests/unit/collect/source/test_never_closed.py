@@ -319,3 +319,83 @@ def test_clients_and_writers_of_libraries() -> None:
         "writers, torch.utils.tensorboard.SummaryWriter, close, , none"
     ]
     assert told(main="".join(writes) + "    writer.close()\n") == []
+
+
+WITH = f"{FEED}\n        def __enter__(self):\n            return self\n" + (
+    "\n        def __exit__(self, *raised):\n            self.close()\n"
+)
+
+
+@pytest.mark.parametrize(
+    "uses",
+    [
+        "    with feed:\n        print(feed.take())\n",
+        "    with contextlib.closing(feed):\n        print(feed.take())\n",
+        "    contextlib.ExitStack().enter_context(feed)\n",
+        "    getattr(feed, 'close')()\n",
+    ],
+)
+def test_an_object_that_another_function_closes_without_a_call_of_its_method(uses: str) -> None:
+    main = rounds("feed = Feed(path)", "use(feed)")
+
+    assert told(feed=WITH, main=main, more=f"def use(feed):\n{uses}") == []
+    assert told(feed=WITH, main=main, more="def use(feed):\n    feed.take()\n") == IS_LEFT
+
+
+@pytest.mark.parametrize("line", ["feed.put(None)", "feed.done.set()", "feed.thread.join()"])
+def test_a_thread_that_is_told_to_end_by_a_message_or_an_event(line: str) -> None:
+    feed = f"{FEED}\n        def put(self, path):\n            self.paths.put(path)\n"
+
+    assert told(feed=feed, main=rounds("feed = Feed(path)", "feed.put(path)", line)) == []
+    assert told(feed=feed, main=rounds("feed = Feed(path)", "feed.put(path)")) == IS_LEFT
+
+
+def test_a_thread_that_counts_its_rounds_ends_by_itself() -> None:
+    feed = FEED.replace("while not self.done.wait(0.1)", "while self.number < 10")
+
+    assert told(feed=feed, main=rounds("feed = Feed(path)")) == []
+
+
+def test_a_method_that_waits_or_frees_places_ends_no_thread() -> None:
+    feed = FEED.replace("def close(self)", "def wait_ready(self)").replace(
+        "self.done.set()\n            self.thread.join()", "self.ready.wait()"
+    )
+
+    assert told(feed=feed, main=rounds("feed = Feed(path)")) == []
+
+
+def test_a_decorator_may_make_a_class_whose_objects_close_themselves() -> None:
+    feed = FEED.replace("class Feed:", "@closed_when_dropped\n    class Feed:")
+
+    assert told(feed=feed, main=rounds("feed = Feed(path)")) == []
+
+
+HOOKS = """
+    class Hook:
+        def on_start(self, path):
+            self.feed = Feed(path)
+
+        def on_end(self):
+            self.feed.close()
+
+    class Trainer:
+        def before(self, path):
+            self.hook.on_start(path)
+
+        def after(self):
+            self.hook.on_end()
+
+        def fit(self, paths):
+            for path in paths:
+                self.before(path)
+                {after}
+"""
+
+
+@pytest.mark.parametrize(
+    ("after", "ways"), [("self.after()", []), ("pass", ["threads, Feed, close, feed.py:8, over"])]
+)
+def test_an_attribute_whose_object_another_call_of_the_round_closes(
+    after: str, ways: list[str]
+) -> None:
+    assert told(feed=FEED, main=HOOKS.format(after=after)) == ways
