@@ -13,7 +13,7 @@ import ast
 import builtins
 import re
 from collections import defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from itertools import islice, pairwise
 from typing import Final, NamedTuple
 
@@ -40,6 +40,7 @@ from mpwatch.collect.source.syntax import (
     children,
     expression_text,
     first_line,
+    full_name,
     imported_names,
     imported_roots,
     last_line,
@@ -131,7 +132,9 @@ _RUNS_ON: Final = re.compile(
 _OTHER_EACH_TIME: Final = frozenset(
     ("BytesIO", "StringIO", "Generator", "default_rng", "iter", "next", "open", "Random", "Queue")
 )
-_CACHES: Final = re.compile(r".*(?:cache|memo|once|singleton|fixture|property).*", re.IGNORECASE)
+_CACHES: Final = re.compile(
+    r".*(?:cache|lazy|memo|once|reify|singleton|fixture|property).*", re.IGNORECASE
+)
 """Decorators of functions that keep what they return, or are run once."""
 _SERVES: Final = re.compile(
     r"get|post|put|patch|delete|route|websocket|task|remote|endpoint|listener|subscribe\w*|on_\w+"
@@ -216,7 +219,9 @@ class _Search:
         self._changed: set[str] = set()
         """Last names of what an element is stored in, or that is added to."""
         self._written: set[str] = set()
-        """Paths, as they are written, of files that the program writes."""
+        """Paths, as they are written, of files that the program writes; see `_keys_of_path`."""
+        self._paths: list[tuple[ast.expr, Function]] = []
+        """The expressions of these paths."""
         self._elsewhere: set[tuple[str, str]] = set()
         """Variables of files that functions set."""
         self._has_columns = any(
@@ -229,6 +234,8 @@ class _Search:
             self._elsewhere |= {(function.file, name) for name in function.not_own}
             for statement, parents in function.statements:
                 self._note(function, statement, parents)
+        for path, function in self._paths:
+            self._written.update(self._keys_of_path(path, function))
 
     def _note(self, function: Function, statement: ast.AST, parents: tuple[ast.AST, ...]) -> None:
         """Note what a statement sets, changes and writes."""
@@ -253,7 +260,7 @@ class _Search:
                 named == "setattr" or "__dict__" in expression_text(node.func)
             ):
                 self._set_by_name.add(id(function.owner))
-            self._written.update(filter(None, map(_path_key, _paths_written(node))))
+            self._paths += ((path, function) for path in _paths_written(node))
 
     def found(self) -> Iterator[Again]:
         """The calls, each with the nearest loops in whose rounds it is reached."""
@@ -269,7 +276,7 @@ class _Search:
         self, found: _Found, function: Function, statement: ast.AST, parents: tuple[ast.AST, ...]
     ) -> Iterator[Again]:
         for way in islice(self._ways(function, statement, parents), _WAYS):
-            if found.kind == "reads" and self._may_be_written(found, way):
+            if found.kind == "reads" and self._may_be_written(found, function, way):
                 continue
             if found.opened is not None and not _is_of_round(found.opened, function, way):
                 continue
@@ -346,7 +353,7 @@ class _Search:
     def _call(self, call: ast.Call, function: Function) -> _Found | None:
         name = expression_text(call.func)
         given = (*call.args, *(each.value for each in call.keywords))
-        if isinstance(call.func, ast.Name) and self._is_of_program(name):
+        if isinstance(call.func, ast.Name) and self._is_own_name(name, function):
             return None
         opened = self._opened(call, name, function)
         if opened is not None:
@@ -360,7 +367,10 @@ class _Search:
         ):
             path = call.func.value if isinstance(call.func, ast.Attribute) else None
             return None if path is None else _Found("reads", call, (path, *given), None, path)
-        if _BUILDS.fullmatch(name):
+        # A bare name counts where it is imported from that library: simulators, too, have an
+        # `Environment`.
+        built = full_name(function.module.tree, call.func)
+        if _BUILDS.fullmatch(name if "." in name else built) and "." in built:
             of_object = isinstance(call.func, ast.Attribute) and call.func.attr in _OF_OBJECT
             owner = [call.func.value] if isinstance(call.func, ast.Attribute) and of_object else []
             return _Found("builds", call, (*owner, *given))
@@ -383,13 +393,49 @@ class _Search:
             return made[0].statement, value
         return None
 
+    def _is_own_name(self, name: str, function: Function) -> bool:
+        """Whether a function or class of the program has a name, or an argument or a variable."""
+        is_variable = name in parameters_of(function) or bool(self._of_variable(function, name))
+        return is_variable or self._is_of_program(name)
+
     def _is_of_program(self, name: str) -> bool:
         return name in self._program.classes or self._program.has_function(name)
 
-    def _may_be_written(self, found: _Found, way: _Way) -> bool:
+    def _keys_of_path(self, path: ast.expr, function: Function) -> set[str]:
+        """By what two paths may be one, also by what their variables and arguments are given."""
+        found: set[str] = set()
+        waiting = [(path, function, 0)]
+        while waiting:
+            value, at, depth = waiting.pop()
+            self._spend(1)
+            key = _path_key(value)
+            if not key or key in found:
+                continue
+            found.add(key)
+            if depth == _DEPTH:
+                continue
+            settings: Sequence[_Setting] = ()
+            if isinstance(value, ast.Name):
+                settings = self._of_variable(at, value.id)
+                settings = settings or self._of_variable(self._files[at.file], value.id)
+                if value.id in at.arguments:
+                    given = at.arguments.index(value.id)
+                    for site in at.callers[:_SITES]:
+                        each = argument_of(site.call, value.id, given) if site.call else None
+                        waiting += [(each, site.caller, depth + 1)] if each is not None else []
+            elif isinstance(value, ast.Attribute):
+                settings = self._attributes[value.attr]
+            waiting += [
+                (e.value, e.function, depth + 1) for e in settings[:_SITES] if e.value is not None
+            ]
+        return found
+
+    def _may_be_written(self, found: _Found, function: Function, way: _Way) -> bool:
         """Whether the program writes the file that is read, or waits in the loop for what comes."""
-        if found.path is not None and _path_key(found.path) in self._written:
-            return True
+        if found.path is not None:
+            keys = self._keys_of_path(found.path, function)
+            if not self._written.isdisjoint(keys):
+                return True
         body = way.loop if way.loop is not None else way.top.node
         if id(body) not in self._waiting:
             names = {last_name(each.func) for each in calls_in(body)}
@@ -420,6 +466,8 @@ class _Search:
                 continue
             if any(_CACHES.fullmatch(each) for each in _decorators(at)):
                 continue
+            if at.outer is None and self._of_variable(self._files[at.file], at.name):
+                continue  # its name stands for something else, as what keeps its results
             by = (at.name, *by)
             handed = [each for each in at.callers if each.call is None]
             is_of_items = any(map(_hands_items, handed))
@@ -452,6 +500,8 @@ class _Search:
         elif loop is not None:
             parents = ()
         if any(isinstance(each, ast.ExceptHandler | ast.match_case) for each in parents):
+            return None
+        if any(_is_left_unless_raised(*e, statement, loop) for e in function.statements):
             return None
         found = [
             _Test(each.test, function)
@@ -928,10 +978,11 @@ _OF_CALL: Final = frozenset(("block", "callback", "error_callback", "timeout"))
 def _only_sends(body: ast.AST) -> bool:
     """Whether a loop or comprehension calls nothing that may change what it sends."""
     parts = body.body if isinstance(body, LOOPS) else [body]
+    calls = [call for part in parts for call in calls_in(part)]
+    sent = {last_name(value) for call in calls for value in _carried(call)} - {""}
     return all(
-        last_name(call.func) in _COLLECTS or bool(_carried(call)) or _is_send(call)
-        for part in parts
-        for call in calls_in(part)
+        _is_send(call) or (last_name(call.func) in _COLLECTS and not _changes(call, sent))
+        for call in calls
     ) and not any(
         isinstance(node, ast.AugAssign)
         or (
@@ -941,6 +992,14 @@ def _only_sends(body: ast.AST) -> bool:
         for part in parts
         for node in ast.walk(part)
     )
+
+
+def _changes(call: ast.Call, names: Container[str]) -> bool:
+    """`state.update(step=step)` of `state`."""
+    if not isinstance(call.func, ast.Attribute):
+        return False
+    is_adding = call.func.attr in ("add", "append", "extend", "update")
+    return is_adding and last_name(call.func.value) in names
 
 
 def _is_send(call: ast.Call) -> bool:
@@ -1049,6 +1108,25 @@ def _leaves_after(statement: ast.AST, parents: tuple[ast.AST, ...], loop: ast.AS
         ):
             return True
     return False
+
+
+def _is_left_unless_raised(
+    block: ast.AST, around: tuple[ast.AST, ...], statement: ast.AST, loop: ast.AST | None
+) -> bool:
+    """Whether a later statement is reached only if one in a block raises an exception.
+
+    `try: return known[key]` with `except KeyError: pass`, and the same with `suppress()`.
+    """
+    if not isinstance(block, ast.Try | ast.With | ast.AsyncWith):
+        return False
+    first = first_line(loop) if loop is not None else 0
+    if not first < last_line(block) < first_line(statement):
+        return False
+    last = (block.orelse or block.body)[-1] if isinstance(block, ast.Try) else block.body[-1]
+    if isinstance(last, ast.Return):
+        return loop is None or loop in around
+    inner = next((each for each in reversed(around) if isinstance(each, LOOPS)), None)
+    return isinstance(last, ast.Continue | ast.Break) and loop is not None and inner is loop
 
 
 def _not_each_time(statement: ast.AST) -> set[int]:
@@ -1189,10 +1267,18 @@ def _path_of(opens: ast.Call) -> ast.expr | None:
     return opens.func.value if isinstance(opens.func, ast.Attribute) else None
 
 
+_MAKES_PATH: Final = frozenset(("Path", "join", "joinpath", "str"))
+
+
 def _path_key(path: ast.expr) -> str:
-    """By what two paths may be one: the last name, or the text of a constant."""
+    """By what two paths may be one: the last name, or the last part of what is written out."""
+    makes_path = isinstance(path, ast.Call) and last_name(path.func) in _MAKES_PATH
+    if makes_path and isinstance(path, ast.Call) and path.args:
+        path = path.args[-1]
+    elif isinstance(path, ast.BinOp) and isinstance(path.op, ast.Div):
+        path = path.right
     if isinstance(path, ast.Constant):
-        return repr(path.value)
+        return repr(str(path.value).rpartition("/")[2])
     return last_name(path) or expression_text(path)
 
 

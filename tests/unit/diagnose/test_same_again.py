@@ -104,8 +104,8 @@ def test_a_file_that_each_round_reads_is_told_with_why_it_is_the_same_and_where_
     assert cost.words == "json.load(opened) reads all of the same file again each time"
     assert cost.cause == (
         ": TABLE is set once, in line 4 of data.py, so that each round of `for line in lines:` "
-        "(data.py:14 main) reads the same file again, unless something outside of the program "
-        "writes it meanwhile."
+        "(data.py:14 main) reads the same file again, unless something writes it "
+        "meanwhile."
     )
     assert "before the loop of line 14, and pass it to encode(), or by functools.cache" in (
         cost.advice

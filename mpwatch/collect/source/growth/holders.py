@@ -1374,16 +1374,18 @@ def _is_main(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and "__main__" in expression_text(node.test)
 
 
-_COMPREHENSIONS: Final = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _GOES_THROUGH: Final = frozenset(
     (
         *("Counter", "all", "any", "array", "as_tensor", "asarray", "cat", "concatenate"),
-        *("deepcopy", "dump", "dumps", "join", "list", "max", "min", "sample", "set", "shuffle"),
-        *("sorted", "stack", "sum", "tensor", "tuple"),
+        *("deepcopy", "dump", "dumps", "join", "list", "max", "min", "set", "shuffle", "sorted"),
+        *("stack", "sum", "tensor", "tuple"),
     )
 )
-"""Calls that look at all elements of what they are given first."""
-_PASSES_ON: Final = frozenset(("enumerate", "list", "reversed", "sorted", "tqdm", "tuple", "zip"))
+"""Calls that look at all elements of what they are given first; of a generator, too."""
+_STOPS_EARLY: Final = frozenset(("all", "any"))
+"""Those of them that look at no more elements of a generator than they need."""
+_PASSES_ON: Final = frozenset(("enumerate", "list", "reversed", "sorted", "tqdm", "tuple"))
+"""Calls that give each element of what they are given; zip() stops at the shortest."""
 
 
 def _is_seldom(added: _Added) -> bool:
@@ -1391,7 +1393,22 @@ def _is_seldom(added: _Added) -> bool:
 
     Most often it is the bound of a buffer, of which single entries are then overwritten.
     """
+    if any(isinstance(each, ast.ExceptHandler) for each in added.parents):
+        return True  # such as an IndexError, where no place of that number is there yet
+    tests = [each.test for each in added.parents if isinstance(each, ast.If)]
+    if any(_asks_for_size(node, added.shown) for test in tests for node in ast.walk(test)):
+        return True
     return turns_of([node for node, _ in added.function.statements]).has(added.statement)
+
+
+def _asks_for_size(node: ast.AST, container: str) -> bool:
+    """`len(items)`, and `x not in items`, by which each value is there once."""
+    if isinstance(node, ast.Call):
+        return last_name(node.func) == "len"
+    return isinstance(node, ast.Compare) and any(
+        isinstance(op, ast.NotIn) and expression_text(of) == container
+        for op, of in zip(node.ops, node.comparators, strict=True)
+    )
 
 
 def _through_all(statement: ast.AST) -> Iterator[ast.expr]:
@@ -1406,10 +1423,14 @@ def _through_all(statement: ast.AST) -> Iterator[ast.expr]:
         if not any(isinstance(each, leaves) for part in statement.body for each in ast.walk(part)):
             yield from _gone_over(statement.iter)
     for node in expressions_of(statement):
-        if isinstance(node, _COMPREHENSIONS):
+        if isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp):
             yield from _gone_over(node.generators[0].iter)
         elif isinstance(node, ast.Call) and last_name(node.func) in _GOES_THROUGH and node.args:
-            yield from (e for e in node.args[:1] if isinstance(e, ast.Name | ast.Attribute))
+            first = node.args[0]
+            if isinstance(first, ast.Name | ast.Attribute):
+                yield first
+            elif isinstance(first, ast.GeneratorExp) and last_name(node.func) not in _STOPS_EARLY:
+                yield from _gone_over(first.generators[0].iter)
 
 
 def _gone_over(iterated: ast.expr) -> Iterator[ast.expr]:

@@ -145,7 +145,7 @@ _KINDS: Mapping[AgainKind, tuple[str, str, str]] = {
     ),
     "reads": (
         "reads all of the same file again each time",
-        "reads the same file again, unless something outside of the program writes it meanwhile",
+        "reads the same file again, unless something writes it meanwhile",
         "Read it once and keep what was read: {where}. If that is too large for the memory, use a "
         "form of which one part can be read (an .npy file with numpy.load(path, mmap_mode='r'), "
         "HDF5 in chunks, groups of rows of Parquet), with an index of the parts. Where a round "

@@ -331,3 +331,147 @@ def test_a_program_of_any_shape_gives_no_more_than_a_bounded_number() -> None:
     reads = "".join(f"        np.load('{number}.npy')\n" for number in range(3 * AGAIN))
 
     assert len(again(main=f"import numpy as np\ndef main():\n    while True:\n{reads}")) == AGAIN
+
+
+def in_rounds(*lines: str, before: Sequence[str] = (), top: str = "") -> str:
+    """A function with statements before a loop, and in it."""
+    first = "".join(f"    {each}\n" for each in before)
+    body = "".join(f"        {each}\n" for each in lines)
+    main = f"def main():\n{first}    for seed in range(10):\n{body}"
+    return f'{top}\n\n{main}\n\nif __name__ == "__main__":\n    main()\n'
+
+
+def test_a_variable_or_another_class_with_the_name_of_what_builds() -> None:
+    loaded = "pipeline = StableDiffusionPipeline.from_pretrained('x')"
+    line = "image = pipeline('a cat')"
+
+    assert words(main=in_rounds(line, before=[loaded])) == []
+    top = "from transformers import pipeline"
+    assert words(main=in_rounds("pipe = pipeline('ner')", top=top)) == ["builds pipeline('ner')"]
+    assert words(main=in_rounds("env = Environment()", top="from salabim import Environment")) == []
+    made = words(main=in_rounds("env = Environment()", top="from jinja2 import Environment"))
+    assert made == ["builds Environment()"]
+
+
+TABLE = """\
+import numpy as np
+
+KNOWN = {{}}
+PATH = "/data/table.npy"
+
+
+def table():
+    {asks}
+    value = np.load(PATH)
+    KNOWN[PATH] = value
+    return value
+{after}
+
+def main():
+    for number in range(10):
+        use(table()[number])
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("asks", "after"),
+    [
+        ("try:\n        return KNOWN[PATH]\n    except KeyError:\n        pass", ""),
+        ("with suppress(KeyError):\n        return KNOWN[PATH]", ""),
+        ("pass", "table = functools.lru_cache(None)(table)\n"),
+    ],
+)
+def test_a_function_that_keeps_what_it_has_read(asks: str, after: str) -> None:
+    assert words(main=TABLE.format(asks=asks, after=after)) == []
+    assert words(main=TABLE.format(asks="pass", after="")) == ["reads np.load(PATH)"]
+
+
+PUBLISH = """\
+import torch
+
+
+def publish(net, path):
+    torch.save(net.state_dict(), path + ".new")
+    os.replace(path + ".new", path)
+"""
+
+
+@pytest.mark.parametrize("target", ["WEIGHTS", "os.path.join(folder, 'weights.pt')"])
+def test_a_file_that_another_function_writes_by_the_name_of_its_argument(target: str) -> None:
+    acts = in_rounds(
+        "net.load_state_dict(torch.load(WEIGHTS))", top="WEIGHTS = '/run/weights.pt'\nnet = make()"
+    )
+    learns = f"def learn(net, folder):\n    publish(net, {target})\n\nlearn(net, '/run')\n"
+
+    assert words(main=acts + learns, learner=PUBLISH) == []
+    assert words(main=acts, learner=PUBLISH) == ["reads torch.load(WEIGHTS)"]
+
+
+@pytest.mark.parametrize(
+    ("line", "is_told"),
+    [("pass", True), ("state.update(step=seed)", False), ("weights.append(state)", True)],
+)
+def test_what_a_method_changes_before_it_is_sent(line: str, is_told: bool) -> None:
+    text = in_rounds(line, "q.put(state)", before=["state = make()", "weights = []"])
+
+    assert words(main=text) == (["sends q.put(state)"] if is_told else [])
+
+
+SEEN = """\
+class Seen:
+    def __init__(self, places):
+        self.places = places
+        self.items = []
+
+    def add(self, item, position):
+        {adds}
+
+    def look(self, item):
+        return {looks}
+
+
+def main():
+    seen = Seen(100)
+    for item in source():
+        seen.add(item, 0)
+        seen.look(item)
+
+
+if __name__ == "__main__":
+    main()
+"""
+ADDS = "self.items.append(item)"
+
+
+@pytest.mark.parametrize(
+    ("adds", "looks"),
+    [
+        (ADDS, "random.sample(self.items, 32)"),
+        (ADDS, "next((each for each in self.items if each == item), None)"),
+        (ADDS, "any(each == item for each in self.items)"),
+        (ADDS, "[a + b for a, b in zip(item, self.items)]"),
+        (ADDS, "list(islice((each for each in self.items), 3))"),
+        (
+            "try:\n            self.items[position] = item\n"
+            "        except IndexError:\n            self.items.append(item)",
+            "sum(self.items)",
+        ),
+        (
+            "if position == len(self.items):\n            self.items.append(None)\n"
+            "        self.items[position] = item",
+            "sum(self.items)",
+        ),
+        ("if item not in self.items:\n            self.items.append(item)", "sum(self.items)"),
+    ],
+)
+def test_no_walk_over_all_of_what_only_grows(adds: str, looks: str) -> None:
+    assert words(main=SEEN.format(adds=adds, looks=looks)) == []
+
+
+@pytest.mark.parametrize("looks", ["sum(self.items)", "max(each.loss for each in self.items)"])
+def test_a_walk_over_all_of_what_only_grows(looks: str) -> None:
+    assert words(main=SEEN.format(adds=ADDS, looks=looks)) == ["walks self.items"]
