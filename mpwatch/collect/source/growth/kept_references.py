@@ -29,6 +29,7 @@ from mpwatch.collect.source.syntax import (
     every_node,
     expression_text,
     first_line,
+    full_name,
     functions_in,
     imported_roots,
     last_line,
@@ -61,14 +62,15 @@ def replaced_parameters(file: str, module: ParsedFile) -> Iterator[Repeatable]:
     tree = module.tree
     if "torch" not in imported_roots(tree):
         return
-    for function, _ in functions_with_classes(tree):
+    for function, owner in functions_with_classes(tree):
         if not isinstance(function, FUNCTIONS):
             continue
         nodes = list(own_nodes(function))
         replaced = [each for node in nodes for each in _replaces(node)]
         if not replaced:
             continue
-        asked = [found for node in nodes for found in _asks_state(node)]
+        states = _states(nodes, owner)
+        asked = [found for node in nodes for found in _asks_state(node, states)]
         if not asked or not all(_is_no_parameter(key, nodes) for _, key in asked):
             continue  # it may be that the entry of the old one is asked for
         node, key = max(asked, key=lambda each: first_line(each[0]))  # what removes comes last
@@ -89,14 +91,34 @@ def _replaces(node: ast.AST) -> Iterator[ast.AST]:
             yield node
 
 
-def _asks_state(node: ast.AST) -> Iterator[tuple[ast.AST, ast.expr]]:
+def _states(nodes: Sequence[ast.AST], owner: ast.ClassDef | None) -> set[str]:
+    """What a function calls the state of an optimizer: `self.optimizer.state`, or a variable of it.
+
+    Not an entry of it, nor `self.state` of what is no optimizer.
+    """
+    bases = {last_name(each) for each in owner.bases} if owner is not None else set()
+    states = {
+        expression_text(each)
+        for each in nodes
+        if isinstance(each, ast.Attribute) and each.attr == "state"
+    }
+    states -= set() if any("Optim" in each for each in bases) else {"self.state"}
+    return states | {
+        expression_text(target)
+        for node in nodes
+        for target, value in bindings(node)
+        if expression_text(value) in states
+    }
+
+
+def _asks_state(node: ast.AST, states: Container[str]) -> Iterator[tuple[ast.AST, ast.expr]]:
     """The entries of the state of an optimizer that are read, deleted or taken out, with keys."""
     if isinstance(node, ast.Subscript):
-        if last_name(node.value) == "state" and not isinstance(node.ctx, ast.Store):
+        if expression_text(node.value) in states and not isinstance(node.ctx, ast.Store):
             yield node, node.slice
     elif isinstance(node, ast.Call) and node.args:
         owner, _, method = expression_text(node.func).rpartition(".")
-        if method in ("get", "pop") and owner.rpartition(".")[2] == "state":
+        if method in ("get", "pop") and owner in states:
             yield node, node.args[0]
 
 
@@ -339,8 +361,8 @@ def find_warnings(tree: ast.Module, function: ast.AST, nodes: Sequence[ast.AST])
     own |= {n.id for n in nodes if isinstance(n, ast.Name) and not _is_read(n)}
     made = {expression_text(target): value for node in nodes for target, value in bindings(node)}
     for call in (each for each in nodes if isinstance(each, ast.Call)):
-        name, to = last_name(call.func), receiver_of(call)
-        if to not in ("", "warnings"):
+        module, _, name = full_name(tree, call.func).rpartition(".")
+        if module != "warnings":
             continue
         if name in ("catch_warnings", "filterwarnings", "resetwarnings", "simplefilter"):
             given = {getattr(each, "value", None) for each in call.args}

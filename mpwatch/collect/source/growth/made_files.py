@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -45,6 +46,12 @@ _MAY_REMOVE: Final = _REMOVES | {
     *("replace", "rm", "rm_file", "run", "system"),
 }
 """Functions that may take files away, those that run other programs among them."""
+_NAMED_LIKE_REMOVAL: Final = re.compile(
+    r"\w*(?:clean|clear|delete|discard|evict|expire|keep_?last|prune|purge|remove|rotate|sweep"
+    r"|TemporaryDirectory|trim|unlink)\w*",
+    re.IGNORECASE,
+)
+"""Functions of the program or a library that may, as their names say."""
 
 
 def made_files(file: str, module: ParsedFile) -> Iterator[Mark]:
@@ -54,7 +61,8 @@ def made_files(file: str, module: ParsedFile) -> Iterator[Mark]:
     condition in the same function.
     """
     has_removal = any(
-        isinstance(each, ast.Attribute | ast.Name) and last_name(each) in _MAY_REMOVE
+        (isinstance(each, ast.Attribute | ast.Name) and last_name(each) in _MAY_REMOVE)
+        or (isinstance(each, ast.Call) and _NAMED_LIKE_REMOVAL.fullmatch(last_name(each.func)))
         for each in every_node(module.tree)
     )
     for function in functions_in(module.tree):

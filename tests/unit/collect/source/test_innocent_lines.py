@@ -698,6 +698,9 @@ class Optimizers:
         ("state = self.optimizer.state[value]", ""),
         ("self.optimizer.state[parameter] = self.optimizer.state[index]\n"
          "        del self.optimizer.state[group['params'][0]]", ""),
+        ("state = take(self.optimizer, group)\n        old = state['exp_avg']", ""),
+        ("self.state['swaps'] = self.state['swaps'] + 1", ""),
+        ("state = self.optimizer.state\n        del state[index]", "index, 9"),
         ("pass", ""),
     ],
 )  # fmt: skip
@@ -721,6 +724,8 @@ def test_a_replaced_parameter_whose_state_is_asked_for_by_another_key(
         ("warnings.warn(f'more than {LIMIT} boxes')", []),
         ("warnings.warn(f'{name} is deprecated', DeprecationWarning)", []),
         ("log.warn(f'{name}: {box} is outside')", []),
+        ("from mylog import warn\n    warn(f'{name}: {box} is outside')", []),
+        ("from warnings import warn\n    warn(f'{name}: {box} is outside')", ["warns-anew"]),
         ("warnings.simplefilter('always')", ["warning-filter"]),
         ("warnings.simplefilter('once')", []),
         ("with warnings.catch_warnings():\n        warnings.warn('one')", ["warning-filter"]),

@@ -36,6 +36,12 @@ def about(*lines: str) -> list[str]:
         (("path = mkdtemp(prefix='a_')", "atexit.register(shutil.rmtree, path)"), "a_*; "),
         (("path = mkdtemp(prefix='a_')", "if n:", "    run(['rm', path])"), "a_*; "),
         (("path = mkdtemp(prefix='a_')", "if exists(path):", "    rmtree(path)"), "a_*; "),
+        (("np.save(f'part-{n}.bin', page)", "keep_last(folder, n)"), "part-*.bin; "),
+        (("np.save(f'part-{n}.bin', page)", "pages.trim_to(n)"), "part-*.bin; "),
+        (
+            ("with TemporaryDirectory() as at:", "    np.save(f'{at}/part-{n}.bin', page)"),
+            "part-*.bin; ",
+        ),
     ],
 )
 def test_the_name_and_what_removes_it(lines: tuple[str, ...], expected: str | None) -> None:
