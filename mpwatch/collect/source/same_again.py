@@ -278,6 +278,12 @@ class _Search:
         for way in islice(self._ways(function, statement, parents), _WAYS):
             if found.kind == "reads" and self._may_be_written(found, function, way):
                 continue
+            if found.kind == "builds" and any(
+                not self._written.isdisjoint(self._keys_of_path(each, function))
+                for each in found.inputs
+                if not isinstance(each, ast.Constant) or isinstance(each.value, str)
+            ):
+                continue  # of a file that the program writes
             if found.opened is not None and not _is_of_round(found.opened, function, way):
                 continue
             try:
@@ -1294,6 +1300,13 @@ _WRITES_SECOND: Final = frozenset(
 )
 
 
+_MAY_WRITE: Final = re.compile(
+    r"(?:\w+_)?(?:download|export|fetch|render|sync)(?:_\w+)?|basicConfig|call|check_call"
+    r"|check_output|FileHandler|Popen|run|system|urlretrieve"
+)
+"""Functions that may write a file which they are given, as those that run other programs do."""
+
+
 def _paths_written(call: ast.Call) -> Iterator[ast.expr]:
     """The files that a call writes or removes, as far as its name shows."""
     name = last_name(call.func)
@@ -1305,3 +1318,6 @@ def _paths_written(call: ast.Call) -> Iterator[ast.expr]:
         yield from call.args[:1]
     if name in _WRITES_SECOND:
         yield from call.args[1:2]
+    if _MAY_WRITE.fullmatch(name):
+        for given in (*call.args, *(each.value for each in call.keywords)):
+            yield from given.elts if isinstance(given, ast.List | ast.Tuple) else (given,)

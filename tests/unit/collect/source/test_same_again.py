@@ -475,3 +475,19 @@ def test_no_walk_over_all_of_what_only_grows(adds: str, looks: str) -> None:
 @pytest.mark.parametrize("looks", ["sum(self.items)", "max(each.loss for each in self.items)"])
 def test_a_walk_over_all_of_what_only_grows(looks: str) -> None:
     assert words(main=SEEN.format(adds=ADDS, looks=looks)) == ["walks self.items"]
+
+
+@pytest.mark.parametrize(
+    ("line", "reads"),
+    [
+        ("download(URL, PATH)", "torch.load(PATH)"),
+        ("subprocess.run(['make', PATH])", "np.load(PATH)"),
+        ("torch.onnx.export(model, None, PATH)", "onnxruntime.InferenceSession(PATH)"),
+        ("model.save_pretrained(PATH)", "AutoModel.from_pretrained(PATH)"),
+    ],
+)
+def test_a_file_that_a_program_or_a_library_writes_in_the_rounds(line: str, reads: str) -> None:
+    top = "PATH = '/data/model.bin'\nURL = 'http://host/model.bin'\nmodel = make()"
+
+    assert words(main=in_rounds(line, f"x = {reads}", top=top)) == []
+    assert len(words(main=in_rounds("pass", f"x = {reads}", top=top))) == 1
