@@ -32,6 +32,8 @@ _MAY_NOT_CALL = re.compile(r"\b(?:and|or|if|for|while|lambda|elif)\b|^.{96}")
 """In a statement that may leave out a call in it, or that is not quoted to its end."""
 _OF_ALL_ALIKE = re.compile(r" in range\([\d_, ]+\):$")
 """A loop over a range of numbers that the source has."""
+_OF_SOME = re.compile(r"group|mesh|\bpg\b", re.IGNORECASE)
+"""In a call of a collective, that it may be one of some ranks: others pass it without them."""
 _SHADOWS = "torch/distributed/algorithms/join.py"
 """The end of `with Join(...)` calls the collectives of the others by design (torch 2.13)."""
 
@@ -169,7 +171,9 @@ def _waits_for_all(index: Index, rank: Process, at: Frame) -> bool:
     last = own.index(at)
     innermost = next((n for n in range(last) if not is_library(own[n])), last)
     is_direct = not any(map(is_library, own[innermost:last]))
-    return is_of_all and is_direct and not returns_at_once(index, rank)
+    line = source_of(index, own[innermost])
+    is_of_some = line is not None and _OF_SOME.search(line.statement.text) is not None
+    return is_of_all and is_direct and not is_of_some and not returns_at_once(index, rank)
 
 
 def _other_ways(index: Index, place: _Place, rank: Process) -> list[str] | None:
