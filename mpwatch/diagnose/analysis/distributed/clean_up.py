@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 
 from msgspec import Struct
 
@@ -72,9 +72,12 @@ def hiding_clean_up(
         is_waiting: Whether it is seen that no rank gets on. Else one of a loop may still be in the
             clean-up of the round before, and the others in the block of the next one.
     """
-    places = [[_place(index, rank, each) for each in others] for rank in ranks]
-    found = [each for row in places for each in row if each is not None]
-    if not found or len(found) < len(ranks) * len(others):
+    found = []
+    for rank, other in product(ranks, others):
+        if (place := _place(index, rank, other)) is None:
+            return None  # as for nearly all: of a thousand ranks there are many pairs
+        found.append(place)
+    if not found:
         return None
     place = found[0]
     is_one_round = not _is_repeated(index, place) or (
