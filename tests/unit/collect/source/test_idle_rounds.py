@@ -112,6 +112,36 @@ def test_only_what_is_left_in_its_place_holds_up_those_behind_it(
 
 
 @pytest.mark.parametrize(
+    "full",
+    ["len(chosen) >= 8", "chosen and self.is_late(request)", "chosen or len(chosen) > self.most"],
+)
+def test_a_result_is_not_empty_because_it_is_full(tmp_path: Path, full: str) -> None:
+    scans = f"""\
+import time
+
+class Engine:
+    def choose(self):
+        chosen = []
+        for request in self.waiting:
+            if {full}:
+                break
+            chosen.append(request)
+        return chosen
+
+    def step(self):
+        batch = self.choose()
+        if not batch:
+            time.sleep(0.001)
+"""
+    assert read(tmp_path, scans, "step").idle is None
+
+    both = scans.replace(f"if {full}:", f"if {full} or self.size(request) > self.free:")
+    idle = read(tmp_path, both, "step").idle
+    assert idle is not None
+    assert idle.container == "self.waiting"
+
+
+@pytest.mark.parametrize(
     ("old", "new"),
     [
         ("if not batch:", "if self.is_paused:"),
