@@ -165,6 +165,16 @@ def test_a_failed_call_is_found_with_what_chooses_its_target(tmp_path: Path) -> 
     assert retry.kept.statement.text == "self.endpoints = list(endpoints)"
 
 
+def test_few_of_many_arguments_are_followed(tmp_path: Path) -> None:
+    many = ", ".join(f"option_{n}" for n in range(40))
+    retry = read(
+        tmp_path, ASKS.replace("change(endpoint", f"change({many}, endpoint"), "send"
+    ).retry
+
+    assert retry is not None
+    assert retry.chosen is None
+
+
 def test_a_list_that_is_made_shorter_is_not_kept(tmp_path: Path) -> None:
     shorter = ASKS.replace(
         "    def ask", "    def drop(self, one):\n        self.endpoints.remove(one)\n\n    def ask"
@@ -181,6 +191,10 @@ def test_a_list_that_is_made_shorter_is_not_kept(tmp_path: Path) -> None:
         ("except OSError:", "except queue.Empty:"),
         ("except OSError:", "except FileNotFoundError:"),
         ("for attempt in range(4):", "if self.is_on:"),
+        (
+            "for attempt in range(4):\n            try:\n                return self",
+            "for endpoint in self.endpoints:\n            try:\n                self",
+        ),
     ],
 )
 def test_a_look_for_what_is_not_there_yet_is_no_failed_call(
