@@ -691,6 +691,9 @@ _CHOSEN: Final = re.compile(
     re.IGNORECASE,
 )
 """Calls whose result is another one in each process: a port that is free, a new file."""
+_GIVEN: Final = frozenset(("argv", "environ"))
+_GIVES: Final = re.compile(r"getenv|\w*bcast\w*|recv\w*")
+"""Calls by which a process is given a value by what has started it, or by another one."""
 _FOLLOWED: Final = 16
 """Expressions that are followed through variables and functions of the file."""
 
@@ -703,7 +706,8 @@ def find_own_rendezvous(
     for node, value in islice(found, _FOLLOWED):
         chosen = _chosen(value, nodes, functions)
         is_under = any(
-            isinstance(each, ast.If) and first_line(each) <= first_line(node) <= last_line(each)
+            isinstance(each, ast.If | ast.ExceptHandler)
+            and first_line(each) <= first_line(node) <= last_line(each)
             for each in nodes
         )
         if chosen and not is_under:
@@ -725,25 +729,42 @@ def _where_ranks_meet(node: ast.AST) -> Iterator[ast.expr]:
 
 
 def _chosen(value: ast.expr, nodes: Sequence[ast.AST], functions: Mapping[str, ast.AST]) -> str:
-    """The call by which a process chooses a value for itself; empty for none."""
+    """The call by which a process chooses a value for itself; empty for none.
+
+    Also where it may have been given the value, or another process may have sent it.
+    """
+    chosen = ""
     waiting: list[tuple[ast.expr, Sequence[ast.AST]]] = [(value, nodes)]
     for one, own in waiting:  # it grows meanwhile
         names: set[str] = set()
         for each in islice(ast.walk(one), EXPRESSION_NODES):
+            if isinstance(each, ast.BoolOp | ast.IfExp) or (
+                isinstance(each, ast.Name | ast.Attribute) and last_name(each) in _GIVEN
+            ):
+                return ""
             if isinstance(each, ast.Call):
                 name = last_name(each.func)
+                if _GIVES.fullmatch(name) or _COLLECTIVE.fullmatch(name):
+                    return ""
                 if _CHOSEN.fullmatch(name) or kind_of_call(each) == "clock":
-                    return f"{name}()"
+                    chosen = chosen or f"{name}()"
+                    continue
                 inner = own_nodes(functions[name]) if name in functions else ()
                 made = [e.value for e in inner if isinstance(e, ast.Return) and e.value]
                 waiting += [(e, inner) for e in made]
             elif isinstance(each, ast.Name):
                 names.add(each.id)
-        for node in own if names else ():
-            if isinstance(node, ast.Assign) and any(last_name(t) in names for t in node.targets):
-                waiting.append((node.value, own))
+        for name in names:
+            sets = [
+                each.value
+                for each in own
+                if isinstance(each, ast.Assign) and name in map(last_name, each.targets)
+            ]
+            if len(sets) > 1:
+                return ""  # one of them may be under a condition
+            waiting += [(each, own) for each in sets]
         del waiting[_FOLLOWED:]
-    return ""
+    return chosen
 
 
 _MADE_ANEW: Final = re.compile(r"(?:new_)?(?:empty|full|ones|zeros)(?:_like)?")

@@ -114,6 +114,11 @@ def test_one_with_a_single_thread_whose_sign_of_life_does_not_show() -> None:
     assert "the limit is one for the work" in it.advice
 
 
+def test_one_that_sleeps_may_have_had_nothing_to_do() -> None:
+    """A worker that looks for a job now and then, ended as it was idle for long."""
+    assert "at work" not in killed(*WORKS, shares={SLEEPS: 1.0}, marks=(JUDGES,)).summary
+
+
 def test_a_time_that_is_noted_once_is_no_sign_of_life() -> None:
     once = BEATS._replace(about="beats, once")
 

@@ -29,6 +29,9 @@ from mpwatch.collect.source.syntax import (
 _FOLDERS: Final = frozenset(("TemporaryDirectory", "mkdtemp"))
 _REMOVES: Final = frozenset(("cleanup", "removedirs", "rmtree"))
 _EXITS: Final = frozenset(("exit", "quit"))
+_AT_ONCE: Final = frozenset(
+    ("_exit", "execl", "execle", "execlp", "execlpe", "execv", "execve", "execvp", "execvpe")
+)
 
 
 def find_forked_exits(function: ast.AST, nodes: Sequence[ast.AST]) -> Iterator[Found]:
@@ -70,13 +73,16 @@ def _in_child(
             fork, child, parent = branches
             yield from _in_child(child, forks, fork)
             yield from _in_child(parent, forks, line)
-            if parent and _leaves(parent[-1]):
-                line = fork
+            if parent and _leaves(parent[-1]) and not all(map(_is_exit, parent)):
+                line = fork  # else the child is the program from here on, as a daemon
             continue
         if line and _is_exit(node):
             yield line, node
+        if line and _ends_at_once(node):
+            return  # what follows is for a program that could not be started
         if isinstance(node, ast.Try) and (
-            any(map(_ends_at_once, node.finalbody)) or any(map(_catches, node.handlers))
+            any(map(_ends_at_once, (*node.body, *node.finalbody)))
+            or any(map(_catches, node.handlers))
         ):
             continue
         for block in ("body", "orelse", "finalbody"):
@@ -124,7 +130,7 @@ def _is_exit(node: ast.stmt) -> bool:
 def _ends_at_once(node: ast.stmt) -> bool:
     """`os._exit(0)`, or `os.execv(...)`: nothing that is inherited is run."""
     call = node.value if isinstance(node, ast.Expr) else None
-    return isinstance(call, ast.Call) and last_name(call.func).startswith(("_exit", "exec"))
+    return isinstance(call, ast.Call) and last_name(call.func) in _AT_ONCE
 
 
 def _catches(handler: ast.ExceptHandler) -> bool:

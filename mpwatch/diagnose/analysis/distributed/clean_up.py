@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 
 from msgspec import Struct
 
@@ -32,6 +32,8 @@ _MAY_NOT_CALL = re.compile(r"\b(?:and|or|if|for|while|lambda|elif)\b|^.{96}")
 """In a statement that may leave out a call in it, or that is not quoted to its end."""
 _OF_ALL_ALIKE = re.compile(r" in range\([\d_, ]+\):$")
 """A loop over a range of numbers that the source has."""
+_OF_SOME = re.compile(r"group|mesh|\bpg\b", re.IGNORECASE)
+"""In a call of a collective, that it may be one of some ranks: others pass it without them."""
 _SHADOWS = "torch/distributed/algorithms/join.py"
 """The end of `with Join(...)` calls the collectives of the others by design (torch 2.13)."""
 
@@ -70,9 +72,12 @@ def hiding_clean_up(
         is_waiting: Whether it is seen that no rank gets on. Else one of a loop may still be in the
             clean-up of the round before, and the others in the block of the next one.
     """
-    places = [[_place(index, rank, each) for each in others] for rank in ranks]
-    found = [each for row in places for each in row if each is not None]
-    if not found or len(found) < len(ranks) * len(others):
+    found = []
+    for rank, other in product(ranks, others):
+        if (place := _place(index, rank, other)) is None:
+            return None  # as for nearly all: of a thousand ranks there are many pairs
+        found.append(place)
+    if not found:
         return None
     place = found[0]
     is_one_round = not _is_repeated(index, place) or (
@@ -169,7 +174,9 @@ def _waits_for_all(index: Index, rank: Process, at: Frame) -> bool:
     last = own.index(at)
     innermost = next((n for n in range(last) if not is_library(own[n])), last)
     is_direct = not any(map(is_library, own[innermost:last]))
-    return is_of_all and is_direct and not returns_at_once(index, rank)
+    line = source_of(index, own[innermost])
+    is_of_some = line is not None and _OF_SOME.search(line.statement.text) is not None
+    return is_of_all and is_direct and not is_of_some and not returns_at_once(index, rank)
 
 
 def _other_ways(index: Index, place: _Place, rank: Process) -> list[str] | None:

@@ -58,7 +58,9 @@ def gone_programs(index: Index) -> Sequence[GoneProgram]:
         if is_library(Frame(_MODULE, script, 0)) or _runs(root, script):
             continue
         ended = [p for p in index.snapshot.processes if _has_failed(p) and _runs(p, script)]
-        known = errors if ended or _unknown(index) else _uncaught(index, script, errors)
+        # With more tracebacks than ends, some of them were caught and logged.
+        is_known = len(ended) >= len(errors) or (not ended and _unknown(index))
+        known = errors if is_known else _uncaught(index, script, errors)
         if known:
             processes = tuple(ended) if len(ended) == len(known) else ()
             found.append(GoneProgram(script.rpartition("/")[2], tuple(known), processes))

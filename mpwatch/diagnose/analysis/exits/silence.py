@@ -74,6 +74,7 @@ class AtWork(Struct, frozen=True):
     def brief(self) -> str:
         """For the summary, after the way it ended."""
         was = "waited" if self.doing.target == "socket" else "was at work"
+        was = "slept" if self.doing.kind == "sleeping" else was
         return f", while it {was} {self.place}"
 
     @property
@@ -164,7 +165,7 @@ def silent_at_work(
     if found is None or not _is_at_work(account.now):
         return None
     by, beat = found
-    if by == "alone" and account.now.target == "socket":
+    if by == "alone" and (account.now.target == "socket" or account.now.kind == "sleeping"):
         return None  # it may be idle
     is_noted_here = beat is not None and (beat.file, beat.function) == (frame.file, frame.function)
     places = _places(frame)[: 1 if is_noted_here else None]

@@ -107,9 +107,7 @@ def guard_on_rank(index: Index, rank: Process) -> Guard | None:
             if _ON_RANK.search(statement.text):
                 return Guard(frame, statement, True)
         for statement in reversed(line.within):
-            if statement.text.startswith(("if ", "elif ", "else of if ")) and _ON_RANK.search(
-                statement.text
-            ):
+            if statement.text.startswith(_BRANCHES) and _ON_RANK.search(statement.text):
                 return Guard(frame, statement, False)
     return None
 
@@ -198,7 +196,7 @@ def branch_of_one_side(
             return None
         for statements, leaves in ((line.within, False), (line.after, True)):
             for statement in reversed(statements):
-                is_branch = leaves or statement.text.startswith(("if ", "elif ", "else of if "))
+                is_branch = leaves or statement.text.startswith(_BRANCHES)
                 returns_early = by_return and leaves and depth > 0
                 returns_early = returns_early and not _OF_SETUP.search(statement.text)
                 is_own = _is_own(statement.text, is_once or returns_early)
@@ -435,6 +433,8 @@ class CaughtBehind(Struct, frozen=True):
     """Of the other, in the same function."""
     loop: str
     """One in the block that may have ended earlier in place of an exception; empty for none."""
+    has_branch: bool
+    """Whether a condition that ranks may meet differently leads past the line in the block."""
 
 
 def caught_behind(
@@ -443,7 +443,7 @@ def caught_behind(
     """The handler by which a thread may have left a block in which another one is.
 
     `None` where the line that it has come to is under a condition of its own, which may be for
-    those without an exception.
+    those without an exception, and where it has left a loop or a branch around the block as well.
     """
     theirs, own = program_frames(inside)[::-1], program_frames(ahead)[::-1]
     for number, (its, mine) in enumerate(zip(theirs, own, strict=False)):
@@ -456,10 +456,26 @@ def caught_behind(
             return None
         for each in reversed(line.caught):
             between = [e for e in (*there.within, *there.after) if e.line > each.end]
-            if mine.line > each.end and not between:
-                return CaughtBehind(each, its, mine, _ends_in(index, theirs[number:], each))
+            around = [e for e in line.within if e.line < each.first and e not in there.within]
+            is_left = any(e.text.startswith((*_LOOP_HEADERS, *_BRANCHES)) for e in around)
+            if mine.line > each.end and not between and not is_left:
+                inner = theirs[number:]
+                loop, has_branch = _ends_in(index, inner, each), _has_branch(index, inner, each)
+                return CaughtBehind(each, its, mine, loop, has_branch)
         return None
     return None
+
+
+def _has_branch(index: Index, frames: Sequence[Frame], caught: Caught) -> bool:
+    """Whether some ranks may pass over the last of some frames from a `try` block, by an `if`."""
+    for number, frame in enumerate(frames):
+        line = source_of(index, frame)
+        first = 0 if number else caught.first
+        inside = [each for each in line.within if each.text.startswith(_BRANCHES)] if line else []
+        inside += line.after if line else ()
+        if any(e.line >= first and not _SAME_FOR_ALL.search(e.text) for e in inside):
+            return True
+    return False
 
 
 def _ends_in(index: Index, frames: Sequence[Frame], caught: Caught) -> str:
@@ -488,6 +504,7 @@ _OVER_MODEL = re.compile(
     r"^for .* in .*(?:layer|block|module|param|buffer|stage|children|expert|head|bucket)",
     re.IGNORECASE,
 )
+_BRANCHES = ("if ", "elif ", "else of if ")
 _LOOP_HEADERS = ("for ", "async for ", "while ")
 
 

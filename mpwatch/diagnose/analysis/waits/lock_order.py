@@ -76,17 +76,23 @@ def opposite_locks(index: Index, identity: ProcessId) -> OppositeLocks | None:
     if len(waiting) < 2:
         return None
     lines = {each.tid: _taken_by(index, each) for each in waiting}
-    for one, other in combinations(waiting, 2):
-        if _is_one_futex(one, other):
-            continue
-        for first in lines[one.tid]:
-            for second in lines[other.tid]:
-                if _are_opposite(first, second) or (
-                    _are_of_two_objects(first, second)
-                    and not _is_entered_by_others(index, process, first, (one, other))
-                ):
-                    waited_s = min(_waited_s(one), _waited_s(other))
-                    return OppositeLocks(process, first, second, waited_s)
+    pairs = [
+        (first, second)
+        for one, other in combinations(waiting, 2)
+        if not _is_one_futex(one, other)
+        for first in lines[one.tid]
+        for second in lines[other.tid]
+        if _are_opposite(first, second) or _are_of_two_objects(first, second)
+    ]
+    entered = (
+        [(thread.tid, each) for thread in process.threads for each in _entered(index, thread)]
+        if pairs
+        else []
+    )
+    for first, second in pairs:
+        if not _is_entered_by_others(entered, first, second):
+            waited_s = min(_waited_s(first.thread), _waited_s(second.thread))
+            return OppositeLocks(process, first, second, waited_s)
     return None
 
 
@@ -192,16 +198,20 @@ def _are_of_two_objects(one: Waits, other: Waits) -> bool:
     )
 
 
-def _is_entered_by_others(
-    index: Index, process: Process, waits: Waits, known: Sequence[Thread]
-) -> bool:
-    """Whether a further thread may have such a lock: it is in a block of that attribute as well."""
-    attribute = waits.wants.name.rpartition(".")[2]
+def _is_entered_by_others(entered: Sequence[tuple[int, Taken]], one: Waits, other: Waits) -> bool:
+    """Whether a further thread is in a block of a lock like theirs, so that it may have it.
+
+    It may be that of another object of the class.
+    """
+    known, wants = (one.thread.tid, other.thread.tid), (one.wants, other.wants)
+    attribute = one.wants.name.rpartition(".")[2] if _are_of_two_objects(one, other) else None
     return any(
-        each.name.rpartition(".")[2] == attribute
-        for thread in process.threads
-        if thread not in known
-        for each in _entered(index, thread)
+        tid not in known
+        and (
+            taken.name.rpartition(".")[2] == attribute
+            or any(_is_same(taken, each) for each in wants)
+        )
+        for tid, taken in entered
     )
 
 

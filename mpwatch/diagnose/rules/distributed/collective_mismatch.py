@@ -899,7 +899,8 @@ class _CaughtAlone(NamedTuple):
     loop: str
     """A loop in the block that they may have ended in place of that; empty for none."""
     is_likely: bool
-    """Whether that loop is none over all data of a rank, or of all steps."""
+    """Whether that loop is none over all data of a rank, or of all steps, and no condition in the
+    block leads past the line of the others."""
 
 
 _OF_ALL_STEPS = re.compile(
@@ -914,7 +915,7 @@ def _with_handler(
     found = None if "exception" in why.cause else _past_a_handler(index, by_call)
     if found is None:
         return why
-    if not found.loop:
+    if not found.loop and found.is_likely:
         return _Explained(f"{found.where} Most likely {found.cause}.", found.advice)
     if why.is_open and found.is_likely:
         return _Explained(
@@ -960,7 +961,7 @@ def _past_a_handler(
             "MAX) after it on every rank, and call the rest on all of them or on none. To make it "
             "rarer (smaller batches, more memory), or a longer timeout, does not help.",
             found.loop,
-            _OF_ALL_STEPS.search(found.loop) is None,
+            _OF_ALL_STEPS.search(found.loop) is None and not found.has_branch,
         )
     return None
 

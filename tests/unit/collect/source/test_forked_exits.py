@@ -32,6 +32,7 @@ def exits(*lines: str) -> list[tuple[int, str]]:
     [
         (("if os.fork() == 0:", "    work()", "    sys.exit(0)"), 4),
         (("pid = os.fork()", "if not pid:", "    raise SystemExit"), 4),
+        (("if os.fork() == 0:", "    db.execute(sql)", "    sys.exit(0)"), 4),
         (("pid = os.fork()", "if pid:", "    return", "work()", "exit()"), 6),
         (("pid = os.fork()", "if pid > 0:", "    return", "if os.fork():", "    sys.exit(0)"), 6),
         (
@@ -68,6 +69,16 @@ def test_an_exit_of_a_forked_process_by_an_exception_is_found(
         ),
         ("if ready == 0:", "    sys.exit(0)"),
         ("if os.fork() == 0:", "    os.execv(path, args)"),
+        ("if os.fork() == 0:", "    os.execvp(path, args)", "    sys.exit(127)"),
+        (
+            "if os.fork() == 0:",
+            "    try:",
+            "        os.execvp(path, args)",
+            "    except OSError:",
+            "        sys.exit(127)",
+        ),
+        # a daemon, of which the last process is the program
+        ("if os.fork():", "    sys.exit(0)", "os.setsid()", "if os.fork():", "    sys.exit(0)"),
     ],
 )
 def test_an_exit_of_the_first_process_or_at_once_is_none(lines: tuple[str, ...]) -> None:

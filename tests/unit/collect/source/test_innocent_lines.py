@@ -665,6 +665,14 @@ def test_modules_of_a_list_that_a_forward_pass_leaves_out(test: str, lines_: lis
         ("os.environ['HTTP_PORT'] = str(find_free_port())", False),
         ("store = dist.TCPStore('localhost', 29500, 2, is_first(os.getpid()))", False),
         ("os.environ['MASTER_PORT'] = '29500'\nother = find_free_port()", False),
+        ("port = os.environ.get('P', find_free_port())\nos.environ['MASTER_PORT'] = port", False),
+        ("os.environ['MASTER_PORT'] = args.port or find_free_port()", False),
+        (
+            "port = args.port\nif not port:\n    port = pick()\nos.environ['MASTER_PORT'] = port",
+            False,
+        ),
+        ("port = comm.bcast(find_free_port())\nos.environ['MASTER_PORT'] = str(port)", False),
+        ("try:\n    y()\nexcept KeyError:\n    os.environ['MASTER_PORT'] = pick()", False),
     ],
 )
 def test_where_ranks_meet_that_each_process_chooses(statements: str, is_marked: bool) -> None:

@@ -82,6 +82,8 @@ def test_a_rank_in_finally_while_the_others_are_in_the_try_block_has_raised() ->
         ),
         (replace(IN_BLOCK, statement=Statement(45, "ready and step(batch)")), ""),
         (replace(BELOW, statement=Statement(10, "dist.all_reduce(x, async_op=True)")), ""),
+        (replace(BELOW, statement=Statement(10, "dist.all_reduce(x, group=self.tensor)")), ""),
+        (replace(BELOW, statement=Statement(10, "dist.barrier(tp_group)")), ""),
     ],
 )
 def test_where_the_source_has_another_way_out_of_the_block_it_is_told(

@@ -1170,6 +1170,9 @@ def test_a_program_that_is_gone_is_known_by_what_it_has_written() -> None:
     seen = replace(seen, sample=replace(seen.sample, cmdline=("python", "data.py")))
     sure = only(check, snapshot_of(waits, seen, written=(LOST,)))
     assert sure.summary.startswith("reader.py (200) ended by FileNotFoundError at data.py:7 load")
+    handled = replace(LOST, offset=9, raised=LOST.raised._replace(type="ImportError"))
+    again = only(check, snapshot_of(waits, seen, written=(LOST, handled)))
+    assert again.summary == sure.summary  # one has ended, of two tracebacks
     raised = log(
         "exception", 200, type="FileNotFoundError", text=LOST.raised.text, where="main", frames=[]
     )

@@ -144,6 +144,22 @@ def test_one_function_for_whose_lock_another_thread_is_in_a_block() -> None:
     )
 
 
+def test_locks_of_other_objects_of_one_class_for_which_other_threads_are_in_blocks() -> None:
+    """Each of those has the lock of one object, for which one of the two waits."""
+    first = takes(12, "put", "self.index.add(key)", "with self._lock:", "Db")
+    adds = takes(72, "add", "with self._lock:", owner="Index")
+    second = takes(42, "clean", "with self.db.lock:", "with self._lock:", "Index")
+    inside = takes(82, "scan", "os.fsync(self.fd)", "with self._lock:", "Index")
+    scans = thread(103, "data.py:scan:82", state="D", still_s=0.1)
+
+    assert not told(
+        locks(101, "data.py:add:72", "data.py:put:12"),
+        locks(102, "data.py:clean:42"),
+        scans,
+        source=(first, adds, second, inside),
+    )
+
+
 def test_where_no_other_thread_runs_the_chain_says_it() -> None:
     waits = WaitedOn("futex", "futex", ("futex 0x7f",), futex_command=9)
     joins = thread(MAIN, "threading.py:join", "train.py:main:95", waits=waits, still_s=40.0)

@@ -177,3 +177,22 @@ def test_no_exception_is_told_where_no_handler_leads_to_the_line_of_the_other(
     changed: SourceLine,
 ) -> None:
     assert "exception" not in trained(changed).cause
+
+
+@pytest.mark.parametrize("is_deeper", [False, True])
+def test_a_condition_in_the_block_may_lead_behind_it_as_well(is_deeper: bool) -> None:
+    """`if loss.item() > limit: self.run(x)` in the block of a handler."""
+    changed = RUNS if is_deeper else TRAINS
+    own = Statement(changed.line - 1, "if loss.item() > limit:")
+    inside = replace(changed, within=(*(() if is_deeper else (AGAIN,)), own))
+
+    finding = trained(inside, replace(RUNS, within=()))
+
+    assert "Most likely an exception" not in finding.cause
+
+
+def test_a_handler_in_a_loop_does_not_lead_behind_the_loop() -> None:
+    """The rank behind it may have had fewer rounds."""
+    behind = replace(SHARES, within=())
+
+    assert "exception" not in trained(behind, replace(RUNS, within=())).cause
