@@ -321,6 +321,8 @@ class _Search:
         self._awaits = [each for each in self._acts if each.is_awaited and each.way in _ENDS]
         self._uses: defaultdict[str, list[tuple[Function, ast.AST]]] = defaultdict(list)
         """The statements that read a variable or an attribute."""
+        self._wakes: dict[int, bool] = {}
+        """Whether a function wakes a loop up, as far as it was asked."""
 
     def _acts_of(
         self, function: Function, statement: ast.AST, parents: tuple[ast.AST, ...]
@@ -345,7 +347,7 @@ class _Search:
         """The statements of other threads that schedule something and do not wake the loop up."""
         for act in self._acts:
             start = self._threads.get(id(act.function))
-            if start is None or _wakes_a_loop(act.function):
+            if start is None or self._wakes_a_loop(act.function):
                 continue
             kinds = {each.kind for each in act.objects.values()}
             kind = kinds.pop() if len(kinds) == 1 else ""
@@ -364,6 +366,18 @@ class _Search:
             is_own = any(self._threads.get(id(each)) is start for each in users)
             if not is_own and (waits or kind in ("Task", "loop")):
                 yield _unsafe(act, kind, start, made, waits[0] if waits else None)
+
+    def _wakes_a_loop(self, function: Function) -> bool:
+        """Whether a function, or one that it calls, also does what wakes a loop up, or runs one."""
+        of = [function, *(each.called for each in function.calls if each.call is not None)]
+        self._steps.spend(len(of))
+        for each in {id(known): known for known in of}.values():
+            known = self._wakes.get(id(each))
+            if known is None:
+                known = self._wakes[id(each)] = _wakes_a_loop(each)
+            if known:
+                return True
+        return False
 
     # --- tasks that nobody reads --------------------------------------------------------------
 
@@ -661,7 +675,7 @@ def _passes_on(node: ast.AST) -> bool:
 
 
 def _wakes_a_loop(function: Function) -> bool:
-    """Whether a function also does what wakes a loop up, or runs one itself."""
+    """Whether statements of a function wake a loop up, or run one."""
     return any(
         isinstance(node, ast.Attribute) and (node.attr in _WAKES or node.attr == "run_forever")
         for statement, _ in function.statements

@@ -91,6 +91,8 @@ class _Conditions(NamedTuple):
     """By the name of the condition."""
     names: Mapping[str, _Names]
     """Of the functions of the file; those of one name count as one."""
+    callers: Mapping[str, Sequence[_Names]]
+    """What functions ask in their conditions that call one of a name."""
     looking: dict[str, set[str]]
     """The functions that look at a name, as they are asked for."""
 
@@ -102,7 +104,8 @@ def find_unchecked_waits(
 
     Not where anything in the function, or in its block of the lock, comes first that could look at
     the data, or ask for what is waited for: as long as the lock is held, no answer can come before
-    the wait. Nor where a wait with a limit looks at the data after it.
+    the wait. Nor where a function that calls it asks for the data, or a wait with a limit looks at
+    the data after it.
     """
     if not isinstance(function, ast.FunctionDef):
         return
@@ -158,12 +161,19 @@ def _conditions_of(tree: ast.Module) -> _Conditions:
                 owner, changed = owners.get(id(function)), _changed_in(nodes, name)
                 notifiers[name].append(_Notifier(function, owner, first_line(each), changed))
     names: dict[str, _Names] = {}
+    callers: defaultdict[str, list[_Names]] = defaultdict(list)
     for function in functions_in(tree) if notifiers else ():
-        used, before_it = _names_in(own_nodes(function)), names.get(function.name, _NO_NAMES)
+        nodes = own_nodes(function)
+        used, before_it = _names_in(nodes), names.get(function.name, _NO_NAMES)
+        tests = [each.test for each in nodes if isinstance(each, ast.While | ast.If)]
+        asked = _names_in(_inside(tests))
+        for called in used.called - {function.name} if tests else ():
+            if len(callers[called]) < _LIMIT:
+                callers[called].append(asked)
         names[function.name] = _Names(
             used.chains | before_it.chains, used.called | before_it.called
         )
-    return _Conditions(owners, notifiers, names, {})
+    return _Conditions(owners, notifiers, names, callers, {})
 
 
 def _changed_in(nodes: Sequence[ast.AST], condition: str) -> Mapping[str, int]:
@@ -276,7 +286,9 @@ def _unchecked(
         for name, line in each.changed.items():
             is_own = name.startswith("self.") and not _limited(call) and not looked
             is_known = name in used or is_own
-            if is_known and not _tells_to_stop(name) and not _looks(known, later, name):
+            may_look = (later, *known.callers.get(function.name, ()))
+            is_looked_at = any(_looks(known, each, name) for each in may_look)
+            if is_known and not _tells_to_stop(name) and not is_looked_at:
                 return f"{condition}, {name}, {line}, {each.function.name}, {each.line}"
     return ""
 

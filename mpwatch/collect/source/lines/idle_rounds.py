@@ -158,14 +158,14 @@ def _chosen(
         if isinstance(value, ast.List | ast.Dict | ast.Set):
             between = range(first_line(given), first_line(inside[-1]))
             fills = (each for each in _fills(own.node, {name}) if first_line(each[0]) in between)
-            ways = list(islice(_ways(own.node, islice(fills, _ADDING)), _WAYS))
+            ways = list(islice(_ways(own.node, islice(fills, _ADDING), {name}), _WAYS))
             return (own, given, ways) if ways else None
     where = _called(value, files) if isinstance(value, ast.Call) else None
     if where is None:
         return None
     names = set(_returned(where.node))
     adding = islice(_fills(where.node, names) if names else _gives(where.node), _ADDING)
-    ways = list(islice(_ways(where.node, adding), _WAYS))
+    ways = list(islice(_ways(where.node, adding, names), _WAYS))
     return (where, given, ways) if ways else None
 
 
@@ -249,13 +249,23 @@ def _is_nothing(statement: ast.AST) -> bool:
     return is_empty or (isinstance(value, ast.Constant) and not value.value)
 
 
-def _ways(function: ast.AST, adding: Iterable[tuple[ast.AST, Sequence[ast.AST]]]) -> Iterator[_Way]:
-    """The conditions that leave before something is added, in the same round of what repeats it."""
+def _ways(
+    function: ast.AST, adding: Iterable[tuple[ast.AST, Sequence[ast.AST]]], names: set[str]
+) -> Iterator[_Way]:
+    """The conditions that leave before something is added, in the same round of what repeats it.
+
+    Args:
+        function: The function that fills the result.
+        adding: Its statements that add to it, with those around each.
+        names: What it is called there. Whether it is full is never why it is empty.
+    """
     for adds, parents in adding:
         inside = (*parents, adds)
         round_of = next((each for each in reversed(parents) if isinstance(each, LOOPS)), None)
         for each in before_in_round(function, inside, lambda node: isinstance(node, LOOPS)):
-            if isinstance(each, ast.If) and isinstance(each.body[-1], LEAVES) and _asks(each.test):
+            if not isinstance(each, ast.If) or not isinstance(each.body[-1], LEAVES):
+                continue
+            if _asks(each.test) and not _is_full(each.test, names):
                 first, container = _first_of(round_of, each)
                 yield _Way(each, adds, first, container)
 
@@ -267,6 +277,20 @@ def _asks(test: ast.expr) -> bool:
         or (isinstance(each, ast.Compare) and isinstance(each.ops[0], ORDERS))
         for each in ast.walk(test)
     ) or isinstance(_empty(test, is_true=True), ast.Name)
+
+
+def _is_full(test: ast.expr, names: set[str]) -> bool:
+    """Whether a condition holds only once there is something in the result."""
+    if isinstance(test, ast.BoolOp):
+        parts = [_is_full(each, names) for each in test.values]
+        return all(parts) if isinstance(test.op, ast.Or) else any(parts)
+    if expression_text(test) in names:
+        return True
+    if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.Gt | ast.GtE):
+        return False
+    if not isinstance(test.left, ast.Call) or last_name(test.left.func) != "len":
+        return False
+    return any(expression_text(each) in names for each in test.left.args[:1])
 
 
 def _first_of(round_of: ast.AST | None, leaves: ast.If) -> tuple[ast.AST | None, str]:

@@ -35,6 +35,8 @@ from mpwatch.model.source_code import OriginStep, Retry
 
 _NAME_LENGTH: Final = 80
 _CALLERS: Final = 4
+_TARGETS: Final = 8
+"""Names that a call gets of which it is followed what chooses them."""
 _CONNECTION = re.compile(
     r"\b(?:\w*Connect\w*|\w*Timeout|timeout|TimeoutError|OSError|IOError|EOFError|gaierror|error"
     r"|BrokenPipeError|\w*Unavailable\w*|RequestException|URLError|RpcError)\b"
@@ -68,6 +70,8 @@ def retried(
     if found is None:
         return None
     loop, tried, handler = found
+    if _goes_on(loop, tried):
+        return None
     caught = expression_text(handler.type) if handler.type is not None else ""
     failing = next(
         ((s, calls) for s, _ in within(tried.body) if (calls := _calls_of_statement(s))), None
@@ -75,7 +79,7 @@ def retried(
     if failing is None or _POLLS.search(caught):
         return None
     statement, calls = failing
-    targets = _unchanged(loop, calls)
+    targets = _unchanged(loop, calls)[:_TARGETS]
     chosen = kept = None
     for name in targets:
         chosen, kept = _chosen(file, module, function, name, list(files))
@@ -91,6 +95,22 @@ def retried(
         chosen,
         kept,
     )
+
+
+def _goes_on(loop: ast.stmt, tried: ast.Try) -> bool:
+    """Whether the next round calls it for the next element, and so tries nothing again.
+
+    `for url in urls:`, but not where the first success leaves the loop, nor a count of attempts.
+    """
+    if not isinstance(loop, ast.For | ast.AsyncFor):
+        return False
+    made = loop.iter
+    if isinstance(made, ast.Call) and last_name(made.func) in ("count", "range", "repeat"):
+        return False
+    body = [each for node in (*tried.body, *tried.orelse) for each in ast.walk(node)]
+    targets = {each.id for each in ast.walk(loop.target) if isinstance(each, ast.Name)}
+    is_used = any(isinstance(each, ast.Name) and each.id in targets for each in body)
+    return is_used and not any(isinstance(each, ast.Break | ast.Return) for each in body)
 
 
 def _failed(inside: Sequence[ast.AST]) -> tuple[ast.stmt, ast.Try, ast.ExceptHandler] | None:

@@ -36,7 +36,7 @@ RESTS_S = 20.0
 """Until then, a job of which every process only waits is not reported."""
 _OUTSIDE: frozenset[Target] = frozenset(("collective", "core", "file", "gpu", "page-faults"))
 """What takes its time, or has reasons of its own."""
-_FROM_OUTSIDE = ("accept", "pipe-read", "poll", "socket-read", "unknown")
+_FROM_OUTSIDE = ("accept", "pipe-read", "poll", "signal", "socket-read", "unknown")
 """Waits that end by something outside of the job where no process of it can end them."""
 
 
@@ -194,7 +194,7 @@ def _is_from_outside(index: Index, process: Process, thread: Thread) -> bool:
     wait = thread.waits_on
     if wait is None or wait.kind not in _FROM_OUTSIDE:
         return False
-    if wait.kind == "accept":
+    if wait.kind in ("accept", "signal"):
         return True
     if unchecked_wait(index, thread) is not None:
         # A proxy asks its manager, which may be one of another machine.

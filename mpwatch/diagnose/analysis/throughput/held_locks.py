@@ -265,7 +265,7 @@ def working_holders(index: Index) -> Iterator[WorkingHolder]:
 
 
 def _may_wait(account: ProcessAccount) -> bool:
-    return sum(each.now.what == LOCK_OF_THREADS for each in account.uncounted) > 0
+    return any(each.now.what == LOCK_OF_THREADS for each in account.uncounted)
 
 
 def _is_at_lock(unit: _Unit) -> bool:

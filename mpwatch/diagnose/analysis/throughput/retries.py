@@ -60,8 +60,8 @@ class Retrying(Struct, frozen=True):
 
     @property
     def is_most(self) -> bool:
-        """Whether most of its time is lost to a target that is gone, or never leaves a list."""
-        is_known = bool(self.gone) or self.retry.kept is not None
+        """Whether most of its time is lost to a target that is gone and is still chosen."""
+        is_known = bool(self.gone) and self.retry.chosen is not None
         return self.share >= MOST_SHARE and self.retry.is_connection and is_known
 
     @property
@@ -107,19 +107,12 @@ class Retrying(Struct, frozen=True):
             "An exception of that call is caught, and costs a pause before the next attempt, "
             f"{self.share:.0%} of all time."
         )
-        target = f"{retry.target} is chosen from" if retry.chosen is not None else "it is sent to"
         if self.gone and retry.is_connection:
-            names = all_called(self.gone, SHOWN)
-            has = "has" if len(self.gone) == 1 else "have"
-            words += (
-                f" Most likely {names} still counts as one that answers: it {has} ended, nothing "
-                f"listens at its address any more, so a connection to it is refused at once, and "
-                f"what {target} still contains it."
-            )
+            words += self._cause_of_gone
         elif retry.kept is not None and retry.is_connection:
             words += (
-                f" Most likely what {target} still contains one that answers no more, as it never "
-                "gets shorter."
+                f" It may be that what {retry.target} is chosen from still contains one that "
+                "answers no more, as it never gets shorter."
             )
         if retry.chosen is not None:
             words += (
@@ -134,21 +127,40 @@ class Retrying(Struct, frozen=True):
         return words
 
     @property
+    def _cause_of_gone(self) -> str:
+        """What an ended process has to do with it: certain only where it is chosen again."""
+        names, is_one = all_called(self.gone, SHOWN), len(self.gone) == 1
+        ended = f"{'it has' if is_one else 'they have'} ended, nothing listens at"
+        whose, them = ("its address", "it") if is_one else ("their addresses", "them")
+        refused = f"{ended} {whose} any more, so a connection to {them} is refused at once"
+        if self.retry.chosen is None:
+            return f" It may be that {names} should answer that call: {refused}."
+        counts = "counts as one that answers" if is_one else "count as ones that answer"
+        return (
+            f" Most likely {names} still {counts}: {refused}, and what {self.retry.target} is "
+            f"chosen from still contains {them}."
+        )
+
+    @property
     def advice(self) -> str:
         """What to change."""
         retry = self.retry
+        limit = (
+            " Nothing is wrong if that pause is what a server asks for (a rate limit)."
+            if not (self.gone and retry.is_connection)
+            else ""
+        )
         log = f"Log what `{retry.handler.text}` catches, with what it was called for."
         if retry.chosen is None:
             return (
                 f"{log} Wait longer only where the next attempt can succeed, bound the attempts, "
-                "and see to it that what they call is there. Nothing is wrong if that pause is "
-                "what a server asks for (a rate limit)."
+                f"and see to it that what they call is there.{limit}"
             )
         return (
             f"{log} Take the next one at once in place of the same one again, and take what has "
             "refused a connection out of what is chosen from, or pass on the new list when a "
             "process is ended. More or faster processes, and longer time limits, do not help; a "
-            "shorter pause only makes it milder."
+            f"shorter pause only makes it milder.{limit}"
         )
 
 

@@ -23,7 +23,7 @@ from mpwatch.diagnose.analysis.throughput.shares import (
     shares,
     shares_apart,
 )
-from mpwatch.diagnose.analysis.waits.connections import has_accepted
+from mpwatch.diagnose.analysis.waits.connections import has_accepted, reads_accepted
 from mpwatch.model.account import FUTURE_RESULT, Activity, ProcessAccount, ThreadAccount
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.samples import Frame
@@ -69,7 +69,7 @@ def check(index: Index) -> Iterator[Finding]:
 
     Only where other tasks are there that this holds up: several of the same coroutine, clients
     that are connected, or processes of the job that wait. A coroutine that is alone may wait as it
-    likes.
+    likes, and so may one that works for the only client.
     """
     if not any(line.is_async for line in index.snapshot.source):
         return
@@ -113,9 +113,10 @@ def _blocked(
     here = [each for each in found if each.activity.place == place]
     does = max((e for e in here if _waits(e.activity)), key=lambda each: each.share).activity
     names = _coroutines_at(index, thread, does)
-    clients = _clients(index, process)
-    siblings = (*_several(index, names), *_connected(index, process))
-    if not siblings and not clients:
+    serves = not any(_may_serve(index, process, e) for e in process.threads if e is not thread)
+    clients = _clients(index, process) if serves else ()
+    siblings = (*_several(index, names), *(_connected(index, process) if serves else ()))
+    if not siblings and len(clients) < 2:
         return None
     return _Blocked(
         process,
@@ -127,6 +128,13 @@ def _blocked(
         siblings,
         clients,
     )
+
+
+def _may_serve(index: Index, process: Process, thread: Thread) -> bool:
+    """Whether clients of a process may be those of this thread, not of a loop in another one."""
+    wait = thread.waits_on
+    accepts = wait is not None and wait.kind == "accept"
+    return accepts or _has_loop(index, thread.stack) or reads_accepted(index, process, thread)
 
 
 def _waits(activity: Activity) -> bool:

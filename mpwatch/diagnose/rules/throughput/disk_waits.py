@@ -10,7 +10,7 @@ from mpwatch.diagnose.analysis.growth.forecast import slope
 from mpwatch.diagnose.analysis.growth.newest import own_lines
 from mpwatch.diagnose.analysis.index import Index
 from mpwatch.diagnose.analysis.process_queries import SERVICE_ROLES, all_called, called
-from mpwatch.diagnose.analysis.source.lines import line_at
+from mpwatch.diagnose.analysis.source.lines import line_at, source_of
 from mpwatch.diagnose.analysis.source.loops import loop_around
 from mpwatch.diagnose.analysis.throughput.shares import (
     LOSS_READINGS,
@@ -26,7 +26,9 @@ from mpwatch.diagnose.analysis.throughput.shares import (
 from mpwatch.model.account import IMPORTS, SYNC_CALLS, Activity
 from mpwatch.model.findings import Finding, Severity
 from mpwatch.model.history import History
+from mpwatch.model.samples import Frame
 from mpwatch.model.snapshot import Process
+from mpwatch.model.source_code import Statement
 from mpwatch.model.units import bytes_text
 
 RULE = "disk-waits"
@@ -147,29 +149,47 @@ def _of_commits(index: Index, loss: Loss) -> str:
     """Why a transaction is committed in each round of a loop; empty where that is not seen.
 
     The thread has to be at the statement now, in a loop of its function or of one that calls it.
-    Where its syncs were too short for a stack, they have to be those of a database of SQLite.
+    Where its syncs were too short for a stack, they have to be those of a database of SQLite, and
+    the statement commit(): the rows of an open transaction are given to execute() without a sync.
+    Under a condition it may be a commit for many rounds.
     """
     thread = next((e for e in loss.process.threads if e.tid == loss.thread.tid), None)
     frames = program_frames(thread.stack) if thread is not None else []
     place = frame_words(frames[0]) if frames else ""
-    is_there = loss.place == place if loss.place else any(e.endswith(_JOURNALS) for e in loss.kinds)
-    line = line_at(index, place) if is_there else None
+    line = line_at(index, place) if place else None
     commits = _COMMITS.search(line.statement.text) if line is not None else None
     if commits is None:
         return ""
+    is_of_database = bool(commits["by"]) and any(e.endswith(_JOURNALS) for e in loss.kinds)
+    if not (loss.place == place if loss.place else is_of_database):
+        return ""
     loop = loop_around(index, frames)
-    if loop is None:
+    if loop is None or _is_under_condition(index, frames, loop):
         return ""
     file, header = loop[0].file.rpartition("/")[2], loop[1]
-    by_itself = (
-        "" if commits["by"] else "execute() commits by itself where no transaction is open. "
-    )
+    by_itself = "" if commits["by"] else f"{_BY_ITSELF} "
     return (
         f"{place} is reached in each round of `{header.text}` ({file}:{header.line} "
         f"{loop[0].function}), and each time a transaction is committed. {by_itself}A commit "
         "returns when its rows are on the disk: some milliseconds each time, however few rows it "
         "has, and longer while others use the disk."
     )
+
+
+def _is_under_condition(
+    index: Index, frames: Sequence[Frame], loop: tuple[Frame, Statement]
+) -> bool:
+    """Whether a condition in a loop decides which of its rounds come to the innermost frame."""
+    for frame in frames:
+        line = source_of(index, frame)
+        for header in reversed(line.within if line is not None else ()):
+            if frame is loop[0] and header == loop[1]:
+                return False
+            if header.text.startswith(("if ", "else of if ", "except", "case ")):
+                return True
+        if frame is loop[0]:
+            break
+    return False
 
 
 _JOURNALS = ("-journal", "-wal")

@@ -179,10 +179,10 @@ def _finding(index: Index, waiting: Sequence[_Waits]) -> Finding:
             ),
         ),
         cause=(
-            f"Each of these programs is a process of its own: before it does its work, it is "
+            "Each of these programs is a process of its own: before it does its work, it is "
             "forked, its file and libraries are loaded, and it sets itself up (an interpreter, a "
-            "driver, its options). That takes milliseconds to a second, and is paid again in each "
-            f"round of {loop}, while the process itself waits."
+            "driver, its options). That takes milliseconds to a second, and is paid again for each "
+            "of them, while the process itself waits."
         ),
         advice=(
             f"Start {name} once for many rounds: give it many files or arguments at a time, or "

@@ -71,11 +71,12 @@ def test_an_event_that_a_thread_sets_is_followed_to_what_makes_it_and_waits_for_
         "loop.call_soon_threadsafe(lambda: flag.set())",
         "def finish():\n    flag.set()\nloop.call_soon_threadsafe(finish)",
         "flag.set()\nloop.call_soon_threadsafe(print)",
+        "flag.set()\ndef wake():\n    loop.call_soon_threadsafe(print)\nwake()",
         "async def finish():\n    flag.set()\nasyncio.run_coroutine_threadsafe(finish(), loop)",
         "flag = threading.Event()\nflag.set()",
         "flag.clear()",
     ],
-    ids=["safe", "lambda", "inner", "then", "coroutine", "of threads", "clear"],
+    ids=["safe", "lambda", "inner", "then", "helper", "coroutine", "of threads", "clear"],
 )
 def test_what_a_thread_has_the_loop_do_is_not_told(tmp_path: Path, body: str) -> None:
     assert unsafe(tmp_path, body) == []

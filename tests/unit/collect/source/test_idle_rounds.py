@@ -112,6 +112,36 @@ def test_only_what_is_left_in_its_place_holds_up_those_behind_it(
 
 
 @pytest.mark.parametrize(
+    "full",
+    ["len(chosen) >= 8", "chosen and self.is_late(request)", "chosen or len(chosen) > self.most"],
+)
+def test_a_result_is_not_empty_because_it_is_full(tmp_path: Path, full: str) -> None:
+    scans = f"""\
+import time
+
+class Engine:
+    def choose(self):
+        chosen = []
+        for request in self.waiting:
+            if {full}:
+                break
+            chosen.append(request)
+        return chosen
+
+    def step(self):
+        batch = self.choose()
+        if not batch:
+            time.sleep(0.001)
+"""
+    assert read(tmp_path, scans, "step").idle is None
+
+    both = scans.replace(f"if {full}:", f"if {full} or self.size(request) > self.free:")
+    idle = read(tmp_path, both, "step").idle
+    assert idle is not None
+    assert idle.container == "self.waiting"
+
+
+@pytest.mark.parametrize(
     ("old", "new"),
     [
         ("if not batch:", "if self.is_paused:"),
@@ -135,6 +165,16 @@ def test_a_failed_call_is_found_with_what_chooses_its_target(tmp_path: Path) -> 
     assert retry.kept.statement.text == "self.endpoints = list(endpoints)"
 
 
+def test_few_of_many_arguments_are_followed(tmp_path: Path) -> None:
+    many = ", ".join(f"option_{n}" for n in range(40))
+    retry = read(
+        tmp_path, ASKS.replace("change(endpoint", f"change({many}, endpoint"), "send"
+    ).retry
+
+    assert retry is not None
+    assert retry.chosen is None
+
+
 def test_a_list_that_is_made_shorter_is_not_kept(tmp_path: Path) -> None:
     shorter = ASKS.replace(
         "    def ask", "    def drop(self, one):\n        self.endpoints.remove(one)\n\n    def ask"
@@ -151,6 +191,10 @@ def test_a_list_that_is_made_shorter_is_not_kept(tmp_path: Path) -> None:
         ("except OSError:", "except queue.Empty:"),
         ("except OSError:", "except FileNotFoundError:"),
         ("for attempt in range(4):", "if self.is_on:"),
+        (
+            "for attempt in range(4):\n            try:\n                return self",
+            "for endpoint in self.endpoints:\n            try:\n                self",
+        ),
     ],
 )
 def test_a_look_for_what_is_not_there_yet_is_no_failed_call(

@@ -127,6 +127,21 @@ def test_a_wait_that_loses_nothing(body: str) -> None:
     assert in_get(body) == []
 
 
+@pytest.mark.parametrize(("asks", "count"), [("self.items", 0), ("self.is_there()", 0), ("n", 1)])
+def test_a_caller_may_look_before_a_function_that_only_waits(asks: str, count: int) -> None:
+    """It may have the lock already: that of a condition is reentrant."""
+    takes = f"""
+def take(self, n=1):
+    with self.cond:
+        while not {asks}:
+            self.get()
+        return self.items.pop()
+"""
+    text = textwrap.dedent(BOX) + "        with self.cond:\n            self.cond.wait()\n"
+
+    assert len(found(text + textwrap.indent(takes, " " * 4))) == count
+
+
 def test_a_condition_of_another_class_is_another_one() -> None:
     other = "    class Other:\n        def get(self):\n"
     waits = "            with self.cond:\n                self.cond.wait()\n"

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from mpwatch.diagnose.rules.throughput.blocked_event_loop import check
 from mpwatch.model.account import Activity
 from mpwatch.model.findings import Severity
-from mpwatch.model.samples import FdLink
-from mpwatch.model.snapshot import Snapshot
+from mpwatch.model.samples import FdLink, WaitedOn
+from mpwatch.model.snapshot import Snapshot, Thread
 from mpwatch.model.source_code import Mark, SourceLine, Statement
 from tests.builders.accounts import COMPUTES, answers_from, with_shares
 from tests.builders.snapshots import (
@@ -89,18 +89,44 @@ def test_clients_that_are_connected_are_other_tasks() -> None:
     assert found(check, job(marks=(), links=clients(1))) == []
 
 
-def test_a_process_that_waits_for_the_one_with_the_loop_makes_it_a_warning() -> None:
+def asked(*numbers: int) -> Snapshot:
+    """The job, with these processes, which wait for the one with the loop."""
     taken = job(marks=())
-    client = process(200, "spawned", parent=None)
-    both = replace(taken, processes=(*taken.processes, client))
-    both = with_shares(
-        both, p100={ASKS: 0.8, COMPUTES: 0.2}, p200={answers_from(100): 0.7, COMPUTES: 0.3}
+    clients = (process(number, "spawned", parent=None) for number in numbers)
+    waits = {answers_from(100): 0.7, COMPUTES: 0.3}
+    return with_shares(
+        replace(taken, processes=(*taken.processes, *clients)),
+        p100={ASKS: 0.8, COMPUTES: 0.2},
+        **{f"p{number}": waits for number in numbers},
     )
 
-    finding = only(check, both)
 
-    assert (finding.severity, finding.others) == (Severity.WARNING, (pid(200),))
-    assert finding.evidence[-1] == "spawned 200 (200) waits for main (100)"
+def test_processes_that_wait_for_the_one_with_the_loop_make_it_a_warning() -> None:
+    finding = only(check, asked(200, 201))
+
+    assert (finding.severity, finding.others) == (Severity.WARNING, (pid(200), pid(201)))
+    assert finding.evidence[-1] == "spawned 200 (200) and spawned 201 (201) wait for main (100)"
+
+
+def test_one_client_waits_for_its_own_answer() -> None:
+    assert found(check, asked(200)) == []
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        thread(170, "socket.py:accept", waits=WaitedOn("accept", "accept4")),
+        thread(170, "socket.py:recv", waits=WaitedOn("socket-read", "recvfrom", ("socket:[4]",))),
+        thread(170, *IN_FETCH),
+    ],
+    ids=["accepts", "reads from a client", "a loop for each client"],
+)
+def test_clients_of_other_threads_are_not_held_up_by_a_loop(beside: Thread) -> None:
+    taken = job(marks=(), links=clients(2))
+    own = taken.processes[0]
+    both = replace(taken, processes=(replace(own, threads=(*own.threads, beside)),))
+
+    assert found(check, both) == []
 
 
 @pytest.mark.parametrize(

@@ -208,8 +208,19 @@ def test_an_ended_server_whose_port_another_one_has_taken_over_is_not_the_cause(
 def test_a_list_that_never_gets_shorter_is_named_where_no_end_was_seen() -> None:
     finding = only(pipeline_bottleneck.check, *asking(has_ended=False))
 
-    assert finding.severity is Severity.WARNING
-    assert "contains one that answers no more, as it never gets shorter" in finding.cause
+    assert (finding.severity, finding.is_doubtful) == (Severity.INFO, True)
+    assert "It may be that what endpoint is chosen from still contains one that" in finding.cause
+    assert "Nothing is wrong if that pause is what a server asks for" in finding.advice
+
+
+def test_an_ended_server_may_not_be_the_one_that_a_call_is_sent_to() -> None:
+    finding = only(
+        pipeline_bottleneck.check,
+        *asking(retry=RETRY._replace(chosen=None, kept=None, target="")),
+    )
+
+    assert (finding.severity, finding.is_doubtful) == (Severity.INFO, True)
+    assert "It may be that server 301 (301) should answer that call: it has ended" in finding.cause
 
 
 def test_a_pause_that_a_server_asks_for_is_information() -> None:

@@ -102,6 +102,13 @@ def test_a_server_may_still_be_asked_from_outside() -> None:
     assert told(with_shares(job(serves), p100=POLLS, p200={ELSEWHERE: 1.0})) == []
 
 
+def test_what_waits_for_a_signal_may_notify_in_its_handler() -> None:
+    """A service at rest, which a SIGHUP or SIGTERM wakes up."""
+    at_rest = evaluator("service.py:main:12", kind="signal")
+
+    assert told(with_shares(job(at_rest), p100=POLLS, p200={ELSEWHERE: 1.0})) == []
+
+
 def test_the_manager_of_another_machine_may_have_other_clients() -> None:
     alone = snapshot_of(main(threads=[waits(MAIN)]), evaluator(), marks=(WAIT, WAKES))
 

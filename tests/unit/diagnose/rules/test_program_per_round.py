@@ -89,6 +89,12 @@ def test_a_loop_that_starts_a_program_in_its_rounds_is_named_with_both() -> None
     assert "Start sox once for many rounds" in finding.advice
 
 
+def test_not_every_round_has_to_start_a_program() -> None:
+    some = (LOOP, Statement(30, "if path.suffix == '.wav':"))
+
+    assert "in each round" not in only(check, job(within=some)).cause
+
+
 def test_a_shell_command_is_seen_by_its_statement() -> None:
     taken = job(stack=IN_RUN[2:], text="os.system(f'sox {path} {target}')", spent={EXIT: 0.9})
 

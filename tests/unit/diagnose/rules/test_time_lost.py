@@ -535,14 +535,24 @@ def test_syncs_too_short_for_a_stack_are_those_of_commits_of_sqlite(
     assert ("transaction is committed" in only(disk_waits.check, taken).cause) is is_told
 
 
+def test_rows_of_an_open_transaction_are_not_committed_one_by_one() -> None:
+    """The thread computes in execute() between two commits, which are elsewhere."""
+    taken = with_line_12("self.db.execute(INSERT, row)", ROWS)
+    short = Activity("waiting", "fdatasync of /runs/t.db-journal", "file")
+    taken = with_shares(taken, p100={short: 0.0}, p200={short: 0.6, COMPUTES: 0.4})
+
+    assert "commit" not in only(disk_waits.check, taken).cause
+
+
 @pytest.mark.parametrize(
     "other",
     [
+        with_line_12("self.db.commit()", ROWS, "if number % 1000 == 0:"),
         with_line_12("self.db.commit()"),
         with_line_12("os.fsync(file.fileno())", ROWS),
         with_line_12("self.db.executemany(INSERT, rows)", ROWS),
     ],
-    ids=["no loop", "no commit", "all rows at once"],
+    ids=["for many rows", "no loop", "no commit", "all rows at once"],
 )
 def test_another_sync_is_not_told_as_a_commit_of_each_round(other: Snapshot) -> None:
     finding = only(disk_waits.check, other)
