@@ -39,7 +39,8 @@ def main():
     seconds = begin(__doc__)
     small_cgroup("memory", LIMIT_MIB << 20)
     until_s = time.monotonic() + seconds
-    loader = DataLoader(Growing(), batch_size=4, num_workers=2)
+    # Workers that import torch themselves, as by default of Python 3.14, pass the limit at once.
+    loader = DataLoader(Growing(), batch_size=4, num_workers=2, multiprocessing_context="fork")
     for step, _batch in enumerate(loader):
         if step == 2:
             print("ready", flush=True)

@@ -405,6 +405,7 @@ class _Search:
                     for key in self._keys(given, site.caller, is_any, depth + 1)
                 ]
             if isinstance(at.node, FUNCTIONS) and (values := _values_of(at, name)):
+                self._program.spend(len(values))
                 of = [v for v in values if _is_alias(v)]
                 if of and depth < _DEPTH:
                     return [k for v in of for k in self._keys(v, at, is_any, depth + 1)]
@@ -430,7 +431,9 @@ class _Search:
 
     def _may_grow(self, key: _Key, is_keyed: bool) -> bool:
         """Whether it is a container without a bound, as far as its making shows."""
-        kinds = {_kind_of(value) for value in self._made_of(key)}
+        made = self._made_of(key)
+        self._program.spend(len(made))
+        kinds = {_kind_of(value) for value in made}
         if "bounded" in kinds:
             return False
         if not kinds.isdisjoint(_DICTS if is_keyed else CONTAINERS):
