@@ -119,13 +119,31 @@ def shares_of_all_threads(index: Index, process: Process) -> Sequence[Share]:
 
     A main thread that waits or sleeps tells nothing about where others compute.
     """
+    return [share for each in shares_of_threads(index, process) for share in each]
+
+
+def shares_of_threads(
+    index: Index, process: Process, tids: Collection[int] | None = None
+) -> Sequence[Sequence[Share]]:
+    """What each of some threads of a process did in the last minute, but for those seldom seen.
+
+    Args:
+        index: The snapshot.
+        process: Their process.
+        tids: Which they are; all by default.
+    """
     account = index.snapshot.account.processes.get(process.process)
-    tallies = [each.last_minute() for each in account.threads] if account is not None else []
+    if account is None:
+        return []
+    tallies = [
+        account.thread(number).last_minute()
+        for number, each in enumerate(account.uncounted)
+        if tids is None or each.tid in tids
+    ]
     return [
-        share
+        each.shares()
         for each in tallies
         if each.readings >= READINGS and each.observed_s >= OBSERVED_S
-        for share in each.shares()
     ]
 
 

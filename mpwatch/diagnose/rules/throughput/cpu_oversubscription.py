@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -28,6 +28,7 @@ from mpwatch.diagnose.analysis.throughput.shares import (
     doing_words,
     shares,
     shares_of_all_threads,
+    shares_of_threads,
     work_place,
 )
 from mpwatch.model.account import NO_CORE, RUNNING_KINDS, TRANSFERS, Activity
@@ -98,7 +99,7 @@ def _crowds(index: Index) -> Iterator[Finding]:
         for process in index.snapshot.living()
         if process.role in WORK_ROLES
         and (count := _busy_threads(process)) >= SMALL_POOL
-        and (count >= POOL or _has_small_pool(index, process, cpus))
+        and (count >= POOL or _has_small_pool(index, process, cpus, runnable))
     ]
     threads = sum(count for _, count in counts)
     if len(counts) < 2 or threads < _many(cpus):
@@ -171,7 +172,7 @@ def _at_once(index: Index, process: Process) -> _AtOnce | None:
             continue
         found = tally.shares()
         no_core = sum(share for activity, share in found if activity == NO_CORE)
-        if no_core + sum(s for a, s in found if a.kind == "computing") >= READY:
+        if _ready(found) >= READY:
             threads.append(thread)
             cpu += tally.cpu_s / tally.observed_s
             waits += no_core
@@ -397,15 +398,35 @@ def _part_of_job(index: Index, cpu: float) -> float:
     return cpu / total if total else 0.0
 
 
-def _has_small_pool(index: Index, process: Process, cpus: int) -> bool:
-    """Whether a process that computes has a thread for each of two cores, and none of Python's."""
+def _has_small_pool(index: Index, process: Process, cpus: int, runnable: float) -> bool:
+    """Whether a process that computes has a thread for each of two cores, and none of Python's.
+
+    Its main thread wants a core most of the time. Or a thread of the library does, which other
+    threads of the program call: that counts only where no other program keeps it from a core.
+    """
     main = main_thread(process)
     if cpus > SMALL_POOL or main is None or not main.stack:
         return False
-    busy = (each for each in process.threads if each.tid != main.tid and _is_busy(each))
-    found = shares(index, process)
-    ready = sum(x.share for x in found if x.activity.kind == "computing" or x.activity == NO_CORE)
-    return ready >= SMALL_POOL_WORKS and any(not each.stack for each in busy)
+    of_library = {
+        e.tid for e in process.threads if e.tid != main.tid and _is_busy(e) and not e.stack
+    }
+    if not of_library:
+        return False
+    found = [shares(index, process)]
+    if not _of_others(index, runnable):
+        found += shares_of_threads(index, process, of_library)
+    return any(_ready(each) >= SMALL_POOL_WORKS for each in found)
+
+
+def _of_others(index: Index, runnable: float) -> int:
+    """How many of the runnable threads of the machine are of other programs, about."""
+    of_job = sum(_is_busy(each) for p in index.snapshot.living() for each in p.threads)
+    return max(0, round(runnable) - of_job)
+
+
+def _ready(found: Iterable[tuple[Activity, float]]) -> float:
+    """The share of the time in which a thread computes, or would if it got a core."""
+    return sum(share for doing, share in found if doing.kind == "computing" or doing == NO_CORE)
 
 
 def _busy_threads(process: Process) -> int:
@@ -446,8 +467,7 @@ def _finding(
     runnable: float,
 ) -> Finding:
     crowded = [process for process, _ in counts]
-    of_job = sum(_is_busy(each) for p in index.snapshot.living() for each in p.threads)
-    others = max(0, round(runnable) - of_job)
+    others = _of_others(index, runnable)
     most, most_threads = max(counts, key=lambda each: each[1])
     evidence = [
         f"{threads} computing threads in {all_called(crowded)}, {cpus} usable cpus",

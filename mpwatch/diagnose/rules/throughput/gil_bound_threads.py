@@ -28,6 +28,7 @@ from mpwatch.diagnose.analysis.throughput.shares import (
     READINGS,
     can_end_alone,
     shares,
+    shares_of_threads,
 )
 from mpwatch.model.account import (
     IMPORTS,
@@ -102,10 +103,22 @@ def check(index: Index) -> Iterator[Finding]:
         if total > ONE_CORE[1] or total < 0.7 * mean:
             continue
         is_seen = any(thread.stack for thread in process.threads)
-        if _run_python(threads) or not (
+        are_bound = _run_python(threads) or not (
             is_seen or _is_machine_full(index.snapshot, process, mean, cpus)
-        ):
+        )
+        if are_bound and not _wait_for_another_lock(index, process, threads):
             yield _finding(process, threads, mean, cpus)
+
+
+def _wait_for_another_lock(index: Index, process: Process, threads: Sequence[Thread]) -> bool:
+    """Whether threads were found waiting for a lock of their process more than for the GIL.
+
+    As those that call one library, which computes for one of them at a time without the GIL.
+    """
+    of_threads = shares_of_threads(index, process, {each.tid for each in threads})
+    found = [share for each in of_threads for share in each]
+    in_locks = sum(share for doing, share in found if doing.target == "lock")
+    return in_locks > sum(share for doing, share in found if doing.target == "gil")
 
 
 def _by_account(index: Index, process: Process) -> tuple[list[Thread], float]:

@@ -101,6 +101,48 @@ def test_pools_of_two_threads_crowd_two_cores_where_they_compute_all_the_time() 
     assert found(cpu_oversubscription.check, job(waits=0.2), busy) == []
 
 
+def called_by_own_threads(helper: str) -> Snapshot:
+    """Workers whose own threads wait for each other in a library, and one thread of that library.
+
+    Args:
+        helper: The state of the library's thread all the time.
+    """
+    waits = WaitedOn("futex", "futex", ("futex 0x7f00",))
+
+    def at(second: int) -> Snapshot:
+        workers = []
+        for n in (200, 201, 202):
+            callers = [
+                thread(10 * n + i, "data.py:whiten:35", waits=waits, cpu_percent=6.0)
+                for i in range(4)
+            ]
+            of_library = thread(20 * n, state=helper, cpu_percent=20.0)
+            asleep = thread(n, "data.py:__getitem__:32", waits=waits)
+            ticks = {20 * n: 20 * second, **{10 * n + i: 6 * second for i in range(4)}}
+            threads = [asleep, *callers, of_library]
+            workers.append(ticked(process(n, "loader-worker", threads=threads), ticks))
+        at_s = NOW_S - 40 + second
+        return snapshot_of(main(), *workers, at_s=at_s, usable_cpus=2, cpu_count=2)
+
+    return accounted(*map(at, range(41)))
+
+
+def test_a_pool_that_own_threads_call_crowds_two_cores_as_well() -> None:
+    finding = only(cpu_oversubscription.check, called_by_own_threads("R"), RUNNABLE)
+
+    assert "6 computing threads of 3 workers compete for 2 cpus" in finding.summary
+    assert found(cpu_oversubscription.check, called_by_own_threads("S"), RUNNABLE) == []
+    # Other programs may be all that keeps the threads of the library from a core.
+    among_others = history({}, {"runnable": line(22.0)})
+    assert found(cpu_oversubscription.check, called_by_own_threads("R"), among_others) == []
+
+
+def test_threads_that_wait_for_a_lock_of_a_library_are_not_bound_by_the_gil() -> None:
+    past = cpu(**{f"p{n}": 44 for n in (200, 201, 202)})
+
+    assert found(gil_bound_threads.check, called_by_own_threads("R"), past) == []
+
+
 def test_the_line_at_which_the_crowded_threads_compute_is_in_the_title() -> None:
     ranks = [crowd(number, role="rank") for number in (200, 201)]
     computes = {Activity("computing", place="data.py:12 render"): 1.0}
